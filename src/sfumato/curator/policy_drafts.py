@@ -17,7 +17,7 @@ from typing import Any
 
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
-from sfumato.engine.file_copies import TextFormat
+from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
 from sfumato.engine.opening import inferred_types, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
@@ -216,7 +216,9 @@ class DetectedTable:
     unusable_columns: tuple[str, ...] = ()
     """Columns whose names cannot be used in questions."""
     copy_reasons: tuple[str, ...] = ()
-    """Why the engine cannot read it without a copy, in words."""
+    """Why to copy it, in words; empty if a copy has no advantage."""
+    readable_in_place: bool = True
+    """Whether the engine can also read the original, with fewer columns or formats than a copy."""
     text_format: TextFormat | None = None
     rows_read: bool = False
     """Whether types were inferred from cells."""
@@ -276,7 +278,7 @@ def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[Detec
     if file_type == "sqlite":
         copy_reasons = ("the engine does not open SQLite databases",)
         return [
-            DetectedTable(path, name, *_split_usable(columns), copy_reasons=copy_reasons)
+            DetectedTable(path, name, *_split_usable(columns), copy_reasons=copy_reasons, readable_in_place=False)
             for name, columns in file_copies.sqlite_tables(path).items()
         ]
     relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
@@ -292,11 +294,14 @@ def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTab
     text_format = file_copies.detect_text_format(
         path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
     )
-    if description.decimal != ".":
-        text_format = replace(text_format, reasons=(*text_format.reasons, "its numbers have decimal commas"))
-    names = file_copies.unique_names(text_format.names) if text_format.reasons else text_format.names
+    decimal_reasons = ("its numbers have decimal commas",) if description.decimal != "." else ()
     return DetectedTable(
-        path, None, *_split_usable(dict.fromkeys(names)), copy_reasons=text_format.reasons, text_format=text_format
+        path,
+        None,
+        *_split_usable(dict.fromkeys(text_format.names)),
+        copy_reasons=(*text_format.reasons, *text_format.naming_reasons, *decimal_reasons),
+        readable_in_place=not text_format.reasons,
+        text_format=text_format,
     )
 
 
@@ -318,16 +323,23 @@ def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     return columns
 
 
-def copy_table(table: DetectedTable, options: TextOptions) -> tuple[DetectedTable, int]:
-    """Copy a table that the engine cannot read directly; return it with the number of records lost. PRIVATE."""
+def copy_table(table: DetectedTable, options: TextOptions, target: Path) -> tuple[DetectedTable, int]:
+    """Copy a table as Parquet to ``target``; return it with the number of records lost. PRIVATE."""
     if table.text_format is not None:
-        copy = file_copies.copy_text(table.file, table.text_format, decimal=options.decimal)
+        copy = file_copies.copy_text(table.file, table.text_format, target, decimal=options.decimal)
     else:
-        copy = file_copies.copy_sqlite(table.file, table.relation or "")
+        copy = file_copies.copy_sqlite(table.file, table.relation or "", target)
     stored_types = table.columns
     columns = {name: stored_types.get(name) for name in schema(copy.path)}
     return replace(
-        table, file=copy.path, relation=None, columns=columns, copy_reasons=(), text_format=None
+        table,
+        file=copy.path,
+        relation=None,
+        columns=columns,
+        unusable_columns=(),
+        copy_reasons=(),
+        readable_in_place=True,
+        text_format=None,
     ), copy.skipped_records
 
 

@@ -263,13 +263,18 @@ def test_other_kinds_of_files_are_copied_with_consent(tmp_path: Path) -> None:
         database.execute('CREATE TABLE "visits of 2024" (user_id INTEGER, day DATE)')
         database.execute("INSERT INTO \"visits of 2024\" VALUES (1, '2024-01-01')")
     database.close()
-    os.chmod(tmp_path / "a.csv", 0o600)
     done = script(tmp_path, "--epsilon", "1", "--decimal", ",", data=tmp_path)
     assert done.exit_code == 0, done.output
     policy = read(tmp_path / "policy.toml")
     assert policy.tables["a"].columns["größe"].type.value == "real"
     assert policy.tables["visits_of_2024"].columns["day"].type.value == "date"
-    assert stat.S_IMODE((tmp_path / "a.parquet").stat().st_mode) == 0o600
+    copies = tmp_path / "policy.copies"
+    assert {each.stem for each in copies.iterdir()} == {"a", "b", "c", "visits_of_2024"}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in copies.iterdir()} == {0o600}
+    assert not list(tmp_path.glob("*.parquet"))
+    for copy in copies.iterdir():
+        assert f"to {copy}, because " in done.output
+    assert f"sfumato forget {tmp_path / 'policy.toml'}" in done.output
     assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
     (tmp_path / "policy.toml").unlink()
     again = script(tmp_path, "--epsilon", "1", "--decimal", ",", data=tmp_path)  # the copies are not tables beside them
@@ -283,16 +288,33 @@ def test_a_file_is_not_copied_when_its_owner_says_no(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "separated by semicolons" in done.output
     assert "Parquet" in done.output
-    assert not (tmp_path / "t.parquet").exists()
+    assert not (tmp_path / "policy.copies").exists()
+
+
+def test_without_copies_the_originals_are_read_where_the_engine_can(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("user_id,age,sf_y\n1,2,3\n")
+    (tmp_path / "u.csv").write_text("user_id;age\n1;2\n")
+    done = script(tmp_path, "--epsilon", "1", "--no-copy", data=tmp_path)
+    assert done.exit_code == 0, done.output
+    reason = (
+        "u.csv is left out: the engine cannot read it without a copy, because its cells are separated by semicolons"
+    )
+    assert reason in done.output
+    assert "left out, because SQL cannot name them: sf_y" in done.output
+    table = read(tmp_path / "policy.toml").tables["t"]
+    assert (list(table.columns), table.source.path) == (["age"], tmp_path / "t.csv")
+    assert not (tmp_path / "policy.copies").exists()
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
 
 
 def test_an_existing_file_is_no_place_for_a_copy(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("who\tage\na\t1\n")
-    (tmp_path / "t.parquet").write_bytes(b"mine")
+    (tmp_path / "policy.copies").mkdir()
+    (tmp_path / "policy.copies" / "t.parquet").write_bytes(b"mine")
     done = script(tmp_path, "--epsilon", "1", "--id", "who", data=tmp_path / "t.tsv")
     assert done.exit_code == 1
     assert "never overwritten" in done.output
-    assert (tmp_path / "t.parquet").read_bytes() == b"mine"
+    assert (tmp_path / "policy.copies" / "t.parquet").read_bytes() == b"mine"
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:

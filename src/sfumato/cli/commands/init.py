@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
@@ -27,6 +28,7 @@ from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
     columns_without_bounds,
+    copies_folder,
     copy_table,
     data_files,
     detect_tables,
@@ -54,6 +56,7 @@ from sfumato.untrusted import escape_unprintable
 T = TypeVar("T")
 _MAX_LISTED = 40
 """Columns of a table that are listed in a message."""
+_COPIES_NOTE = "Copies hold the same private rows as their originals; only you can read them. To remove them:"
 
 
 @click.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES_HELP)
@@ -103,7 +106,10 @@ _MAX_LISTED = 40
     help="Read rows to detect column types, or not; only you see the result, which is exact.",
 )
 @click.option(
-    "--copy/--no-copy", default=None, help="Copy files that the engine cannot read to Parquet, or leave them out."
+    "--copy/--no-copy",
+    default=None,
+    help="Copy files that the engine cannot read as they are to Parquet, in a private folder beside the policy; or "
+    "read the originals, and leave out those that it cannot read at all.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")
@@ -139,10 +145,10 @@ def command(
     """Draft a policy for the tables in DATA (files or folders) by asking you about them.
 
     DATA are .csv, .tsv, .csv.gz, .parquet, .duckdb or .sqlite files, or folders of them. Column names and stored types
-    are shown; no row is read unless you allow it. You type bounds and categories from what you know: taken from the
-    data they would reveal the people in them. Type ? at any question for an explanation. An interrupted interview
-    continues where it stopped. An existing file is never overwritten. Bounds that you do not know can be bought with
-    noise from the new account; the policy then says so.
+    are shown; no row is read or copied unless you allow it. You type bounds and categories from what you know: taken
+    from the data they would reveal the people in them. Type ? at any question for an explanation. An interrupted
+    interview continues where it stopped. An existing file is never overwritten. Bounds that you do not know can be
+    bought with noise from the new account; the policy then says so.
 
     \b
     Examples:
@@ -159,7 +165,7 @@ def command(
     if kept_answers.is_resumed and not take_defaults:
         click.echo(f"Continuing where the last interview stopped. To start over, delete {kept_answers.path.name}.\n")
     try:
-        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format)
+        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format, output)
         policy = drafting.policy(data, relation, flags)
     except click.Abort as ending:  # a Ctrl-C, or an input that ends before the last question
         exit_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
@@ -190,6 +196,7 @@ class _Drafting:
 
     interview: Interview
     how: TextOptions
+    output: Path
     unit: str = ""
     left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
     """Columns by table that were left out by default, because of their names."""
@@ -264,41 +271,56 @@ class _Drafting:
         labels = unique_names([table.plain_name for table in candidates])
         selected = dict(zip(labels, candidates, strict=True))
         selected = {label: table for label, table in selected.items() if label not in flags["skip"]}
-        prepared = {label: self._make_readable(table, rows, flags["copy"]) for label, table in selected.items()}
-        tables = {label: table for label, table in prepared.items() if table is not None}
+        tables = self._copy_tables(selected, flags["copy"])
         if not tables:
             raise InvalidPolicy(
                 "no table is left to draft a policy for",
                 place=", ".join(map(str, data)),
                 fix="allow the files to be copied (--copy), or export them to Parquet",
             )
+        may_read = {label for label, table in selected.items() if rows and (table.copy_reasons or table.text_format)}
+        tables = {label: infer_types(table) if label in may_read else table for label, table in tables.items()}
         self.interview.flag_answers = answers_from_flags(flags, tables, self.interview.flag_answers)
         for label, table in tables.items():
             _print_columns(label, table)
         return tables
 
-    def _make_readable(self, table: DetectedTable, rows: bool, copy: bool | None) -> DetectedTable | None:
-        """Return the table, copied to Parquet if the engine cannot read it; None if its owner refuses the copy.
-
-        Rows are read to detect types only in files that the owner was asked about.
-        """
-        may_read_types = rows and bool(table.copy_reasons or table.text_format)
-        if table.copy_reasons:
-            target = (
-                f"{table.file.stem}.parquet" if table.text_format else f"{table.file.stem}.{table.relation}.parquet"
-            )
-            question = interview.copy_question(
-                escape_unprintable(table.label), escape_unprintable(target), table.copy_reasons
-            )
-            if not (self.interview.ask(question, parse_yes_no) if copy is None else copy):
-                click.echo(f"{escape_unprintable(table.label)} is left out: the engine cannot read it without a copy.")
-                return None
-            table, lost_records = copy_table(table, self.how)
-            if lost_records:
+    def _copy_tables(self, tables: Mapping[str, DetectedTable], copy: bool | None) -> dict[str, DetectedTable]:
+        """Return the tables that the engine can read: as they are, or copied to Parquet with their owner's consent."""
+        readable_tables = {}
+        for label, table in tables.items():
+            target = copies_folder(self.output) / f"{label}.parquet"
+            if table.copy_reasons and self._may_copy(table, target, copy):
+                readable_tables[label] = self._copy_table(table, target)
+            elif table.readable_in_place:
+                readable_tables[label] = table
+            else:
                 click.echo(
-                    f"PRIVATE, for you alone: {lost_records:,} records with too few or too many cells were not copied."
+                    f"{escape_unprintable(table.label)} is left out: the engine cannot read it without a copy, because "
+                    f"{'; '.join(table.copy_reasons)}."
                 )
-        return infer_types(table) if may_read_types else table
+        if any(table.file.parent == copies_folder(self.output) for table in readable_tables.values()):
+            click.echo(f"{_COPIES_NOTE} sfumato forget {quote(str(self.output))}\n")
+        return readable_tables
+
+    def _may_copy(self, table: DetectedTable, target: Path, copy: bool | None) -> bool:
+        question = interview.copy_question(
+            escape_unprintable(table.label), _short_path(target), table.copy_reasons, table.readable_in_place
+        )
+        return self.interview.ask(question, parse_yes_no) if copy is None else copy
+
+    def _copy_table(self, table: DetectedTable, target: Path) -> DetectedTable:
+        """Copy a table, and print from where, to where and why."""
+        click.echo(
+            f"Copying {escape_unprintable(table.label)} to {_short_path(target)}, because "
+            f"{'; '.join(table.copy_reasons)}."
+        )
+        copied_table, skipped_records = copy_table(table, self.how, target)
+        if skipped_records:
+            click.echo(
+                f"PRIVATE, for you alone: {skipped_records:,} records with too few or too many cells were not copied."
+            )
+        return copied_table
 
     def _print_interactive(self, note: str) -> None:
         """Print a note, unless --yes answers for the owner."""
@@ -405,6 +427,11 @@ def _print_columns(label: str, table: DetectedTable) -> None:
     if table.unusable_columns:
         click.echo(f"  {unusable_names_note(table.unusable_columns)}")
     click.echo()
+
+
+def _short_path(path: Path) -> str:
+    """Return a path as the owner would type it: relative to the working folder if it is below it."""
+    return escape_unprintable(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
 def _without_bounds_words(missing: list[tuple[str, str]], output: Path) -> str:

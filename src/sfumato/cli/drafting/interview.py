@@ -201,15 +201,15 @@ def read_rows_question(files: str) -> InterviewQuestion:
     )
 
 
-def copy_question(label: str, target: str, reasons: Sequence[str]) -> InterviewQuestion:
+def copy_question(label: str, target: str, reasons: Sequence[str], in_place: bool) -> InterviewQuestion:
+    without = "the original is read, without the columns that SQL cannot name" if in_place else "the table is left out"
     return InterviewQuestion(
         f"copy {label}",
-        f"Copy {label} to {target} in the same folder, because {'; '.join(reasons)} (yes/no)",
+        f"Copy {label} to {target}, because {'; '.join(reasons)} (yes/no)",
         "yes",
-        "The engine reads CSV with commas in UTF-8, Parquet and DuckDB. The copy contains the same cells and has the "
-        "same permissions as the original, so it is as private: delete both when you delete one. It takes disk "
-        "space. Questions are answered from the copy: after a change of the original, make a new one. With no, the "
-        "table is left out.",
+        "The engine reads CSV with commas in UTF-8, Parquet and DuckDB. The copy contains the same private cells; only "
+        "you can read it and its folder. It takes disk space. Questions are answered from the copy: after a change of "
+        f"the original, make a new one. sfumato forget removes it. With no, {without}.",
         "--copy or --no-copy",
     )
 
