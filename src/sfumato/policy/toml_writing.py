@@ -102,12 +102,15 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
         "period": table.period and {"column": table.period},
         "impossible": table.impossible or None,
         "implies": table.implies or None,
+        "nulls": table.nulls or None,
     }
     section = _section(f"tables.{toml_key(table.name)}", table_keys, _TABLE_NOTES)
     if table.has_columns:
         coding_keys = {name: _coding_keys(table.columns[name], coding) for name, coding in table.codings.items()}
+        rule_keys = {name: rules.keys for name, rules in table.rules.items()}
         columns = {
-            name: {**_column_keys(domain), **coding_keys.get(name, {})} for name, domain in table.columns.items()
+            name: {**_column_keys(domain), **coding_keys.get(name, {}), **rule_keys.get(name, {})}
+            for name, domain in table.columns.items()
         }
         columns |= {
             name: {**_column_keys(each.items), "most_items": each.max_items} for name, each in table.lists.items()

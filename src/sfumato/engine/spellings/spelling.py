@@ -90,7 +90,7 @@ class Spelling(Protocol):
         ...
 
     def lower(self, x: str) -> str:
-        """Convert a text to lower case, letter by letter, as ``plan.letters`` defines."""
+        """Convert a text to lower case, letter by letter, as ``policy.letters`` defines."""
         ...
 
     def upper(self, x: str) -> str:

@@ -26,16 +26,13 @@ separators, hexadecimal digits, the words yes and t, and other orders of day, mo
 What ``GRAMMARS`` admit can be converted by every engine without an error. The patterns use brackets, bars, question
 marks, stars and counts only, which all regular expressions share.
 
-Capital and small letters are turned one for one, wherever a letter stands.
-
-LOWER and UPPER use Unicode's simple mappings. İ becomes i and every Σ becomes σ; a letter without a single capital
-is left as it is, and ẞ is written ß. Texts therefore keep their length, and a pattern can be folded apart from its
-text.
+LOWER and UPPER turn letters one for one (``policy.letters``).
 """
 
 from __future__ import annotations
 
 from sfumato.policy.domains import Type
+from sfumato.policy.letters import lower as lower, upper as upper
 
 LONGEST = 1000
 """The most bytes of a cell that is read by a grammar."""
@@ -91,28 +88,3 @@ BEYOND = {
     Type.TIMESTAMP: (_spaced(f"-{_INFINITE}"), _spaced(f"[+]?{_INFINITE}")),
 }
 """The patterns of texts that lie below and above every bound, unless they are ``ZERO``; no engine converts them."""
-
-
-def lower(text: str) -> str:
-    """Return what LOWER makes of a text.
-
-    >>> lower("ΑΣ İ ß")
-    'ασ i ß'
-    """
-    return "".join("i" if letter == "İ" else letter.lower() for letter in text)
-
-
-def upper(text: str) -> str:
-    """Return what UPPER makes of a text.
-
-    >>> upper("straße ŉ ᾳ")
-    'STRAßE ŉ ᾼ'
-    """
-    return "".join(map(_capital, text))
-
-
-def _capital(letter: str) -> str:
-    """Return Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
-    single_letters = (capital for capital in (letter.upper(), letter.title()) if len(capital) == 1)
-    capital = next(single_letters, letter)
-    return "ß" if capital == "ẞ" else capital
