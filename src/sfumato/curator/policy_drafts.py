@@ -219,9 +219,16 @@ class DetectedTable:
     """Why to copy it, in words; empty if a copy has no advantage."""
     readable_in_place: bool = True
     """Whether the engine can also read the original, with fewer columns or formats than a copy."""
+    original: Path | None = None
+    """The file that was copied, if this is a copy."""
     text_format: TextFormat | None = None
     rows_read: bool = False
     """Whether types were inferred from cells."""
+
+    @property
+    def source(self) -> Path:
+        """The file that the owner named."""
+        return self.original or self.file
 
     @property
     def label(self) -> str:
@@ -334,6 +341,7 @@ def copy_table(table: DetectedTable, options: TextOptions, target: Path) -> tupl
     return replace(
         table,
         file=copy.path,
+        original=table.file,
         relation=None,
         columns=columns,
         unusable_columns=(),

@@ -6,7 +6,7 @@ source is opened for it, so nothing computed from it says anything about anybody
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,11 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
     owner who allowed it.
     """
     return connection.inferred_types(source, relation)
+
+
+def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:
+    """Return how many clean cells a column of a file has, and how many are below and above each literal. PRIVATE."""
+    return inspection.count_beyond(policy, table, column, literals)
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:

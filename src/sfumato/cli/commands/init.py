@@ -23,7 +23,9 @@ from sfumato.cli.drafting.columns import (
 )
 from sfumato.cli.drafting.flags import answers_from_flags
 from sfumato.cli.drafting.interview import ACCEPT_ALL, SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
+from sfumato.cli.drafting.private_figures import bounds_note, limits_note
 from sfumato.curator import Bounds, Curator
+from sfumato.curator.draft_figures import RowsKept, count_rows_kept, propose_bounds
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
@@ -165,7 +167,7 @@ def command(
     if kept_answers.is_resumed and not take_defaults:
         click.echo(f"Continuing where the last interview stopped. To start over, delete {kept_answers.path.name}.\n")
     try:
-        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format, output)
+        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format, output, price is not None)
         policy = drafting.policy(data, relation, flags)
     except click.Abort as ending:  # a Ctrl-C, or an input that ends before the last question
         exit_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
@@ -197,7 +199,11 @@ class _Drafting:
     interview: Interview
     how: TextOptions
     output: Path
+    buys_bounds: bool = False
+    """Whether missing bounds are bought with noise, so that no exact ones are proposed."""
     unit: str = ""
+    may_read: set[str] = field(default_factory=set)
+    """Tables whose rows their owner let be read."""
     left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
     """Columns by table that were left out by default, because of their names."""
     assumed: list[str] = field(default_factory=list)
@@ -227,7 +233,10 @@ class _Drafting:
             for label, owner in owners.items()
             if take_defaults and self.interview.known_answer(id_questions[label]) is None
         ]
-        limits = {label: self._ask_limit(label) for label, owner in owners.items() if owner != ROW}
+        kept = self._count_rows_kept({label: tables[label] for label in owners}, names, owners)
+        limits = {
+            label: self._ask_limit(label, kept.get(names[label])) for label, owner in owners.items() if owner != ROW
+        }
         budget = self._ask_budget(large_allowed=flags["allow_large_delta"])
         drafted_tables = {}
         for label, table in tables.items():
@@ -257,11 +266,11 @@ class _Drafting:
         self.interview.flag_answers = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
-        text_files = rows_to_read(files)
-        file_names = ", ".join(escape_unprintable(file.name) for file in text_files[:3]) + (
-            " …" if len(text_files) > 3 else ""
+        asked_files = rows_to_read(files) if self.interview.take_defaults else files
+        file_names = ", ".join(escape_unprintable(file.name) for file in asked_files[:3]) + (
+            " …" if len(asked_files) > 3 else ""
         )
-        rows = bool(text_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
+        rows = bool(asked_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
         candidates = [table for file in files for table in detect_tables(file, self.how, rows=rows)]
         candidates = [table for table in candidates if not relations or table.relation in relations]
         if not candidates:
@@ -278,8 +287,8 @@ class _Drafting:
                 place=", ".join(map(str, data)),
                 fix="allow the files to be copied (--copy), or export them to Parquet",
             )
-        may_read = {label for label, table in selected.items() if rows and (table.copy_reasons or table.text_format)}
-        tables = {label: infer_types(table) if label in may_read else table for label, table in tables.items()}
+        self.may_read = {label for label, table in selected.items() if rows and table.source in asked_files}
+        tables = {label: infer_types(table) if label in self.may_read else table for label, table in tables.items()}
         self.interview.flag_answers = answers_from_flags(flags, tables, self.interview.flag_answers)
         for label, table in tables.items():
             _print_columns(label, table)
@@ -349,8 +358,36 @@ class _Drafting:
             default = only_key(private[name]) or ROW
         return interview.id_question(label, self.unit, default)
 
-    def _ask_limit(self, label: str) -> int:
-        return self.interview.ask(interview.max_rows_question(label, self.unit), _parse_limit)
+    def _count_rows_kept(
+        self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
+    ) -> dict[str, RowsKept]:
+        """Count what limits keep, by table name, if the owner is asked about one and let the rows be read."""
+        asks = any(
+            self.interview.is_asked(interview.max_rows_question(label, self.unit, None))
+            for label, owner in owners.items()
+            if owner != ROW
+        )
+        if not asks or not self.may_read.issuperset(tables):
+            return {}
+        drafts = {
+            names[label]: Table(
+                names[label],
+                table.file.absolute(),
+                {next(iter(table.columns)): Domain(Type.TEXT)},
+                id=owners[label],
+                max_rows=None if owners[label] == ROW else 1,
+                relation=table.relation,
+            )
+            for label, table in tables.items()
+        }
+        return count_rows_kept(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
+
+    def _ask_limit(self, label: str, kept: RowsKept | None) -> int:
+        proposal = None if kept is None else kept.proposed_limit
+        question = interview.max_rows_question(label, self.unit, None if proposal is None else str(proposal))
+        if kept is not None and self.interview.is_asked(question):
+            click.echo(limits_note(label, self.unit, kept))
+        return self.interview.ask(question, _parse_limit)
 
     def _ask_budget(self, *, large_allowed: bool) -> Budget:
         """Ask for the number of units and the budget; a typed δ above the proposed one is asked for again."""
@@ -376,7 +413,7 @@ class _Drafting:
             " on. Take bounds and values from what you know, not from the data."
         )
         keys = _owner_columns(owner)
-        answers = {name: self._ask_column(label, name, kind, name in keys) for name, kind in table.columns.items()}
+        answers = {name: self._ask_column(label, table, name, name in keys) for name in table.columns}
         columns = {name: domain for name, domain in answers.items() if domain is not None}
         if not columns:
             raise InvalidPolicy(
@@ -393,17 +430,32 @@ class _Drafting:
         if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
             self.left_out[name] = omitted
 
-    def _ask_column(self, label: str, name: str, kind: Type | None, key: bool) -> ColumnDeclaration | None:
+    def _ask_column(self, label: str, table: DetectedTable, name: str, key: bool) -> ColumnDeclaration | None:
         """Ask for the declaration of one column; None leaves it out, the default for ids."""
         part = f"{label}.columns"
-        default_type = SKIP if key or is_identifying(name) else (kind or Type.TEXT).value
+        default_type = SKIP if key or is_identifying(name) else (table.columns[name] or Type.TEXT).value
         choice = self._ask_in_part(interview.type_question(label, name, default_type), _parse_type, part)
         if choice is None or choice is Type.BOOLEAN:
             return None if choice is None else Domain(choice)
         if choice is Type.TEXT:
             return self._ask_in_part(interview.values_question(label, name), init_columns.parse_text_column, part)
-        question = interview.bounds_question(label, name, suggested_bounds(name, choice))
+        question = self._bounds_question(label, table, name, choice)
         return self._ask_in_part(question, lambda answer: init_columns.parse_numeric_column(choice, answer), part)
+
+    def _bounds_question(self, label: str, table: DetectedTable, name: str, kind: Type) -> InterviewQuestion:
+        """Return the question for the bounds of a column; where its owner is asked and let the rows be read, with
+        figures.
+        """
+        question = interview.bounds_question(label, name, suggested_bounds(name, kind), None)
+        is_asked = self.interview.is_asked(question, f"{label}.columns")
+        if question.default or self.buys_bounds or label not in self.may_read or not is_asked:
+            return question
+        draft = Table("data", table.file.absolute(), {name: Domain(kind)}, id=ROW, relation=table.relation)
+        figures = propose_bounds(draft, name)
+        if figures is None:
+            return question
+        click.echo(bounds_note(name, figures))
+        return interview.bounds_question(label, name, "", figures.proposed.text)
 
     def _ask_in_part(self, question: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
         """Ask a question of a part, in which the answer * accepts the defaults of all further questions."""

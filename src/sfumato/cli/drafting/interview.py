@@ -3,8 +3,10 @@
 An answer comes from a flag, from an earlier interview that was interrupted, from the default (``--yes``), or from the
 keyboard. Every answer is parsed and validated in the same way, wherever it comes from.
 
-Typed answers are saved beside the output until the interview is complete, so an interrupted one can continue. Only what
-the owner typed is saved, nothing read from the data, in a file that only its owner can read.
+A question can also have a proposal that was read from private rows: Enter confirms it, ``--yes`` and ``*`` never do.
+
+Answers are saved beside the output until the interview is complete, so an interrupted one can continue. Only what the
+owner typed or confirmed is saved, in a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -94,6 +96,8 @@ class InterviewQuestion:
     """The explanation shown after a ?."""
     flag: str
     """The flag with which a script answers it."""
+    proposal: str | None = None
+    """A default from private rows: it is taken only by the owner who sees it, so it is never the default."""
 
 
 @dataclass
@@ -128,6 +132,10 @@ class Interview:
             return self._parse(question, question.default, parse)
         return self._prompt(question, parse)
 
+    def is_asked(self, question: InterviewQuestion, part: str = "") -> bool:
+        """Return whether the owner will be asked: no flag, earlier answer or accepted default answers it."""
+        return not (self.take_defaults or part in self.accepted_parts or self.known_answer(question) is not None)
+
     def known_answer(self, question: InterviewQuestion) -> str | None:
         """Return the answer from a flag, an earlier interview or the keyboard; None if there is none."""
         flag_answer = self.flag_answers.get(question.key)
@@ -148,7 +156,8 @@ class Interview:
 
     def _prompt(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:
         while True:
-            default_options = {"default": question.default, "show_default": bool(question.default)}
+            default = question.default if question.proposal is None else question.proposal
+            default_options = {"default": default, "show_default": bool(default)}
             typed = str(click.prompt(question.prompt, value_proc=str, **default_options)).strip()  # type: ignore[arg-type]
             if typed == HELP:
                 click.echo(f"\n{click.wrap_text(question.help, 100)}\nIn a script: {question.flag}.\n")
@@ -192,11 +201,12 @@ ACCEPT_ALL = "*"
 def read_rows_question(files: str) -> InterviewQuestion:
     return InterviewQuestion(
         "read rows",
-        f"May rows of {files} be read, to detect types and formats (yes/no)",
+        f"May rows of {files} be read, to detect types and to show you what limits keep (yes/no)",
         "yes",
-        "The cells of a CSV or SQLite file have no declared types. With yes, the rows are read on this machine and the "
-        "detected types are shown to you alone; this reading is exact, without noise. Only the types that you confirm "
-        "are written. It costs no budget. With no, every column is proposed as text and you type the types.",
+        "The cells of a CSV or SQLite file have no declared types. With yes, rows are read on this machine, and you "
+        "alone are shown the detected types, how cells are written, and what limits and bounds keep; this reading is "
+        "exact, without noise. Only what you confirm is written. It costs no budget. With no, a column without a "
+        "stored type is proposed as text, and you type types, limits and bounds.",
         "--read-rows or --no-read-rows",
     )
 
@@ -259,7 +269,7 @@ def id_question(table: str, unit: str, default: str | None) -> InterviewQuestion
     )
 
 
-def max_rows_question(table: str, unit: str) -> InterviewQuestion:
+def max_rows_question(table: str, unit: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.max_rows",
         f"{table}: the most rows of one {unit} that count",
@@ -269,6 +279,7 @@ def max_rows_question(table: str, unit: str) -> InterviewQuestion:
         "the field: choosing it from exact figures of these data reveals something of the people in them. sfumato "
         "check shows what a limit costs, and sfumato limits finds one privately.",
         f"--max-rows {quote(table)}=NUMBER, or --max-rows NUMBER for all tables",
+        proposal,
     )
 
 
@@ -343,12 +354,12 @@ def values_question(table: str, column: str) -> InterviewQuestion:
     )
 
 
-def bounds_question(table: str, column: str, default: str) -> InterviewQuestion:
+def bounds_question(table: str, column: str, default: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.bounds",
-        f"{column}: bounds, low and high; or values 0,1 (empty: none)"
-        if not default
-        else f"{column}: bounds ({SKIP}: none)",
+        f"{column}: bounds ({SKIP}: none)"
+        if default or proposal
+        else f"{column}: bounds, low and high; or values 0,1 (empty: none)",
         default,
         "A value outside the bounds is moved to the nearer one. The noise of sums and means is proportional to the "
         "width of the bounds. Take them from what you know: nobody is older than 120. The minimum and maximum of the "
@@ -358,6 +369,7 @@ def bounds_question(table: str, column: str, default: str) -> InterviewQuestion:
         "the bounds: 0 110 bins 11 for equal bins, 0 110 bins 0,18,65,110 for edges, or for dates bins month.",
         f"--column {_column_flag(column, 'integer 0 110')}, or {_column_flag(column, 'integer values 0,1')}, or "
         f"{_column_flag(column, 'integer 0 110 bins 11')}",
+        proposal,
     )
 
 
