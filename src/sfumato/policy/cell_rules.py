@@ -18,13 +18,14 @@ What fits no rule of its column is missing, or the column's ``other``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy.date_formats import MAX_FORMATS, parse_format
-from sfumato.policy.domains import Domain, Type
+from sfumato.policy.domains import Domain, Type, Value, parse_value
 from sfumato.policy.letters import lower, upper
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
@@ -153,6 +154,15 @@ class CellRules:
                 )
         self._check_values(domain)
 
+    def null_values(self, kind: Type) -> tuple[Value, ...]:
+        """Return the entries of ``nulls`` that are values of a type, by which cells are missing however they are
+        written: numbers without an exponent, and ISO dates and times.
+        """
+        pattern = _VALUE_PATTERNS.get(kind)
+        entries = [word for word in self.nulls or () if pattern is not None and pattern.fullmatch(word)]
+        values = [_value_or_none(kind, word) for word in entries]
+        return tuple(dict.fromkeys(value for value in values if value is not None))
+
     def fold(self, text: str) -> str:
         """Return what ``trim`` and ``case`` make of a text."""
         trimmed = text.strip(" ") if self.trim else text
@@ -172,6 +182,23 @@ class CellRules:
             if self.fold(str(value)) != value and value not in (*targets, domain.other):
                 rule = "values as trim and case leave them"
                 raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or name it in map')
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,40}([.][0-9]{1,40})?")
+_VALUE_PATTERNS = {
+    Type.INTEGER: _NUMBER,
+    Type.REAL: _NUMBER,
+    Type.DATE: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    Type.TIMESTAMP: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?"),
+}
+"""The entries of ``nulls`` that are compared as values, by the type of the column."""
+
+
+def _value_or_none(kind: Type, word: str) -> Value | None:
+    try:
+        return parse_value(kind, word, "nulls")
+    except InvalidParameter:  # a number with decimals in a column of whole numbers, or a day that does not exist
+        return None
 
 
 RULE_KEYS = tuple(each.name for each in fields(CellRules))
@@ -249,11 +276,11 @@ def _parse_map(declared: object) -> tuple[tuple[str, str], ...]:
 
 
 def _is_currency(text: object) -> bool:
+    """Return whether this is no currency at all, or one that has a character which no number has."""
     if not isinstance(text, str) or len(text) > MAX_CURRENCY_LENGTH or not text.isprintable():
         return False
-    return not any(letter.isdigit() or letter.isspace() or letter in "+-,'’_" for letter in text) and text not in (
-        *(".", "e", "E"),
-    )
+    has_number_letters = any(letter.isdigit() or letter.isspace() or letter in "+-,'’_" for letter in text)
+    return not text or (not has_number_letters and bool(set(text) - set("eE.")))
 
 
 def _is_storable(text: str) -> bool:

@@ -23,7 +23,6 @@ DIRECTIVES = {
     "b": "the month's short English name",
     "B": "the month's English name",
     "d": "the day of the month",
-    "j": "the day of the year",
     "a": "the weekday's short English name",
     "A": "the weekday's English name",
     "H": "the hour from 0 to 23",
@@ -39,7 +38,7 @@ MAX_FORMATS = 10
 """The most formats of one column."""
 MAX_FORMAT_LENGTH = 60
 """The most characters of a format."""
-_NUMBERS = "YymdjHIMSf"
+_NUMBERS = "YymdHIMSf"
 _RULE = "a text such as %d.%m.%Y, with the year, month and day of a date"
 
 
@@ -119,9 +118,8 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
     if repeated is not None:
         raise InvalidParameter("format", text, f"a format with each directive once; %{repeated} is repeated")
     names = set(directives)
-    days = [{"j"}] + [{month, "d"} for month in "mbB"]
-    if len(names & {"Y", "y"}) != 1 or names & {"m", "b", "B", "d", "j"} not in days:
-        rule = f"{_RULE}: one of %Y %y, and %d with one of %m %b %B, or %j"
+    if any(len(names & alternatives) != 1 for alternatives in ({"Y", "y"}, {"m", "b", "B"}, {"d"})):
+        rule = f"{_RULE}: one of %Y %y, one of %m %b %B, and %d"
         raise InvalidParameter("format", text, rule, fix="write each part of the date once")
     for name, needed in (("I", "p"), ("p", "I"), ("S", "M"), ("f", "S")):
         if name in names and needed not in names:

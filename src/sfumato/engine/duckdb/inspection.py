@@ -122,7 +122,7 @@ def _source_cells(scan: TableScan) -> str:
         expressions.append(f"{scan.owner.unit} AS {UNIT}")
     for index, (cell, domain, choices) in enumerate(scan.columns.values()):
         clean, raw = clean_cell(cell, domain, choices), convert_cell(cell, domain.type)
-        expressions += [f"{clean} AS v{index}", f"{raw} AS r{index}", f"{cell.sql} IS NULL AS m{index}"]
+        expressions += [f"{clean} AS v{index}", f"{raw} AS r{index}", f"NOT ({cell.is_present}) AS m{index}"]
     return f"SELECT {', '.join(expressions)} FROM {scan.source}"
 
 

@@ -65,6 +65,13 @@ class Cell:
     """A real in which values below the smallest magnitude in range are already 0."""
     is_infinite: bool = False
     """Proved by its grammar to lie beyond every bound."""
+    presence: str = ""
+    """The SQL of whether the cell is there, where that is not only whether it is NULL."""
+
+    @property
+    def is_present(self) -> str:
+        """The SQL of whether the cell is there."""
+        return self.presence or f"{self.sql} IS NOT NULL"
 
     @property
     def family(self) -> str:
@@ -255,7 +262,7 @@ def _or_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
     """Map a present but undeclared value to the column's ``other``, if it has one."""
     if domain.other is None:
         return sql
-    return f"COALESCE({sql}, CASE WHEN {cell.sql} IS NOT NULL THEN {literal(domain.other)} END)"
+    return f"COALESCE({sql}, CASE WHEN {cell.is_present} THEN {literal(domain.other)} END)"
 
 
 def convert_cell(cell: Cell, kind: Type) -> str:

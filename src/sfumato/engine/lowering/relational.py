@@ -93,6 +93,9 @@ class ScalarFunction(Enum):
     """The detail is the pattern: % is any text, _ any one letter, nothing is an escape."""
     MATCHES = auto()
     """Whether the whole text is of a grammar of ``plan.grammars``, which is the detail."""
+    GROUP = auto()
+    """The part of a text that a group of a pattern matches; of any other text than those that match it as a whole, no
+    matter what. Details: the pattern, which has at most one match with a text, and the number of the group, from 1."""
     READ = auto()
     """A text that is of the grammar of a type, as that type, which is the detail."""
     CODE = auto()

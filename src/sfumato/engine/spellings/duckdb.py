@@ -45,6 +45,9 @@ class DuckDBSpelling(CommonSpelling):
     def matches(self, x: str, grammar: str) -> str:
         return f"regexp_full_match({x}, {literal(grammar)})"
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        return f"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})"
+
     def read(self, x: str, kind: Type) -> str:
         if kind is not Type.TIMESTAMP:
             return f"TRY_CAST({x} AS {self.types[kind]})"

@@ -104,6 +104,10 @@ class SparkSpelling(CommonSpelling):
         whole = literal(rf"\A(?:{grammar})\z")
         return f"({x} RLIKE {whole})"
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        whole = literal(rf"\A(?:{pattern})\z")
+        return f"regexp_extract({x}, {whole}, {number})"
+
     def read(self, x: str, kind: Type) -> str:
         """Parse a text. A time without a zone is one of UTC. After a clock without seconds no zone is read, so they are
         added.

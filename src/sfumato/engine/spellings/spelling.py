@@ -83,6 +83,10 @@ class Spelling(Protocol):
         """Match a whole text against a regular expression of the common kind."""
         ...
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        """Take the part of a text that a group of the pattern matches, where the whole text matches it."""
+        ...
+
     def read(self, x: str, kind: Type) -> str:
         """Parse a text that matches the grammar of a type, including spaces around it, as a value of that type; a
         time's zone is honoured.

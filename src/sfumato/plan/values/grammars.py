@@ -46,7 +46,8 @@ _DATE = (
     f"|{_LEAP}-02-29)"
 )
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?"
-_ZONE = "(Z|[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?)"
+ZONE = "(Z|[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?)"
+"""Z, or the hours and minutes ahead of UTC."""
 
 _DIGITS = "([0-9]{1,40}([.][0-9]{0,40})?|[.][0-9]{1,40})"
 _ZEROS = "(0{1,40}([.]0{0,40})?|[.]0{1,40})"
@@ -66,7 +67,7 @@ GRAMMARS = {
     Type.REAL: _spaced(f"[+-]?{_DIGITS}([eE][+-]?[01]?[0-9]{{1,2}})?"),
     Type.BOOLEAN: f"({TRUE}|{FALSE})",
     Type.DATE: _spaced(_DATE),
-    Type.TIMESTAMP: _spaced(f"{_DATE}([ T]{_CLOCK}{_ZONE}?)?"),
+    Type.TIMESTAMP: _spaced(f"{_DATE}([ T]{_CLOCK}{ZONE}?)?"),
 }
 """The pattern that a whole text must match for an engine to convert it to the type."""
 DECIMAL = _spaced(f"[+-]?{_DIGITS}")
@@ -79,7 +80,7 @@ EXACT = _spaced("[+-]?(0{0,40}[0-9]{1,15}([.]0{0,40})?|[0-9]([.][0-9]{1,14})?[eE
 conversions", Communications of the ACM 11, 1968)."""
 LOCAL = _spaced(f"{_DATE}([ T]{_CLOCK})?")
 """Times that name no zone."""
-ZONED = _spaced(f"{_DATE}[ T]{_CLOCK}{_ZONE}")
+ZONED = _spaced(f"{_DATE}[ T]{_CLOCK}{ZONE}")
 """Times that name a zone."""
 _FAR_REAL = f"({_INFINITE}|{_DIGITS}[eE][+]?{_FAR})"
 BEYOND = {
