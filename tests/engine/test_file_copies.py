@@ -52,10 +52,10 @@ def test_how_a_file_is_written_is_found_out(
     assert [list(row.values()) for row in rows] in ([["1", "2"]], [["1", "é"]])
 
 
-def copied(path: Path, **options: str) -> ParquetCopy:
+def copied(path: Path) -> ParquetCopy:
     """Copy a text file in the way that was found out, as ``t.parquet`` into a folder for copies."""
     found = detect_text_format(path, read_rows=True)
-    return copy_text(path, found, copies_folder(path.with_name("policy.toml")) / "t.parquet", **options)
+    return copy_text(path, found, copies_folder(path.with_name("policy.toml")) / "t.parquet")
 
 
 def test_without_consent_only_the_first_record_is_looked_at(tmp_path: Path) -> None:
@@ -76,12 +76,12 @@ def test_quotes_between_other_separators_are_no_reason(tmp_path: Path) -> None:
 
 def test_cells_stay_the_texts_that_they_were(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id;x;y\n007;"";1,5\n"a;b";;"1,5 km"\n"two\nlines";"say ""hi""";-2,25\n')
-    copy = copied(tmp_path / "t.csv", decimal=",").path
+    copy = copied(tmp_path / "t.csv").path
     rows = parquet.read_table(copy)
     assert rows.to_pydict() == {
         "id": ["007", "a;b", "two\nlines"],
         "x": ["", None, 'say "hi"'],
-        "y": ["1.5", "1,5 km", "-2.25"],
+        "y": ["1,5", "1,5 km", "-2,25"],
     }
     assert inferred_types(copy)["id"] is Type.TEXT
 

@@ -78,13 +78,33 @@ def count_rows_kept(tables: Mapping[str, Table], unit: PrivacyUnit) -> dict[str,
     return {}
 
 
+@dataclass(frozen=True)
+class UnreadCells:
+    """How many cells of a column are not missing, and how many of them a declaration cannot read. PRIVATE."""
+
+    cells: int
+    unread: int
+
+
+def count_unread(table: Table, column: str) -> UnreadCells | None:
+    """Count the cells of a column that become missing; None if the file cannot be read. PRIVATE."""
+    with suppress(SfumatoError), open_inspector(_policy_of(table)) as inspector:
+        inspection = inspector.inspect(table.name)
+        cost = inspection.columns[column]
+        return UnreadCells(round(inspection.rows * (1 - cost.missing)), round(inspection.rows * cost.nulled))
+    return None
+
+
+def _policy_of(table: Table) -> Policy:
+    return Policy(PrivacyUnit("row", every_row=True), Budget(1), {table.name: table})
+
+
 def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
     """Propose round bounds of a column of numbers or dates; None if it has no cell or no round number fits. PRIVATE."""
     kind = table.columns[column].type
     ladder = _ladder(kind)
-    policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {table.name: table})
     with suppress(SfumatoError):
-        cells, below, above = count_beyond(policy, table.name, column, [_literal(value) for value in ladder])
+        cells, below, above = count_beyond(_policy_of(table), table.name, column, [_literal(value) for value in ladder])
         choices = {share: _tightest(ladder, cells, below, above, share / 2) for share in _SHARES_BEYOND if cells}
         proposed = choices.get(_PROPOSED_SHARE_BEYOND)
         if proposed is not None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readings
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
 from sfumato.engine.opening import inferred_types, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
+from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.toml_writing import to_toml
 
 Columns = Mapping[str, Type | None]
@@ -218,12 +220,16 @@ class DetectedTable:
     copy_reasons: tuple[str, ...] = ()
     """Why to copy it, in words; empty if a copy has no advantage."""
     readable_in_place: bool = True
-    """Whether the engine can also read the original, with fewer columns or formats than a copy."""
+    """Whether the engine can also read the original, with fewer columns than a copy has."""
     original: Path | None = None
     """The file that was copied, if this is a copy."""
     text_format: TextFormat | None = None
     rows_read: bool = False
     """Whether types were inferred from cells."""
+    proposals: Mapping[str, CellProposal] = field(default_factory=dict)
+    """How texts of columns are proposed to be read. PRIVATE unless they are certain."""
+    decimal: str = "."
+    """The decimal separator that the owner gave for a text file."""
 
     @property
     def source(self) -> Path:
@@ -301,14 +307,14 @@ def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTab
     text_format = file_copies.detect_text_format(
         path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
     )
-    decimal_reasons = ("its numbers have decimal commas",) if description.decimal != "." else ()
     return DetectedTable(
         path,
         None,
         *_split_usable(dict.fromkeys(text_format.names)),
-        copy_reasons=(*text_format.reasons, *text_format.naming_reasons, *decimal_reasons),
+        copy_reasons=(*text_format.reasons, *text_format.naming_reasons),
         readable_in_place=not text_format.reasons,
         text_format=text_format,
+        decimal=description.decimal,
     )
 
 
@@ -330,10 +336,10 @@ def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     return columns
 
 
-def copy_table(table: DetectedTable, options: TextOptions, target: Path) -> tuple[DetectedTable, int]:
+def copy_table(table: DetectedTable, target: Path) -> tuple[DetectedTable, int]:
     """Copy a table as Parquet to ``target``; return it with the number of records lost. PRIVATE."""
     if table.text_format is not None:
-        copy = file_copies.copy_text(table.file, table.text_format, target, decimal=options.decimal)
+        copy = file_copies.copy_text(table.file, table.text_format, target)
     else:
         copy = file_copies.copy_sqlite(table.file, table.relation or "", target)
     stored_types = table.columns
@@ -352,15 +358,20 @@ def copy_table(table: DetectedTable, options: TextOptions, target: Path) -> tupl
 
 
 def infer_types(table: DetectedTable) -> DetectedTable:
-    """Infer the types of text columns from their cells. PRIVATE.
+    """Infer the types of text columns from their cells, and propose how the others are read. PRIVATE.
 
-    SQLite has no date type, so a column that it stores as text is one of dates if every cell is.
+    SQLite has no date type, so a column that it stores as text is one of dates if nearly every cell is.
     """
-    if all(column_type not in (None, Type.TEXT) for column_type in table.columns.values()):
-        return table
     inferred = inferred_types(table.file, table.relation)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
-    return replace(table, columns=columns, rows_read=True)
+    unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]
+    proposals = {
+        name: proposal
+        for name, proposal in propose_readings(table.file, table.relation, unread, decimal=table.decimal).items()
+        if _fits_stored_type(proposal.reading, table.columns[name])
+    }
+    columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
+    return replace(table, columns=columns, proposals=proposals, rows_read=True)
 
 
 def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
@@ -368,6 +379,14 @@ def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
     if stored is Type.TEXT and inferred in (Type.DATE, Type.TIMESTAMP):
         return inferred
     return stored or inferred
+
+
+def _fits_stored_type(reading: Reading, stored: Type | None) -> bool:
+    """Return whether a reading may replace a stored type: a text that is a number without any rule may be a code."""
+    if stored is None:
+        return True
+    has_rules = reading.rules != CellRules()
+    return stored in (Type.TEXT, reading.type) and (has_rules or reading.type.temporal)
 
 
 def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:

@@ -333,12 +333,10 @@ def copies_folder(policy: Path) -> Path:
     return policy.absolute().with_name(f"{policy.stem}.copies")
 
 
-def copy_text(path: Path, text_format: TextFormat, target: Path, *, decimal: str = ".") -> ParquetCopy:
-    """Copy a text file as Parquet: every cell as text, an empty one without quotes as NULL. A decimal comma becomes a
-    point where ``decimal`` says so.
-    """
-    options = [text_format.separator, text_format.encoding, text_format.quote, decimal]
-    return _copy_once(path, target, options, lambda write: _write_text(path, text_format, decimal, write))
+def copy_text(path: Path, text_format: TextFormat, target: Path) -> ParquetCopy:
+    """Copy a text file as Parquet: every cell as text, an empty one without quotes as NULL."""
+    options = [text_format.separator, text_format.encoding, text_format.quote]
+    return _copy_once(path, target, options, lambda write: _write_text(path, text_format, write))
 
 
 def copy_sqlite(path: Path, table: str, target: Path) -> ParquetCopy:
@@ -433,7 +431,7 @@ def _write_parquet(temporary: Path, identity: str, fill: Callable[[Write], int])
     return skipped_records
 
 
-def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write) -> int:
+def _write_text(path: Path, text_format: TextFormat, write: Write) -> int:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -471,7 +469,7 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
                 ),
             )
             for batch in batches:
-                write(_with_decimal_points(pa.Table.from_batches([batch]), decimal).rename_columns(names))
+                write(pa.Table.from_batches([batch]).rename_columns(names))
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile):
         raise InvalidPolicy(
             "this file could not be read as a table to its end",
@@ -484,18 +482,6 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
 def _has_rows(path: Path, encoding: str) -> bool:
     head = codecs.getincrementaldecoder(encoding)(errors="replace").decode(_read_head(path))
     return bool("".join(head.splitlines()[1:]).strip())
-
-
-def _with_decimal_points(rows: pyarrow.Table, decimal: str) -> pyarrow.Table:
-    """Replace decimal commas by points, in cells that are nothing but a number."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if decimal == ".":
-        return rows
-    pattern = r"^(\s*[+-]?[0-9]+),([0-9]+\s*)$"
-    columns = [compute.replace_substring_regex(column, pattern, r"\1.\2") for column in rows.columns]
-    return pa.table(dict(zip(rows.column_names, columns, strict=True)))
 
 
 def _write_sqlite(path: Path, table: str, write: Write) -> int:

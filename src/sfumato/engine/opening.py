@@ -6,7 +6,8 @@ source is opened for it, so nothing computed from it says anything about anybody
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
+from sfumato.engine.duckdb.text_trials import TextTrial as TextTrial
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
 from sfumato.policy.dummies import invent_tables
@@ -106,6 +108,11 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
     owner who allowed it.
     """
     return connection.inferred_types(source, relation)
+
+
+def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, Counter[str]]:
+    """Count the texts of columns in the first rows of a file, without missing cells. PRIVATE."""
+    return connection.sample_texts(source, relation, columns)
 
 
 def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:

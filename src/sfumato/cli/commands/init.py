@@ -13,19 +13,19 @@ import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished, print_warning
 from sfumato.cli.common.output import ProgressPrinter
-from sfumato.cli.drafting import columns as init_columns, interview
+from sfumato.cli.drafting import interview
+from sfumato.cli.drafting.column_interview import ColumnInterview
 from sfumato.cli.drafting.columns import (
-    ColumnDeclaration,
     assumed_id_note,
     missing_values_note,
     omitted_columns_note,
     unusable_names_note,
 )
 from sfumato.cli.drafting.flags import answers_from_flags
-from sfumato.cli.drafting.interview import ACCEPT_ALL, SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
-from sfumato.cli.drafting.private_figures import bounds_note, limits_note
+from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
+from sfumato.cli.drafting.private_figures import limits_note
 from sfumato.curator import Bounds, Curator
-from sfumato.curator.draft_figures import RowsKept, count_rows_kept, propose_bounds
+from sfumato.curator.draft_figures import RowsKept, count_rows_kept
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
@@ -35,11 +35,9 @@ from sfumato.curator.policy_drafts import (
     data_files,
     detect_tables,
     infer_types,
-    is_identifying,
     only_key,
     refuse_if_written,
     rows_to_read,
-    suggested_bounds,
     suggested_id,
     suggested_path,
     suggested_unit,
@@ -99,7 +97,11 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
     multiple=True,
     metavar="[TABLE.]COLUMN=…",
     help="Declare a column: 'integer 0 110', 'integer 0 110 bins 11', 'integer values 0,1', 'text north,south', date, "
-    "or - to leave it out. Repeatable.",
+    "or - to leave it out. How cells are written comes last: 'date format %d.%m.%Y', 'real 0 900 decimal ,'. "
+    "Repeatable.",
+)
+@click.option(
+    "--nulls", multiple=True, metavar="[TABLE=]…", help="Cells that are missing in every column, such as NA,?"
 )
 @click.option("--relation", multiple=True, help="Use only this table of a database file. Repeatable.")
 @click.option(
@@ -158,6 +160,7 @@ def command(
       sfumato init clinic/ -o clinic.toml --unit patient --id patient_id --epsilon 3 --yes
       sfumato init visits.csv --column age='integer 0 110' --column region='text north,south'
       sfumato init visits.csv --column age='integer 0 110 bins 0,18,65,110' --column smokes='integer values 0,1'
+      sfumato init visits.csv --nulls NA --column day='date format %d.%m.%Y' --column cost='real 0 900 decimal ,'
       sfumato init visits.parquet -o clinic.toml --bounds-epsilon 0.1
     """
     refuse_if_written(output)
@@ -245,8 +248,16 @@ class _Drafting:
                     names[label], table.file.absolute(), relation=table.relation, public=True
                 )
                 continue
-            columns = self._ask_columns(label, table, owners[label])
-            self._note_left_out(label, names[label], table, {*columns, *_owner_columns(owners[label])})
+            own_keys = _owner_columns(owners[label])
+            keys = own_keys | {
+                owner.key for owner in owners.values() if isinstance(owner, Via) and owner.via == names[label]
+            }
+            questions = ColumnInterview(
+                self.interview, label, table, label in self.may_read, keys, buys_bounds=self.buys_bounds
+            )
+            nulls = questions.ask_nulls()
+            columns = questions.ask_columns(own_keys)
+            self._note_left_out(label, names[label], table, {*columns, *own_keys})
             drafted_tables[names[label]] = Table(
                 names[label],
                 table.file.absolute(),
@@ -254,6 +265,7 @@ class _Drafting:
                 id=owners[label],
                 max_rows=limits.get(label),
                 relation=table.relation,
+                nulls=nulls,
             )
         unit = PrivacyUnit(self.unit, every_row=ROW in owners.values())
         return Policy(unit, budget, drafted_tables, allow_large_delta=budget.delta >= LARGE_DELTA)
@@ -324,17 +336,12 @@ class _Drafting:
             f"Copying {escape_unprintable(table.label)} to {_short_path(target)}, because "
             f"{'; '.join(table.copy_reasons)}."
         )
-        copied_table, skipped_records = copy_table(table, self.how, target)
+        copied_table, skipped_records = copy_table(table, target)
         if skipped_records:
             click.echo(
                 f"PRIVATE, for you alone: {skipped_records:,} records with too few or too many cells were not copied."
             )
         return copied_table
-
-    def _print_interactive(self, note: str) -> None:
-        """Print a note, unless --yes answers for the owner."""
-        if not self.interview.take_defaults:
-            click.echo(note)
 
     def _ask_role(self, label: str, *, alone: bool) -> str:
         if alone:
@@ -405,22 +412,6 @@ class _Drafting:
         delta = self.interview.ask(confirmation, _delta_parser(budget.delta, proposed))
         return Budget(budget.epsilon, delta)
 
-    def _ask_columns(self, label: str, table: DetectedTable, owner: str | Via) -> dict[str, Any]:
-        """Ask for the declaration of each column of a table."""
-        self._print_interactive(
-            f"\nFor each column of {label}: its type, {SKIP} to leave it out, or {ACCEPT_ALL} to accept "
-            "all defaults from here"
-            " on. Take bounds and values from what you know, not from the data."
-        )
-        keys = _owner_columns(owner)
-        answers = {name: self._ask_column(label, table, name, name in keys) for name in table.columns}
-        columns = {name: domain for name, domain in answers.items() if domain is not None}
-        if not columns:
-            raise InvalidPolicy(
-                "a policy declares at least one column", place=f"columns of {label}", fix="give one column a type"
-            )
-        return columns
-
     def _note_left_out(self, label: str, name: str, table: DetectedTable, declared: Collection[str]) -> None:
         """Record the columns that a default left out, not those the owner left out by an answer or a flag."""
         questions = {
@@ -430,55 +421,25 @@ class _Drafting:
         if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
             self.left_out[name] = omitted
 
-    def _ask_column(self, label: str, table: DetectedTable, name: str, key: bool) -> ColumnDeclaration | None:
-        """Ask for the declaration of one column; None leaves it out, the default for ids."""
-        part = f"{label}.columns"
-        default_type = SKIP if key or is_identifying(name) else (table.columns[name] or Type.TEXT).value
-        choice = self._ask_in_part(interview.type_question(label, name, default_type), _parse_type, part)
-        if choice is None or choice is Type.BOOLEAN:
-            return None if choice is None else Domain(choice)
-        if choice is Type.TEXT:
-            return self._ask_in_part(interview.values_question(label, name), init_columns.parse_text_column, part)
-        question = self._bounds_question(label, table, name, choice)
-        return self._ask_in_part(question, lambda answer: init_columns.parse_numeric_column(choice, answer), part)
-
-    def _bounds_question(self, label: str, table: DetectedTable, name: str, kind: Type) -> InterviewQuestion:
-        """Return the question for the bounds of a column; where its owner is asked and let the rows be read, with
-        figures.
-        """
-        question = interview.bounds_question(label, name, suggested_bounds(name, kind), None)
-        is_asked = self.interview.is_asked(question, f"{label}.columns")
-        if question.default or self.buys_bounds or label not in self.may_read or not is_asked:
-            return question
-        draft = Table("data", table.file.absolute(), {name: Domain(kind)}, id=ROW, relation=table.relation)
-        figures = propose_bounds(draft, name)
-        if figures is None:
-            return question
-        click.echo(bounds_note(name, figures))
-        return interview.bounds_question(label, name, "", figures.proposed.text)
-
-    def _ask_in_part(self, question: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
-        """Ask a question of a part, in which the answer * accepts the defaults of all further questions."""
-
-        def read_or_accept(answer: str) -> T:
-            if answer == ACCEPT_ALL:
-                self.interview.accepted_parts.add(part)
-            return read(question.default or "" if answer == ACCEPT_ALL else answer)
-
-        return self.interview.ask(question, read_or_accept, part)
-
 
 def _print_columns(label: str, table: DetectedTable) -> None:
     """Print the names and types of a table's columns, and no cell."""
     reading_note = "types detected from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
     for name, kind in list(table.columns.items())[:_MAX_LISTED]:
-        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
+        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}{_rules_words(table, name)}")
     if len(table.columns) > _MAX_LISTED:
         click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
     if table.unusable_columns:
         click.echo(f"  {unusable_names_note(table.unusable_columns)}")
     click.echo()
+
+
+def _rules_words(table: DetectedTable, column: str) -> str:
+    """Describe the cell rules of a column that nearly all cells show; others are shown when they are asked about."""
+    proposal = table.proposals.get(column)
+    phrases = proposal.reading.rules.describe() if proposal is not None and proposal.is_certain else []
+    return "".join(f", {phrase}" for phrase in phrases)
 
 
 def _short_path(path: Path) -> str:
@@ -564,10 +525,6 @@ def _parse_people(answer: str) -> int | None:
     if not digits.isdecimal() or not 1 <= int(digits[:20]) <= 10**12:
         raise click.UsageError("the number of units is a whole number between 1 and 10^12, or empty")
     return int(digits)
-
-
-def _parse_type(answer: str) -> Type | None:
-    return None if answer == SKIP else Type.of(answer)
 
 
 def _parse_limit(answer: str) -> int:

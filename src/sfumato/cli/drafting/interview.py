@@ -329,7 +329,35 @@ def budget_question(without_default: bool, proposed_delta: Fraction) -> Intervie
     )
 
 
-def type_question(table: str, column: str, default: str) -> InterviewQuestion:
+def nulls_question(table: str, proposal: str | None) -> InterviewQuestion:
+    return InterviewQuestion(
+        f"{table}.nulls",
+        f"{table}: cells that are missing, separated by commas ({SKIP}: none)",
+        "",
+        'Programs write missing cells as NA, NULL, \\N or ?, and a quoted empty cell is written "". Cells that you '
+        "list are missing in every column. A text that is not listed is a value like any other; in a column of numbers "
+        "or dates, whatever cannot be read is missing in any case.",
+        f"--nulls {quote(table)}=NA,? or --nulls NA,? for all tables",
+        proposal,
+    )
+
+
+def rules_question(table: str, column: str, default: str, proposal: str | None) -> InterviewQuestion:
+    return InterviewQuestion(
+        f"{table}.columns.{column}.rules",
+        f"{column}: how its cells are written ({SKIP}: as the type says)",
+        default,
+        "Dates: format %d.%m.%Y, with %d %m %Y for day, month and year, %y for two digits of a year, %b %B for month "
+        "names, %H %M %S %p for times. Numbers: decimal , thousands . currency €. Truths: true Y false N. Texts with "
+        "listed values: trim, case lower, map F:female,M:male. Every column: nulls NA,?. A cell that fits no rule is "
+        "missing. It costs nothing; the rules are public.",
+        f"--column {_column_flag(column, 'date format %d.%m.%Y')}, or "
+        f"{_column_flag(column, 'real 0 5000 decimal , thousands .')}",
+        proposal,
+    )
+
+
+def type_question(table: str, column: str, default: str, proposal: str | None = None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.type",
         f"{column}: type",
@@ -339,6 +367,7 @@ def type_question(table: str, column: str, default: str) -> InterviewQuestion:
         "this column and all "
         "that follow in this table. Leave out what nobody needs, such as names and ids. It costs nothing.",
         f"--column {_column_flag(column, 'integer 0 110')}, or --column {_column_flag(column, SKIP)}",
+        proposal,
     )
 
 

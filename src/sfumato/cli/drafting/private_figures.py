@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from sfumato.curator.draft_figures import BoundsFigures, RowsKept
+from collections.abc import Sequence
+
+from sfumato.cli.drafting.rule_words import format_rules, format_words
+from sfumato.curator.cell_proposals import CellProposal
+from sfumato.curator.draft_figures import BoundsFigures, RowsKept, UnreadCells
+from sfumato.untrusted import escape_unprintable
 
 _PRIVATE = "PRIVATE, for you alone:"
 _CONFIRM = "What you confirm becomes public; these figures do not."
+_MAX_SHOWN = 40
+"""The most letters of a cell that are shown."""
 _LIMITS_BEFORE, _LIMITS_AFTER = 2, 2
 """How many limits below and above the proposed one are shown."""
 
@@ -24,6 +31,25 @@ def bounds_note(column: str, figures: BoundsFigures) -> str:
     """Say how many cells of a column are beyond round bounds."""
     phrases = ", ".join(f"{format_share(each.share_beyond)} beyond {each.text}" for each in figures.choices)
     return f"{_PRIVATE} of the cells of {column}, {phrases}. {_CONFIRM}"
+
+
+def markers_note(table: str, markers: Sequence[str]) -> str:
+    """Say which cells of a table look missing."""
+    return f"{_PRIVATE} cells of {table} that look missing are {format_words(list(markers))}. {_CONFIRM}"
+
+
+def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) -> str:
+    """Show a few cells of a column with what they are read as, and say how many cannot be read so."""
+    examples = ", ".join(f"{_cell(text)} → {value}" for text, value in proposal.examples)
+    lost = "" if unread is None else f" {unread.unread:,} of {unread.cells:,} cells fit no rule and would be missing."
+    rivals = " or ".join(dict.fromkeys(format_rules(rival.rules) for rival in proposal.rivals))
+    other = f" As many cells fit {rivals}: type that if it is right." if rivals else ""
+    return f"{_PRIVATE} cells of {column} would be read as {examples}.{lost}{other}"
+
+
+def _cell(text: str) -> str:
+    shown = escape_unprintable(text[:_MAX_SHOWN]) + ("…" if len(text) > _MAX_SHOWN else "")
+    return f'"{shown}"' if shown != shown.strip() else shown
 
 
 def format_share(share: float) -> str:
