@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
@@ -295,17 +295,35 @@ def policy_of(columns: Mapping[str, Any], rows: pa.Table, **more: Any) -> Policy
     return Policy(PrivacyUnit("row", every_row=True), Budget(1), {"t": Table("t", rows, columns, id="row", **more)})
 
 
-def hand_made() -> tuple[Policy, dict[str, list[Any]]]:
-    """A policy over all cells above, numbered by ``n``, and what each column of it means row by row."""
-    columns = {name: (pa.string(), each.declared, each.cells) for name, each in COLUMNS.items()} | STORED
+def _numbered(columns: Mapping[str, tuple[Any, Mapping[str, Any], Sequence[Any]]]) -> Policy:
+    """A policy over columns of cells, given as stored type, declaration and cells; rows are numbered by ``n``."""
     length = max(len(cells) for _, _, cells in columns.values())
-    stored, meant = {"n": pa.array(range(length))}, {"n": list(range(length))}
-    for name, (kind, _, cells) in columns.items():
-        padding = [None] * (length - len(cells))
-        stored[name] = pa.array([*cells, *padding], kind)
-        meant[name] = [*cells.values(), *padding]
+    stored = {"n": pa.array(range(length))} | {
+        name: pa.array([*cells, *[None] * (length - len(cells))], kind) for name, (kind, _, cells) in columns.items()
+    }
     declared = {"n": {"type": "integer"}, **{name: each for name, (_, each, _) in columns.items()}}
-    return policy_of(declared, pa.table(stored)), meant
+    return policy_of(declared, pa.table(stored))
+
+
+def _by_hand() -> dict[str, tuple[Any, Mapping[str, Any], Mapping[Any, Any]]]:
+    return {name: (pa.string(), each.declared, each.cells) for name, each in COLUMNS.items()} | STORED
+
+
+def hand_made() -> tuple[Policy, dict[str, list[Any]]]:
+    """A policy over all cells above, and what each column of it means row by row."""
+    policy = _numbered({name: (kind, declared, list(cells)) for name, (kind, declared, cells) in _by_hand().items()})
+    length = policy.tables["t"].source.table.num_rows
+    meant = {name: [*cells.values(), *[None] * (length - len(cells))] for name, (_, _, cells) in _by_hand().items()}
+    return policy, {"n": list(range(length)), **meant}
+
+
+def all_cells(count: int, storable: Callable[[str], bool] = lambda _: True) -> Policy:
+    """A policy over all cells above, and as many random ones of each column below."""
+    columns: dict[str, Any] = {name: (kind, each, list(cells)) for name, (kind, each, cells) in _by_hand().items()}
+    for name, (declared, _, _) in READINGS.items():
+        cells = random_cells(name, count, Random(f"{name} on every engine"))
+        columns[name] = pa.string(), declared, [cell for cell in cells if storable(cell)]
+    return _numbered(columns)
 
 
 # An independent reading: strptime and exact numbers, no pattern of ours.

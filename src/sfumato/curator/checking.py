@@ -31,6 +31,7 @@ from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
 from sfumato.policy import Domain, Policy, Table
+from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy import Guarantee
 from sfumato.release.answers.receipts import describe_guarantee
@@ -120,6 +121,8 @@ class CheckedTable:
     """A hash of the rows. PRIVATE unless the table is public: a reader could test guesses against it."""
     costs: Inspection | None
     """Exact figures. PRIVATE; None for a public table, or without ``private``."""
+    rules: Mapping[str, CellRules] = field(default_factory=dict)
+    """The rules by which cells are read."""
     remarks: tuple[str, ...] = ()
     """Remarks about the database server, nothing about the rows."""
 
@@ -135,8 +138,11 @@ class CheckedTable:
     @property
     def declared(self) -> dict[str, str]:
         """Describe each column that questions may name, as the policy declares it."""
-        cells = {name: describe_cells(self.table.codings.get(name)) for name in self.columns}
-        return {name: "; ".join([domain_words(domain), *cells[name]]) for name, domain in self.columns.items()}
+        described = {}
+        for name, domain in self.columns.items():
+            rules = self.rules[name].describe() if name in self.rules else []
+            described[name] = "; ".join([domain_words(domain), *describe_cells(self.table.codings.get(name)), *rules])
+        return described
 
     @property
     def lost_shares(self) -> dict[str, float]:
@@ -236,7 +242,7 @@ def compare_with_sources(policy: Policy, *, private: bool) -> CheckReport:
     """Compare a policy whose account is or may be opened with its sources (``check``)."""
     try:
         with open_inspector(policy) as sources:
-            tables = tuple(_check_table(sources, table, private) for table in policy.tables.values())
+            tables = tuple(_check_table(sources, policy, name, private) for name in policy.tables)
     except InvalidPolicy as refusal:
         return CheckReport(policy, (), refusal, tuple(misquoted_lines(policy)) if private else ())
     times = reading_times(policy) if private else ()
@@ -263,7 +269,8 @@ def _advise_table(alone: PolicyAlone, table: Described) -> list[Advice]:
     return advice
 
 
-def _check_table(sources: Inspector, table: Table, private: bool) -> CheckedTable:
-    content = sources.fingerprint(table.name)[:16] if table.public or private else None
-    costs = sources.inspect(table.name) if private and not table.public else None
-    return CheckedTable(table, sources.columns(table.name), content, costs, sources.remarks(table.name))
+def _check_table(sources: Inspector, policy: Policy, name: str, private: bool) -> CheckedTable:
+    table = policy.tables[name]
+    content = sources.fingerprint(name)[:16] if table.public or private else None
+    costs = sources.inspect(name) if private and not table.public else None
+    return CheckedTable(table, sources.columns(name), content, costs, policy.cell_rules(name), sources.remarks(name))
