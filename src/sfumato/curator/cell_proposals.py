@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import ascii_letters
+from string import ascii_letters, digits
 from typing import Any
 
 from sfumato.engine.opening import TextTrial, sample_texts
+from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules
 from sfumato.policy.letters import upper
@@ -31,6 +32,8 @@ _MIN_SHARE = 0.95
 """The share of cells that a proposed declaration reads at least."""
 _MIN_CELLS = 20
 """The fewest cells that make a cell rule certain."""
+_MIN_OTHER_ROWS = 3
+"""The fewest rows below a line that is taken for a second line of names."""
 _TIE = 0.01
 """A declaration that reads less than this share more than an earlier one of the family is not preferred to it."""
 
@@ -95,7 +98,7 @@ def propose_readings(
     PRIVATE: it reads rows.
     """
     samples = sample_texts(source, relation, columns)
-    proposals = {name: _propose(_without_markers(texts), decimal) for name, texts in samples.items()}
+    proposals = {name: _propose(_without_markers(_count(texts)), decimal) for name, texts in samples.items()}
     return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
 
@@ -103,15 +106,13 @@ def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -
     """List the markers of missing cells among the sampled texts of columns, the most frequent first. PRIVATE."""
     counts: Counter[str] = Counter()
     for texts in sample_texts(source, relation, columns).values():
-        for text, count in texts.items():
-            if text.strip(" ") in MARKERS:
-                counts[text.strip(" ")] += count
+        counts.update(text.strip(" ") for text in texts if text is not None and text.strip(" ") in MARKERS)
     return [marker for marker, _ in counts.most_common()]
 
 
 def propose_folding(source: Path, relation: str | None, column: str, values: Sequence[str]) -> CellProposal | None:
     """Propose to trim texts, or to turn their letters, where that makes more of them listed values. PRIVATE."""
-    texts = sample_texts(source, relation, [column]).get(column, Counter())
+    texts = _count(sample_texts(source, relation, [column]).get(column, []))
     fits = {
         rules: sum(texts[text] for text in texts if rules.fold(text) in folded) for rules, folded in _foldings(values)
     }
@@ -137,6 +138,27 @@ def _foldings(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
     if len(set(turned.values())) == len(values) and not {source for source, _ in mapped} & set(values):
         cases = [CellRules(trim=trim, case=case, map=mapped) for trim in (False, True)[: 1 + len(trims)]]
     return [(rules, {rules.fold(value) for value in values}) for rules in (*trims, *cases)]
+
+
+def refuse_second_header(source: Path, columns: Sequence[str], original: Path) -> None:
+    """Refuse a text file whose first row is a second line of column names. PRIVATE: it reads rows.
+
+    Such a row has words and no digit in the columns, two or more, in which all but a few other cells have a digit.
+    """
+    samples = sample_texts(source, None, columns).values()
+    numeric = [texts for texts in samples if _share_with(_count(texts[1:]), digits) >= _MIN_SHARE]
+    first_row = [texts[0] or "" for texts in numeric if len(texts) > _MIN_OTHER_ROWS]
+    words = [text for text in first_row if text.strip() not in MARKERS]
+    if len(words) >= 2 and not set(digits) & set("".join(first_row)):
+        raise InvalidPolicy(
+            "a text file begins with one line of column names, and its second line looks like names too",
+            place=f"{original}, line 2",
+            fix="delete one of the two lines; or give --no-read-rows and the types of the columns if it is a row",
+        )
+
+
+def _count(texts: Iterable[str | None]) -> Counter[str]:
+    return Counter(text for text in texts if text is not None)
 
 
 def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
@@ -170,7 +192,7 @@ def _propose(texts: Mapping[str, int], decimal: str = ".") -> CellProposal | Non
 
 def _candidates(texts: Mapping[str, int], cells: int) -> list[Reading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
-    if _share_with(texts, "0123456789") < _MIN_SHARE:
+    if _share_with(texts, digits) < _MIN_SHARE:
         return _truths(texts, cells)
     return [*_numbers(texts), *_times(texts), *_truths(texts, cells)]
 

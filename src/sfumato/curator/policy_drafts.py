@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readings
+from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readings, refuse_second_header
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
@@ -228,6 +228,8 @@ class DetectedTable:
     """Whether types were inferred from cells."""
     proposals: Mapping[str, CellProposal] = field(default_factory=dict)
     """How texts of columns are proposed to be read. PRIVATE unless they are certain."""
+    is_text: bool = False
+    """Whether the owner named a text file."""
     decimal: str = "."
     """The decimal separator that the owner gave for a text file."""
 
@@ -314,6 +316,7 @@ def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTab
         copy_reasons=(*text_format.reasons, *text_format.naming_reasons),
         readable_in_place=not text_format.reasons,
         text_format=text_format,
+        is_text=True,
         decimal=description.decimal,
     )
 
@@ -362,6 +365,8 @@ def infer_types(table: DetectedTable) -> DetectedTable:
 
     SQLite has no date type, so a column that it stores as text is one of dates if nearly every cell is.
     """
+    if table.is_text:
+        refuse_second_header(table.file, list(table.columns), table.source)
     inferred = inferred_types(table.file, table.relation)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _HEAD = 1 << 20
 _BATCH = 50_000
+_CHECKED_RECORDS = 1_000
+"""How many records are compared with the line of column names."""
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".psv")
 _TAB_ENDINGS = (".tsv", ".tab")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
@@ -131,6 +134,8 @@ def detect_text_format(
     text_format = TextFormat(separator, encoding, quote, _column_names(text, separator, quote, path))
     if read_rows and encoding == "utf-8" and not _is_utf8(path):
         text_format = replace(text_format, encoding=_OTHER_ENCODING)
+    if read_rows:
+        _require_same_width(text, text_format, path)
     return replace(text_format, reasons=tuple(_reasons(path, text_format, read_rows)))
 
 
@@ -193,6 +198,23 @@ def _column_names(text: str, separator: str, quote: str, path: Path) -> tuple[st
     if not any(name.strip() for name in names):
         raise InvalidPolicy("a text file must begin with a line of column names", place=str(path), fix="add it")
     return names
+
+
+def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
+    """Refuse a file whose first line has another number of cells than most others: a title, or names of two lines."""
+    reader = csv.reader(
+        io.StringIO(text.replace("\0", ""), newline=""), delimiter=text_format.separator, quotechar=text_format.quote
+    )
+    with suppress(csv.Error):
+        widths = Counter(len(record) for record in islice(reader, 1, _CHECKED_RECORDS) if record)
+        width, records = widths.most_common(1)[0] if widths else (0, 0)
+        if 2 * records > widths.total() and width not in (0, len(text_format.names)):
+            raise InvalidPolicy(
+                f"a text file begins with one line of column names; this first line has {len(text_format.names)} "
+                f"{'cell' if len(text_format.names) == 1 else 'cells'}, and most others have {width}",
+                place=f"{path}, line 1",
+                fix="delete the lines above the column names, or give the file's --delimiter",
+            )
 
 
 def _is_utf8(path: Path) -> bool:

@@ -6,7 +6,6 @@ source is opened for it, so nothing computed from it says anything about anybody
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -110,8 +109,8 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
     return connection.inferred_types(source, relation)
 
 
-def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, Counter[str]]:
-    """Count the texts of columns in the first rows of a file, without missing cells. PRIVATE."""
+def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
+    """Return the cells of text columns in the first rows of a file, in its order. PRIVATE."""
     return connection.sample_texts(source, relation, columns)
 
 

@@ -89,7 +89,7 @@ class ColumnInterview:
         if question.proposal is None and not question.default and self.interview.known_answer(question) is None:
             return CellRules()
         declared = domain if isinstance(domain, Domain) else Domain(domain["type"])
-        return self._ask(question, lambda answer: parse_rules(parse_rules_text(declared.type, answer), declared))
+        return self._ask(question, lambda answer: parse_rules(parse_rules_text(answer), declared))
 
     def _rules_question(self, name: str, kind: Type) -> InterviewQuestion:
         """Return the question for the rules of a column that is no text, with what is proposed for this type."""

@@ -95,6 +95,8 @@ def _parse_column(text: str, tables: Tables) -> dict[str, str]:
         typed = f"integer {VALUES} {rest}" if re.fullmatch(r"[-0-9,. ]+", rest) else f"text {rest}"
         raise click.UsageError(f"write the type first: --column {quote(path)}={quote(typed)}")
     domain_text, rules_text = split_rules(Type(kind), rest) if kind in {each.value for each in Type} else (rest, "")
+    if kind == Type.BOOLEAN.value and domain_text:
+        raise click.UsageError(f"a boolean has no bounds and no values: write --column {quote(path)}=boolean")
     answers = {}
     for table, column in targets:
         answers[f"{table}.columns.{column}.type"] = kind

@@ -12,16 +12,10 @@ from typing import Any
 import click
 
 from sfumato.policy import Type
-from sfumato.policy.cell_rules import CellRules
+from sfumato.policy.cell_rules import RULE_KEYS, CellRules
 
-_KEYS_OF_TYPE = {
-    Type.TEXT: ("nulls", "case", "trim", "map"),
-    Type.BOOLEAN: ("nulls", "true", "false"),
-    Type.INTEGER: ("nulls", "decimal", "thousands", "currency"),
-    Type.REAL: ("nulls", "decimal", "thousands", "currency"),
-    Type.DATE: ("nulls", "format"),
-    Type.TIMESTAMP: ("nulls", "format"),
-}
+_TEXT_KEYS = ("nulls", "case", "trim", "map")
+"""The rules of a text: other words after its type are values."""
 _LISTS = ("nulls", "true", "false")
 AS_STORED = "-"
 """The answer for no rule, and for an empty list of missing cells."""
@@ -34,20 +28,20 @@ def split_rules(kind: Type, declaration: str) -> tuple[str, str]:
     >>> split_rules(Type.REAL, "0 5000 decimal , currency €")
     ('0 5000', 'decimal , currency €')
     """
-    first = re.search(rf"(?:^|\s)({'|'.join(_KEYS_OF_TYPE[kind])})(?=\s|$)", declaration)
+    keys = _TEXT_KEYS if kind is Type.TEXT else RULE_KEYS
+    first = re.search(rf"(?:^|\s)({'|'.join(keys)})(?=\s|$)", declaration)
     if first is None:
         return declaration.strip(), ""
     return declaration[: first.start(1)].strip(), declaration[first.start(1) :].strip()
 
 
-def parse_rules_text(kind: Type, text: str) -> dict[str, Any]:
+def parse_rules_text(text: str) -> dict[str, Any]:
     """Parse typed rules into the keys of a policy."""
     if text.strip() in ("", AS_STORED):
         return {}
-    keys = _KEYS_OF_TYPE[kind]
-    pieces = re.split(rf"(?:^|(?<=\s))({'|'.join(keys)})(?=\s|$)", text.strip())
+    pieces = re.split(rf"(?:^|(?<=\s))({'|'.join(RULE_KEYS)})(?=\s|$)", text.strip())
     if pieces[0].strip():
-        raise click.UsageError(f"rules of a {kind.value} column begin with one of {', '.join(keys)}")
+        raise click.UsageError(f"rules begin with one of {', '.join(RULE_KEYS)}")
     names, values = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
     if len(set(names)) < len(names):
         raise click.UsageError("write each rule once")

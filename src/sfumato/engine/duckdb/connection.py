@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -564,8 +564,8 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
         }
 
 
-def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, Counter[str]]:
-    """Count the texts of columns in the first rows of a file, without missing cells. PRIVATE: it reads rows."""
+def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
+    """Return the cells of text columns in the first rows of a file, in its order. PRIVATE: it reads rows."""
     import duckdb
 
     with duckdb.connect(":memory:") as connection:
@@ -575,9 +575,7 @@ def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -
         sampled = dict(list(texts.items())[:_SNIFFED_COLUMNS])
         selected = ", ".join(cell.sql for cell in sampled.values())
         rows = execute(f"SELECT {selected} FROM {opened.sql} LIMIT {_SAMPLED_ROWS}") if sampled else []
-        return {
-            name: Counter(row[index] for row in rows if row[index] is not None) for index, name in enumerate(sampled)
-        }
+        return {name: [row[index] for row in rows] for index, name in enumerate(sampled)}
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:
