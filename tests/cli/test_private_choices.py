@@ -106,7 +106,7 @@ def test_init_buys_the_bounds_that_were_not_typed(data: Path, by_flag: bool) -> 
 
 
 def test_exact_bounds_are_not_shown_to_who_buys_them(data: Path) -> None:
-    assert "of the cells of cost, none beyond 20 100" in draft(data).output
+    assert "of the cells of cost, none beyond 0 100" in draft(data).output
     data.with_name("policy.toml").unlink()
     assert "of the cells of" not in draft(data, "--bounds-epsilon", "1").output
 

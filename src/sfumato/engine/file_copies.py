@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 _HEAD = 1 << 20
 _BATCH = 50_000
-_CHECKED_RECORDS = 1_000
-"""How many records are compared with the line of column names."""
+_MIN_RECORDS, _CHECKED_RECORDS = 3, 1_000
+"""How many records at least, and at most, are compared with the line of column names."""
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".psv")
 _TAB_ENDINGS = (".tsv", ".tab")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
@@ -208,7 +208,7 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
     with suppress(csv.Error):
         widths = Counter(len(record) for record in islice(reader, 1, _CHECKED_RECORDS) if record)
         width, records = widths.most_common(1)[0] if widths else (0, 0)
-        if 2 * records > widths.total() and width not in (0, len(text_format.names)):
+        if widths.total() >= _MIN_RECORDS and 2 * records > widths.total() and width != len(text_format.names):
             raise InvalidPolicy(
                 f"a text file begins with one line of column names; this first line has {len(text_format.names)} "
                 f"{'cell' if len(text_format.names) == 1 else 'cells'}, and most others have {width}",
