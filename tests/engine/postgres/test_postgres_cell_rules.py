@@ -38,3 +38,6 @@ def test_cells_mean_the_same_on_postgresql(sessions: Sessions) -> None:
         assert theirs == own, name
     with open_inspector(here) as own_figures, open_inspector(there) as their_figures:
         assert their_figures.inspect("t") == own_figures.inspect("t")
+        for column in ("german", "day", "word", "coded_truth", "stored_real"):
+            asked = "t", column, ("NA", "\\N")
+            assert their_figures.lost_texts(*asked) == own_figures.lost_texts(*asked), column

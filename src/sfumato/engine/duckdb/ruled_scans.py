@@ -34,9 +34,9 @@ class RuledCell:
     @property
     def text(self) -> str | None:
         """The cell as a text that grammars may read; None if it is stored as neither text nor whole numbers."""
-        if self.cell.family not in {"VARCHAR", "ENUM"} | _WHOLE_TEXTS:
+        text = self.cell.stored_text
+        if text is None:
             return None
-        text = self.cell.text.sql
         return text if self.cell.family in _WHOLE_TEXTS else f"CASE WHEN strlen({text}) <= {LONGEST} THEN {text} END"
 
     @property
@@ -100,7 +100,13 @@ class _Result:
 
     @property
     def cell(self) -> Cell:
-        return Cell(f"{self.prefix}c{self.index}", self._read.stored_type, presence=f"{self.prefix}p{self.index}")
+        return Cell(
+            f"{self.prefix}c{self.index}",
+            self._read.stored_type,
+            presence=f"{self.prefix}p{self.index}",
+            is_null=self.is_null,
+            stored=self.ruled.cell,
+        )
 
     @property
     def columns(self) -> dict[str, str]:

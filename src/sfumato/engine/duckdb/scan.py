@@ -39,6 +39,8 @@ _EXACT_ID_TYPES = (
     | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _TIMESTAMP_WITH_ZONE}
 )
 _NUMBERS = INTEGER_TYPES | _WIDE_NUMBERS | FLOAT_TYPES | {"BOOLEAN"}
+_TEXTS_OR_DIGITS = INTEGER_TYPES | {"UBIGINT", "VARCHAR", "ENUM"}
+"""The stored types that cell rules read: those whose texts are the same in every engine."""
 _CALENDAR = _TIMES | {_TIMESTAMP_WITH_ZONE, "DATE"}
 _DIRECT_TYPES = {
     Type.INTEGER: _NUMBERS,
@@ -67,11 +69,21 @@ class Cell:
     """Proved by its grammar to lie beyond every bound."""
     presence: str = ""
     """The SQL of whether the cell is there, where that is not only whether it is NULL."""
+    is_null: str = ""
+    """The SQL of whether the cell is missing by its rules, where the column has any."""
+    stored: Cell | None = None
+    """The cell as the source stores it, where rules rewrote it."""
 
     @property
     def is_present(self) -> str:
         """The SQL of whether the cell is there."""
         return self.presence or f"{self.sql} IS NOT NULL"
+
+    @property
+    def stored_text(self) -> str | None:
+        """The SQL of the text or the digits that the source stores; None if it stores another type."""
+        stored = self.stored or self
+        return stored.text.sql if stored.family in _TEXTS_OR_DIGITS else None
 
     @property
     def family(self) -> str:

@@ -145,6 +145,10 @@ class InspectedCell:
     there: str
     low: str | None
     """The lower bound, where the column has bounds."""
+    is_null: str | None = None
+    """Whether the cell is missing by its rules, where the column has any."""
+    text: str | None = None
+    """The stored text, where the column is stored as text; NULL if it is long."""
 
 
 @dataclass(frozen=True)
@@ -236,9 +240,13 @@ class CleanScans:
             cell = build.declared_cell(table, name, domain)
             clean, typed, is_present = build.clean(rows, cell), build.typed(rows, cell), build.there(rows, cell)
             columns += [(f"v{index}", clean), (f"r{index}", typed), (f"m{index}", is_present)]
+            is_null, text = build.is_null(rows, cell), build.short_text(cell)
+            columns += [(f"n{index}", is_null)] if is_null is not None else []
+            columns += [(f"t{index}", text)] if text is not None else []
             low = None if domain.bounds is None or domain.values is not None else ends_of(domain)[0]
             low_sql = None if low is None else Generator(self.spelling, str).scalar(low)
-            cells.append(InspectedCell(f"v{index}", f"r{index}", f"m{index}", low_sql))
+            names = (f"n{index}" if is_null is not None else None, f"t{index}" if text is not None else None)
+            cells.append(InspectedCell(f"v{index}", f"r{index}", f"m{index}", low_sql, *names))
         return build.finish(build.with_owner_flag(declared, rows, tuple(columns))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
@@ -324,7 +332,7 @@ class _Build:
 
     def clean(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Convert a cell to its domain; NULL where it is missing, or is not of the declared type."""
-        clean, is_null = self.limited(rows, cell), self._is_null(rows, cell)
+        clean, is_null = self.limited(rows, cell), self.is_null(rows, cell)
         if is_null is not None:
             clean = apply(ScalarFunction.CASE, is_null, missing(cell.domain.type), clean)
         if cell.domain.other is None:
@@ -385,7 +393,7 @@ class _Build:
         is_text = cell.column.kind in _TEXTS and (cell.column.kind is Stored.TEXT or not cell.domain.type.numeric)
         return is_text and rewrites(cell.rules, cell.domain.type)
 
-    def _short_text(self, cell: _DeclaredCell) -> Scalar | None:
+    def short_text(self, cell: _DeclaredCell) -> Scalar | None:
         """Return a cell as a text that grammars may read; None if it is stored as neither text nor whole numbers."""
         if cell.column.kind is Stored.TEXT:
             return self._cell(cell.table, self.scans.cells.short(cell.column))
@@ -394,7 +402,7 @@ class _Build:
 
     def _readable(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Return a text cell as its rules rewrite it."""
-        text = self._short_text(cell)
+        text = self.short_text(cell)
         assert text is not None
         return rows.shared(rewritten(rows, text, cell.rules, cell.domain.type)) if self._is_rewritten(cell) else text
 
@@ -403,9 +411,9 @@ class _Build:
         text = self.text(cell.table, cell.column, cell.place)
         return apply(ScalarFunction.COALESCE, self._readable(rows, cell), text) if self._is_rewritten(cell) else text
 
-    def _is_null(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar | None:
+    def is_null(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar | None:
         """Test whether the rules of a column call a cell missing, by its text or its value; None if none do."""
-        text, kind = self._short_text(cell) if cell.rules.nulls else None, cell.domain.type
+        text, kind = self.short_text(cell) if cell.rules.nulls else None, cell.domain.type
         tests = [] if text is None else [is_listed(text, cell.rules.nulls or ())]
         values = [Constant(value, kind) for value in cell.rules.null_values(kind)]
         if values:
@@ -439,7 +447,7 @@ class _Build:
         """Test whether a cell is neither NULL in its source nor missing by its rules."""
         is_present, is_null = (
             self._cell(cell.table, self.scans.cells.is_present(cell.column)),
-            self._is_null(rows, cell),
+            self.is_null(rows, cell),
         )
         if is_null is None:
             return is_present
