@@ -1,8 +1,8 @@
 """Propose how the texts of a column are to be read: its type, and the cell rules that its writing needs. PRIVATE.
 
-A proposal is the choice of one declaration from a fixed family (``_FAMILY``: types, date formats, decimal and thousands
+A proposal is the choice of one declaration from a fixed family (types, date formats, decimal and thousands
 separators, currencies, words for truths), by how many of the sampled cells each reads. Cells that look missing
-(``MARKERS``) do not count.
+(``USUAL_NULLS``) do not count.
 
 A proposal is *certain* if at least 95 % of at least 20 cells fit, no other declaration that fits as many reads a cell
 differently, and no century is guessed. A certain one may be written unseen (``--yes``): which of a few dozen spellings
@@ -20,14 +20,13 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
+from sfumato.curator.lost_cells import USUAL_NULLS
 from sfumato.engine.opening import TextTrial, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules
 from sfumato.policy.letters import upper
 
-MARKERS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "NaN", "nan", "\\N", "?", "-", "--", ".", "")
-"""Cells that are taken for missing ones when types are proposed, and that ``nulls`` is proposed for."""
 _MIN_SHARE = 0.95
 """The share of cells that a proposed declaration reads at least."""
 _MIN_CELLS = 20
@@ -106,7 +105,7 @@ def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -
     """List the markers of missing cells among the sampled texts of columns, the most frequent first. PRIVATE."""
     counts: Counter[str] = Counter()
     for texts in sample_texts(source, relation, columns).values():
-        counts.update(text.strip(" ") for text in texts if text is not None and text.strip(" ") in MARKERS)
+        counts.update(text.strip(" ") for text in texts if text is not None and text.strip(" ") in USUAL_NULLS)
     return [marker for marker, _ in counts.most_common()]
 
 
@@ -148,7 +147,7 @@ def refuse_second_header(source: Path, columns: Sequence[str], original: Path) -
     samples = sample_texts(source, None, columns).values()
     numeric = [texts for texts in samples if _share_with(_count(texts[1:]), digits) >= _MIN_SHARE]
     first_row = [texts[0] or "" for texts in numeric if len(texts) > _MIN_OTHER_ROWS]
-    words = [text for text in first_row if text.strip() not in MARKERS]
+    words = [text for text in first_row if text.strip() not in USUAL_NULLS]
     if len(words) >= 2 and not set(digits) & set("".join(first_row)):
         raise InvalidPolicy(
             "a text file begins with one line of column names, and its second line looks like names too",
@@ -162,7 +161,7 @@ def _count(texts: Iterable[str | None]) -> Counter[str]:
 
 
 def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
-    return {text: count for text, count in texts.items() if text.strip(" ") not in MARKERS}
+    return {text: count for text, count in texts.items() if text.strip(" ") not in USUAL_NULLS}
 
 
 def _propose(texts: Mapping[str, int], decimal: str = ".") -> CellProposal | None:
