@@ -365,6 +365,8 @@ def infer_types(table: DetectedTable) -> DetectedTable:
 
     SQLite has no date type, so a column that it stores as text is one of dates if nearly every cell is.
     """
+    if table.original is None and all(kind not in (None, Type.TEXT) for kind in table.columns.values()):
+        return table  # the file stores all types itself; a copy has texts, whatever the original declares
     if table.is_text:
         refuse_second_header(table.file, list(table.columns), table.source)
     inferred = inferred_types(table.file, table.relation)

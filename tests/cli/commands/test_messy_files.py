@@ -316,6 +316,23 @@ def test_a_wrong_rule_is_refused_by_name(tmp_path: Path, flag: str, rule: str) -
     assert not (tmp_path / "p.toml").exists()
 
 
+def test_a_missing_cell_that_is_a_listed_value_is_asked_again(tmp_path: Path) -> None:
+    """At the end of the interview it would be refused, and the saved answers would be refused again."""
+    text("person_id;state", *(f"{each};{('NA', 'KH')[each % 2]}" for each in range(80)))(tmp_path / "t.csv")
+    written, shown = typed(tmp_path / "t.csv", "", "-", "text", "NA,KH", "KH")
+    assert '"NA" is a missing cell of t: leave it out' in shown
+    assert 'state = { type = "text", values = ["KH"] }' in written
+
+
+def test_the_decimal_separator_of_the_owner_is_not_read_into_ids(tmp_path: Path) -> None:
+    text("person_id;cost;age", "1;2,5;3", "2;3,5;4")(tmp_path / "t.csv")
+    flags = ("--decimal", ",", "--column", "person_id=integer", "--column", "cost=real 0 9")
+    for consent in ("--read-rows", "--no-read-rows"):
+        written, _ = draft(tmp_path / "t.csv", *flags, consent)
+        assert 'cost = { type = "real", bounds = [0, 9], decimal = "," }' in written
+        assert 'person_id = { type = "integer" }' in written
+
+
 def test_words_of_missing_cells_are_typed_with_quotes_where_they_mean_something(tmp_path: Path) -> None:
     text("person_id,x,y", *("1,-,NA", '2,"",NA', "3,NA,NA"))(tmp_path / "t.csv")
     flags = ("--nulls", '"-","",NA', "--column", "y=text NA,B nulls -")

@@ -255,7 +255,7 @@ class _Drafting:
             questions = ColumnInterview(
                 self.interview, label, table, label in self.may_read, keys, buys_bounds=self.buys_bounds
             )
-            nulls = questions.ask_nulls()
+            questions.ask_nulls()
             columns = questions.ask_columns(own_keys)
             self._note_left_out(label, names[label], table, {*columns, *own_keys})
             drafted_tables[names[label]] = Table(
@@ -265,7 +265,7 @@ class _Drafting:
                 id=owners[label],
                 max_rows=limits.get(label),
                 relation=table.relation,
-                nulls=nulls,
+                nulls=questions.nulls,
             )
         unit = PrivacyUnit(self.unit, every_row=ROW in owners.values())
         return Policy(unit, budget, drafted_tables, allow_large_delta=budget.delta >= LARGE_DELTA)

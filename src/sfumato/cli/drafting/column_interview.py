@@ -36,8 +36,10 @@ class ColumnInterview:
     """Columns that decide the unit of a row, whose cells are read as they are."""
     buys_bounds: bool
     """Whether missing bounds are bought with noise, so that no exact ones are proposed."""
+    nulls: tuple[str, ...] = ()
+    """The missing cells of every column, once they are known."""
 
-    def ask_nulls(self) -> tuple[str, ...]:
+    def ask_nulls(self) -> None:
         """Ask which cells are missing in every column; proposed are the usual markers among the sampled cells."""
         question = interview.nulls_question(self.label, None)
         if self.may_read and self.interview.is_asked(question):
@@ -45,9 +47,8 @@ class ColumnInterview:
             if markers := sample_markers(self.table.file, self.table.relation, columns):
                 click.echo(markers_note(self.label, markers))
                 question = interview.nulls_question(self.label, format_words(markers))
-        if question.proposal is None and self.interview.known_answer(question) is None:
-            return ()
-        return self.interview.ask(question, lambda answer: parse_words(parse_words_text(answer), "nulls"))
+        if question.proposal is not None or self.interview.known_answer(question) is not None:
+            self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_words_text(answer), "nulls"))
 
     def ask_columns(self, own_keys: Collection[str]) -> dict[str, Any]:
         """Ask for the declaration of each column; those of the unit's ids are left out by default."""
@@ -74,15 +75,26 @@ class ColumnInterview:
         if kind is None:
             return None
         if kind is Type.TEXT:
-            domain: ColumnDeclaration = self._ask(
-                interview.values_question(self.label, name), typed_columns.parse_text_column
-            )
+            question = interview.values_question(self.label, name)
+            domain = self._ask(question, lambda answer: self._parse_values(name, answer))
             return _with_rules(domain, self._ask_rules(domain, self._folding_question(name, domain)))
         rules = self._ask_rules(Domain(kind), self._rules_question(name, kind))
         if kind is Type.BOOLEAN:
             return _with_rules(Domain(kind), rules)
         question = self._bounds_question(name, kind, rules)
         return _with_rules(self._ask(question, lambda answer: typed_columns.parse_numeric_column(kind, answer)), rules)
+
+    def _parse_values(self, name: str, answer: str) -> Domain:
+        """Parse listed values; refuse one that is a missing cell of this table, unless the column has its own nulls."""
+        domain = typed_columns.parse_text_column(answer)
+        own_rules = self.interview.known_answer(interview.rules_question(self.label, name, "", None)) or ""
+        clash = next((value for value in domain.values or () if value in self.nulls), None)
+        if clash is not None and "nulls" not in parse_rules_text(own_rules):
+            raise click.UsageError(
+                f'"{clash}" is a missing cell of {self.label}: leave it out, or give the column its own missing cells '
+                f"with --column {name}='text {answer} nulls {SKIP}'"
+            )
+        return domain
 
     def _ask_rules(self, domain: ColumnDeclaration, question: InterviewQuestion) -> CellRules:
         """Ask how the cells of a column are written, unless nothing is known or proposed."""
@@ -94,9 +106,10 @@ class ColumnInterview:
     def _rules_question(self, name: str, kind: Type) -> InterviewQuestion:
         """Return the question for the rules of a column that is no text, with what is proposed for this type."""
         proposal = self.table.proposals.get(name)
-        known_decimal = format_rules(CellRules(decimal=self.table.decimal)) if self._needs_decimal(kind) else ""
         if name in self.unit_columns or proposal is None or proposal.reading.type is not kind:
-            return interview.rules_question(self.label, name, known_decimal, None)
+            known_decimal = self._needs_decimal(kind) and name not in self.unit_columns
+            default = format_rules(CellRules(decimal=self.table.decimal)) if known_decimal else ""
+            return interview.rules_question(self.label, name, default, None)
         text = format_rules(proposal.reading.rules)
         question = interview.rules_question(
             self.label, name, text if proposal.is_certain else "", None if proposal.is_certain else text
@@ -141,7 +154,8 @@ class ColumnInterview:
     def _draft(self, name: str, declaration: Mapping[str, Any]) -> Table:
         """Return a table of this column alone, to be read for the owner."""
         columns: dict[str, Any] = {name: declaration}
-        return Table("data", self.table.file.absolute(), columns, id=ROW, relation=self.table.relation)
+        file, relation = self.table.file.absolute(), self.table.relation
+        return Table("data", file, columns, id=ROW, relation=relation, nulls=self.nulls)
 
     @property
     def _part(self) -> str:
