@@ -121,8 +121,8 @@ MUTANTS = (
         "what limits keep is counted without consent",
         Kind.CONSENT,
         "cli.commands.init:_Drafting._count_rows_kept",
-        "not asks or not self.may_read.issuperset(tables)",
-        "not asks",
+        "not self.may_read.issuperset(tables)",
+        "not tables",
         ("cli/commands/test_init.py::test_figures_need_the_consent_to_read_rows",),
     ),
     Mutant(
@@ -240,9 +240,9 @@ MUTANTS = (
     Mutant(
         "nobody is told by which name rows were given to units",
         Kind.CONSENT,
-        "cli.commands.init:_Drafting.policy",
-        "if take_defaults and self.interview.known_answer(id_questions[label]) is None",
-        "if self.interview.known_answer(id_questions[label]) is not None",
+        "cli.commands.init:_Drafting._is_assumed",
+        "self.interview.known_answer(question) is None",
+        "self.interview.known_answer(question) is not None",
         ("cli/commands/test_init.py::test_a_draft_says_by_which_name_rows_were_given_to_units",),
     ),
 )

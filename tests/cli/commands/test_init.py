@@ -664,6 +664,10 @@ def test_figures_of_rows_are_not_taken_unseen(tmp_path: Path) -> None:
         (tmp_path / "policy.toml").unlink()
     assert texts[:2] == texts[2:]
     assert "max_rows = 10" in texts[1]
+    assert "Assumed without reading: at most 10 rows of one person count in t." in done.output
+    limited = script(tmp_path, "--epsilon", "3", "--max-rows", "2", data=tmp_path / "t.csv")
+    assert "Assumed without" not in limited.output
+    (tmp_path / "policy.toml").unlink()
     seen = measured(tmp_path, PERSONS, "7", "-", "integer", "*", "")  # * is for all that follows, not for a figure
     assert "of the cells of income" in seen.output
     assert read(tmp_path / "policy.toml").tables["t"].columns["income"].bounds is None

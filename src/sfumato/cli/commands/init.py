@@ -17,6 +17,7 @@ from sfumato.cli.drafting import interview
 from sfumato.cli.drafting.column_interview import ColumnInterview
 from sfumato.cli.drafting.columns import (
     assumed_id_note,
+    assumed_limit_note,
     missing_values_note,
     omitted_columns_note,
     unusable_names_note,
@@ -210,7 +211,7 @@ class _Drafting:
     left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
     """Columns by table that were left out by default, because of their names."""
     assumed: list[str] = field(default_factory=list)
-    """A sentence for each table whose id column was chosen by its name alone."""
+    """Sentences on ids that were chosen by their names alone, and on limits that nobody gave."""
 
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
         """Ask in order for reading consent, tables, unit, ids, limits, number of units, budget and columns."""
@@ -221,54 +222,75 @@ class _Drafting:
         tables = {label: table for label, table in tables.items() if roles[label] != SKIP}
         names = {label: self._ask_name(label) for label in tables}
         private = {names[label]: table.columns for label, table in tables.items() if roles[label] == "private"}
-        take_defaults = self.interview.take_defaults
-        id_questions = {
-            label: self._id_question(label, names[label], private) for label in tables if roles[label] == "private"
-        }
-        budget_question = interview.budget_question(take_defaults, proposed_delta(None))
-        self.interview.require_answers([*id_questions.values(), budget_question])
-        owners = {
-            label: self.interview.ask(question, _owner_parser(names[label], private))
-            for label, question in id_questions.items()
-        }
-        self.assumed = [
-            assumed_id_note(names[label], owner, self.unit)
-            for label, owner in owners.items()
-            if take_defaults and self.interview.known_answer(id_questions[label]) is None
-        ]
-        kept = self._count_rows_kept({label: tables[label] for label in owners}, names, owners)
-        limits = {
-            label: self._ask_limit(label, kept.get(names[label])) for label, owner in owners.items() if owner != ROW
-        }
+        owners = self._ask_owners({label: names[label] for label in tables if roles[label] == "private"}, private)
+        limits = self._ask_limits({label: tables[label] for label in owners}, names, owners)
         budget = self._ask_budget(large_allowed=flags["allow_large_delta"])
-        drafted_tables = {}
-        for label, table in tables.items():
-            if roles[label] == "public":
-                drafted_tables[names[label]] = Table(
-                    names[label], table.file.absolute(), relation=table.relation, public=True
-                )
-                continue
-            own_keys = _owner_columns(owners[label])
-            keys = own_keys | {
-                owner.key for owner in owners.values() if isinstance(owner, Via) and owner.via == names[label]
-            }
-            questions = ColumnInterview(
-                self.interview, label, table, label in self.may_read, keys, buys_bounds=self.buys_bounds
-            )
-            questions.ask_nulls()
-            columns = questions.ask_columns(own_keys)
-            self._note_left_out(label, names[label], table, {*columns, *own_keys})
-            drafted_tables[names[label]] = Table(
-                names[label],
-                table.file.absolute(),
-                columns,
-                id=owners[label],
-                max_rows=limits.get(label),
-                relation=table.relation,
-                nulls=questions.nulls,
-            )
+        drafted_tables = {
+            names[label]: self._draft_table(label, table, names, owners, limits.get(label))
+            if label in owners
+            else Table(names[label], table.file.absolute(), relation=table.relation, public=True)
+            for label, table in tables.items()
+        }
         unit = PrivacyUnit(self.unit, every_row=ROW in owners.values())
         return Policy(unit, budget, drafted_tables, allow_large_delta=budget.delta >= LARGE_DELTA)
+
+    def _ask_owners(self, names: Mapping[str, str], private: Mapping[str, Mapping[str, Any]]) -> dict[str, str | Via]:
+        """Ask for the id of each private table; note those that --yes took from a column's name."""
+        questions = {label: self._id_question(label, name, private) for label, name in names.items()}
+        budget_question = interview.budget_question(self.interview.take_defaults, proposed_delta(None))
+        self.interview.require_answers([*questions.values(), budget_question])
+        owners = {
+            label: self.interview.ask(question, _owner_parser(names[label], private))
+            for label, question in questions.items()
+        }
+        self.assumed += [
+            assumed_id_note(names[label], owner, self.unit)
+            for label, owner in owners.items()
+            if self._is_assumed(questions[label])
+        ]
+        return owners
+
+    def _ask_limits(
+        self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
+    ) -> dict[str, int]:
+        """Ask for the most rows of a unit in each table with ids; note the defaults that --yes took."""
+        questions = {
+            label: interview.max_rows_question(label, self.unit, None)
+            for label, owner in owners.items()
+            if owner != ROW
+        }
+        assumed = [names[label] for label, question in questions.items() if self._is_assumed(question)]
+        self.assumed += [assumed_limit_note(assumed, self.unit)] if assumed else []
+        is_asked = any(map(self.interview.is_asked, questions.values()))
+        kept = self._count_rows_kept(tables, names, owners) if is_asked else {}
+        return {label: self._ask_limit(label, kept.get(names[label])) for label in questions}
+
+    def _draft_table(
+        self,
+        label: str,
+        table: DetectedTable,
+        names: Mapping[str, str],
+        owners: Mapping[str, str | Via],
+        max_rows: int | None,
+    ) -> Table:
+        """Ask about the columns of a private table."""
+        own_keys = _owner_columns(owners[label])
+        foreign_keys = {owner.key for owner in owners.values() if isinstance(owner, Via) and owner.via == names[label]}
+        questions = ColumnInterview(
+            self.interview, label, table, label in self.may_read, own_keys | foreign_keys, self.buys_bounds
+        )
+        questions.ask_nulls()
+        columns = questions.ask_columns(own_keys)
+        self._note_left_out(label, names[label], table, {*columns, *own_keys})
+        return Table(
+            names[label],
+            table.file.absolute(),
+            columns,
+            id=owners[label],
+            max_rows=max_rows,
+            relation=table.relation,
+            nulls=questions.nulls,
+        )
 
     def _read_tables(
         self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]
@@ -365,16 +387,15 @@ class _Drafting:
             default = only_key(private[name]) or ROW
         return interview.id_question(label, self.unit, default)
 
+    def _is_assumed(self, question: InterviewQuestion) -> bool:
+        """Return whether --yes took the default of a question."""
+        return self.interview.take_defaults and self.interview.known_answer(question) is None
+
     def _count_rows_kept(
         self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
     ) -> dict[str, RowsKept]:
-        """Count what limits keep, by table name, if the owner is asked about one and let the rows be read."""
-        asks = any(
-            self.interview.is_asked(interview.max_rows_question(label, self.unit, None))
-            for label, owner in owners.items()
-            if owner != ROW
-        )
-        if not asks or not self.may_read.issuperset(tables):
+        """Count what limits keep, by table name, if the owner let the rows be read."""
+        if not self.may_read.issuperset(tables):
             return {}
         drafts = {
             names[label]: Table(

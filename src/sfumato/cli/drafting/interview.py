@@ -196,6 +196,7 @@ def parse_yes_no(answer: str) -> bool:
 
 SKIP = "-"
 ACCEPT_ALL = "*"
+DEFAULT_MAX_ROWS = "10"
 
 
 def read_rows_question(files: str) -> InterviewQuestion:
@@ -273,7 +274,7 @@ def max_rows_question(table: str, unit: str, proposal: str | None) -> InterviewQ
     return InterviewQuestion(
         f"{table}.max_rows",
         f"{table}: the most rows of one {unit} that count",
-        "10",
+        DEFAULT_MAX_ROWS,
         f"If a {unit} has more rows, only this many count in a question. Noise grows with the limit: with 10, a "
         "count is ten times as noisy as with 1; too small a limit leaves rows out. Choose it from what you know of "
         "the field: choosing it from exact figures of these data reveals something of the people in them. sfumato "
