@@ -179,6 +179,23 @@ COLUMNS = {
             None: None,
         },
     ),
+    "dollar": RuledColumn(
+        {"type": "real", "thousands": ",", "currency": "R$"},
+        {"R$ 1,234.5": 1234.5, "$ 5": None, "R5": None, "5R$": 5.0, "R$$5": None, "${x}": None, None: None},
+    ),
+    "odd_day": RuledColumn(
+        {"type": "date", "format": ["[%d] (%m)|%Y.*+?^{}", "%d\\%m\\%Y $", "%%%d_%m'%Y\"", "%d年%m月%Y-é"]},
+        {
+            "[5] (3)|2024.*+?^{}": DAY,
+            "5 (3)|2024.*+?^{}": None,
+            "[5] (3)|2024x*+?^{}": None,
+            "5\\3\\2024 $": DAY,
+            "%5_3'2024\"": DAY,
+            "5年3月2024-é": DAY,
+            "5年3月2024-e": None,
+            None: None,
+        },
+    ),
     "percent": RuledColumn(
         {"type": "integer", "currency": "%"}, {"12 %": 12, "%": None, "12%": 12, "12.5%": None, None: None}
     ),

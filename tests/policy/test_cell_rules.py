@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +65,23 @@ def test_reading_inverts_writing(tmp_path: Path) -> None:
 
 
 def test_python_declares_rules_as_a_file_does() -> None:
-    columns = {"day": {"type": "date", "format": "%d.%m.%Y"}, "age": {"type": "integer", "nulls": [-999]}}
+    columns: dict[str, Any] = {
+        "day": {"type": "date", "format": "%d.%m.%Y", "nulls": [dt.date(9999, 12, 31)]},
+        "age": {"type": "integer", "nulls": [-999, Decimal("0.5")]},
+        "ward": {"values": ["a"], "trim": False},
+    }
     table = sf.Table("visits", "visits.csv", columns, id="row")
-    assert table.rules == {"day": CellRules(format=("%d.%m.%Y",)), "age": CellRules(nulls=("-999",))}
+    assert table.rules == {
+        "day": CellRules(format=("%d.%m.%Y",), nulls=("9999-12-31",)),
+        "age": CellRules(nulls=("-999", "0.5")),
+    }
     assert sf.Table("visits", "visits.csv", table.columns, id="row", rules=table.rules).rules == table.rules
+
+
+def test_rules_are_declared_by_key() -> None:
+    for rules in ("%d.%m.%Y", None, ["format"]):
+        with pytest.raises(InvalidPolicy, match="by key"):
+            sf.Table("visits", "visits.csv", {"day": {"type": "date"}}, id="row", rules={"day": rules})  # type: ignore[dict-item]
 
 
 def test_analysts_read_the_rules(tmp_path: Path) -> None:
@@ -102,7 +117,7 @@ def test_analysts_read_the_rules(tmp_path: Path) -> None:
         ('age = { type = "integer", nulls = "NA" }', "age.nulls", "a list"),
         ('age = { type = "integer", nulls = [" NA"] }', "age.nulls", "without the spaces"),
         ('age = { type = "integer", nulls = ["NA", "NA"] }', "age.nulls", "repeated"),
-        ('age = { type = "integer", nulls = [1.5] }', "age.nulls", "texts"),
+        ('age = { type = "integer", nulls = [true] }', "age.nulls", "texts"),
         ('age = { type = "boolean", true = ["Y"], false = ["Y"] }', "age.false", "has too"),
         ('age = { type = "boolean", true = ["Y"], nulls = ["Y"] }', "age.true", "has too"),
         ('age = { values = ["a"], case = "Lower" }', "age.case", "lower or upper"),

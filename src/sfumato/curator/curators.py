@@ -400,6 +400,10 @@ def protect(
         (dict.fromkeys(columns or ()), "columns"),
     ):
         check_keys(names, types, parameter, _NO_COLUMN, "remove it, or name one of")
+    for column, keys in column_rules.items():
+        if not isinstance(keys, Mapping):
+            fix = "write rules={'day': {'type': 'date', 'format': '%d.%m.%Y'}}"
+            raise InvalidParameter(f"rules of {column}", keys, "a mapping of keys to values", fix=fix)
     for key, address in (("account", account), ("ledger", ledger)):
         if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
             raise InvalidParameter(

@@ -18,9 +18,11 @@ What fits no rule of its column is missing, or the column's ``other``.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from typing import Any
 
 from sfumato.errors import InvalidParameter
@@ -233,10 +235,11 @@ def effective_rules(
 
 
 def parse_words(declared: object, name: str) -> tuple[str, ...]:
-    """Parse a list of cells: texts, which are compared without the spaces around them, and numbers as their text."""
+    """Parse a list of cells, which are compared without the spaces around them; numbers and dates become texts."""
     if not isinstance(declared, (list, tuple)) or len(declared) > MAX_WORDS:
-        raise InvalidParameter(name, declared, f'a list of at most {MAX_WORDS} texts, such as ["NA", ""]')
-    words = tuple(str(word) if type(word) is int else word for word in declared)
+        example = '["NA", ""]' if name == "nulls" else '["Y"]' if name == "true" else '["N"]'
+        raise InvalidParameter(name, declared, f"a list of at most {MAX_WORDS} texts, such as {example}")
+    words = tuple(map(_as_word, declared))
     for word in words:
         if not isinstance(word, str) or len(word) > MAX_WORD_LENGTH or not _is_storable(word):
             raise InvalidParameter(name, word, f"a list of texts of at most {MAX_WORD_LENGTH} characters")
@@ -247,6 +250,11 @@ def parse_words(declared: object, name: str) -> tuple[str, ...]:
     if len(set(words)) != len(words):
         raise InvalidParameter(name, declared, "a list without repeated entries")
     return words
+
+
+def _as_word(value: Any) -> Any:
+    is_number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    return str(value) if is_number or isinstance(value, dt.date) else value
 
 
 def _parse_formats(declared: object) -> tuple[str, ...]:

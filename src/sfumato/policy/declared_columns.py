@@ -105,16 +105,21 @@ def parse_column_rules(
     declared: Mapping[str, Any], columns: Mapping[str, Domain], lists: Mapping[str, ListColumn], place: str
 ) -> dict[str, CellRules]:
     """Parse the cell rules of a table's columns; refuse those of a list or of a column that is not declared."""
-    parsed = {}
+    parsed: dict[str, CellRules] = {}
     for name, rules in declared.items():
         path = f"{place}.{name}"
+        if not isinstance(rules, (CellRules, Mapping)):
+            raise InvalidPolicy(
+                "cell rules are declared by key", place=path, fix='write {"format": "%d.%m.%Y"}, or remove them'
+            )
         if name in lists:
             raise InvalidPolicy(
                 "a list column has no cell rules", place=path, fix=f"remove {', '.join(_keys_of(rules))}"
             )
         if name not in columns:
             raise InvalidPolicy("cell rules need a declared column", place=path, fix="declare the column")
-        parsed[name] = with_policy_path(path, lambda d=columns[name], r=rules: parse_rules(_keys_of(r), d))  # type: ignore[misc]
+        column_rules = with_policy_path(path, lambda d=columns[name], r=rules: parse_rules(_keys_of(r), d))  # type: ignore[misc]
+        parsed |= {name: column_rules} if column_rules != CellRules() else {}
     return parsed
 
 

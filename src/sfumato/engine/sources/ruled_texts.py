@@ -96,7 +96,8 @@ def _iso(rows: RowLowering, text: Scalar, parts: tuple[FormatPart, ...]) -> Scal
 def _padded(digits: Scalar) -> Scalar:
     """Write a number of one digit with two."""
     two_digits = apply(ScalarFunction.JOIN, _text("0"), digits)
-    return apply(ScalarFunction.CASE, _matches(digits, "[0-9]"), two_digits, digits)
+    is_single = apply(ScalarFunction.EQUAL, apply(ScalarFunction.LENGTH, digits), integer_constant(1))
+    return apply(ScalarFunction.CASE, is_single, two_digits, digits)
 
 
 def _year(groups: dict[str, Scalar]) -> Scalar:
