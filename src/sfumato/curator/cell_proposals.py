@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
@@ -41,6 +42,9 @@ _DAYS = (
     *("%B %d %Y", "%B %d, %Y", "%b %d %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%d-%b-%Y", "%d. %B %Y"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%y"),
 )
+_ISO_DAY = "%Y-%m-%d"
+_DIRECTIVES = dict.fromkeys(map(ord, "%YymdbB"))
+"""The characters of a format that are not separators."""
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 _SEPARATORS = ((",", ""), (",", "."), (",", " "), ("", ","), ("", " "), ("", "'"), ("", "’"))
 """Decimal and thousands separators; "" is the point, or none."""
@@ -174,7 +178,7 @@ def _propose(texts: Mapping[str, int], decimal: str = ".") -> CellProposal | Non
         best = max(fits)
         near_best = [index for index, fit in enumerate(fits) if fit >= best - _TIE * cells]
         if best < _MIN_SHARE * cells:
-            return None
+            return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
         chosen = near_best[0]
         others = [index for index in near_best[1:] if readings[index].is_comparable(readings[chosen])]
         conflicts = dict(zip(others, trial.conflicts(chosen, others), strict=True))
@@ -183,10 +187,33 @@ def _propose(texts: Mapping[str, int], decimal: str = ".") -> CellProposal | Non
     reading = readings[chosen]
     is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
     has_enough_cells = cells >= _MIN_CELLS or is_known
-    examples = [pair for pair in zip(texts, values, strict=True) if pair[1] is not None]
-    return CellProposal(
-        reading, has_enough_cells and not rivals and not reading.guesses_century, rivals, tuple(examples[:3])
-    )
+    is_certain = has_enough_cells and not rivals and not reading.guesses_century
+    return CellProposal(reading, is_certain, rivals, _examples(texts, values))
+
+
+def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(islice((pair for pair in zip(texts, values, strict=True) if pair[1] is not None), 3))
+
+
+def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> CellProposal | None:
+    """Propose several formats of dates, of which each reads some cells and none all; never certain.
+
+    Two orders of the same separators are two readings of one cell, so only the one that reads more is taken.
+    """
+    cells = sum(texts.values())
+    counts = {(each.rules.format or (_ISO_DAY,))[0]: fit for each, fit in fits.items() if each.type is Type.DATE}
+    formats: dict[str, str] = {}
+    for text in sorted(
+        (text for text in counts if counts[text] > (1 - _MIN_SHARE) * cells), key=lambda text: -counts[text]
+    ):
+        formats.setdefault(text.translate(_DIRECTIVES), text)
+    if len(formats) < 2:
+        return None
+    reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
+    with TextTrial(texts, [reading.declaration]) as trial:
+        if trial.fits()[0] < _MIN_SHARE * cells:
+            return None
+        return CellProposal(reading, is_certain=False, examples=_examples(texts, trial.readings(0)))
 
 
 def _candidates(texts: Mapping[str, int], cells: int) -> list[Reading]:

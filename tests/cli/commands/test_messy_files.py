@@ -275,6 +275,15 @@ def test_the_owner_sees_three_cells_and_what_is_lost_before_a_rule_is_written(tm
     assert 'format = "%d/%m/%y"' in other  # a typed rule is taken as it is
 
 
+def test_two_formats_in_one_column_are_proposed_to_the_owner_alone(tmp_path: Path) -> None:
+    days = [f"{1 + each % 28}.03.2024" if each % 3 else f"2024-03-{1 + each % 28:02}" for each in range(90)]
+    text("person_id;day", *(f"{each};{day}" for each, day in enumerate(days)))(tmp_path / "t.csv")
+    assert 'day = { type = "text" }' in draft(tmp_path / "t.csv")[0]
+    written, shown = typed(tmp_path / "t.csv", "-", "", "", "-")
+    assert "2024-03-01 → 2024-03-01, 2.03.2024 → 2024-03-02" in shown
+    assert 'day = { type = "date", format = ["%d.%m.%Y", "%Y-%m-%d"] }' in written
+
+
 def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None:
     cells = ("NA", "Rome ", "ROME", "Oslo")
     text("person_id;city", *(f"{each};{cells[each % 4]}" for each in range(80)))(tmp_path / "t.csv")
