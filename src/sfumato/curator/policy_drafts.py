@@ -1,7 +1,8 @@
-"""Draft a policy from the owner's files and answers; defaults come from names and types, never from rows.
+"""Draft a policy from the owner's files and answers; defaults come from names and types, never from a few rows.
 
 Names, stored types and headers are read freely: they become public. Functions that read rows are marked PRIVATE and run
-only with the owner's consent; they return types only, which the owner confirms before they are written.
+only with the owner's consent; they return types and cell rules, which are written if nearly all cells show them
+(``cell_proposals``) or if the owner confirms them.
 
 A drafted policy can be written again with bounds that were bought for it, with a comment.
 """

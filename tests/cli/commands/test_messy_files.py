@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from cli.running import run
+from sfumato.cli.drafting.rule_words import format_rules, parse_rules_text, split_rules
+from sfumato.policy import Domain
+from sfumato.policy.cell_rules import CellRules, parse_rules
 
 PERSONS = range(120)
 
@@ -323,6 +326,24 @@ def test_a_wrong_rule_is_refused_by_name(tmp_path: Path, flag: str, rule: str) -
     assert done.exit_code in (1, 2), done.output
     assert rule in " ".join(done.stderr.split())
     assert not (tmp_path / "p.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules"),
+    [
+        ("date", CellRules(format=("%d.%m.%Y", "%B %d, %Y"), nulls=("", "-", "NA"))),
+        ("timestamp", CellRules(format=("%d/%m/%y %I:%M %p",), nulls=())),
+        ("real", CellRules(decimal=",", thousands=" ", currency="R$")),
+        ("integer", CellRules(thousands="'", nulls=("-999",))),
+        ("boolean", CellRules(true=("Y", "Sí"), false=("N",))),
+        ("text", CellRules(case="lower", trim=True, map=(("f", "female"), ("w", "female")), nulls=("?",))),
+    ],
+)
+def test_rules_are_typed_as_they_are_shown(kind: str, rules: CellRules) -> None:
+    domain = Domain(kind, values=("female",) if kind == "text" else None)
+    values, typed_rules = split_rules(domain.type, f"female {format_rules(rules)}")
+    assert values == "female"
+    assert parse_rules(parse_rules_text(typed_rules), domain) == rules
 
 
 def test_a_missing_cell_that_is_a_listed_value_is_asked_again(tmp_path: Path) -> None:
