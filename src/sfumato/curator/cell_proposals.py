@@ -22,7 +22,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from sfumato.curator.lost_cells import USUAL_NULLS
-from sfumato.engine.opening import TextTrial, sample_texts
+from sfumato.engine.opening import TextTrials, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules
@@ -100,8 +100,26 @@ def propose_readings(
 
     PRIVATE: it reads rows.
     """
-    samples = sample_texts(source, relation, columns)
-    proposals = {name: _propose(_without_markers(_count(texts)), decimal) for name, texts in samples.items()}
+    samples = {name: _without_markers(_count(texts)) for name, texts in sample_texts(source, relation, columns).items()}
+    return propose_for_texts(samples, decimal)
+
+
+def propose_for_texts(samples: Mapping[str, Mapping[str, int]], decimal: str = ".") -> dict[str, CellProposal]:
+    """Propose a reading for the counted texts of each column that are not just texts. PRIVATE."""
+    candidates = {
+        name: [reading for reading in _candidates(texts) if reading.is_possible(decimal)]
+        for name, texts in samples.items()
+        if texts
+    }
+    columns = {
+        name: (samples[name], [reading.declaration for reading in readings])
+        for name, readings in candidates.items()
+        if readings
+    }
+    if not columns:
+        return {}
+    with TextTrials(columns) as trials:
+        proposals = {name: _propose(trials, name, samples[name], candidates[name], decimal) for name in columns}
     return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
 
@@ -168,27 +186,25 @@ def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
     return {text: count for text, count in texts.items() if text.strip(" ") not in USUAL_NULLS}
 
 
-def _propose(texts: Mapping[str, int], decimal: str = ".") -> CellProposal | None:
+def _propose(
+    trials: TextTrials, name: str, texts: Mapping[str, int], readings: Sequence[Reading], decimal: str
+) -> CellProposal | None:
+    """Choose the first of the readings that fit nearly as many cells as the best one."""
     cells = sum(texts.values())
-    readings = [reading for reading in _candidates(texts, cells) if reading.is_possible(decimal)]
-    if not readings:
-        return None
-    with TextTrial(texts, [reading.declaration for reading in readings]) as trial:
-        fits = trial.fits()
-        best = max(fits)
-        near_best = [index for index, fit in enumerate(fits) if fit >= best - _TIE * cells]
-        if best < _MIN_SHARE * cells:
-            return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
-        chosen = near_best[0]
-        others = [index for index in near_best[1:] if readings[index].is_comparable(readings[chosen])]
-        conflicts = dict(zip(others, trial.conflicts(chosen, others), strict=True))
-        values = trial.readings(chosen)
+    fits = trials.fits(name)
+    best = max(fits)
+    near_best = [index for index, fit in enumerate(fits) if fit >= best - _TIE * cells]
+    if best < _MIN_SHARE * cells:
+        return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
+    chosen = near_best[0]
+    others = [index for index in near_best[1:] if readings[index].is_comparable(readings[chosen])]
+    conflicts = dict(zip(others, trials.conflicts(name, chosen, others), strict=True))
     rivals = tuple(readings[index] for index, conflict in conflicts.items() if conflict > _TIE * cells)
     reading = readings[chosen]
     is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
     has_enough_cells = cells >= _MIN_CELLS or is_known
     is_certain = has_enough_cells and not rivals and not reading.guesses_century
-    return CellProposal(reading, is_certain, rivals, _examples(texts, values))
+    return CellProposal(reading, is_certain, rivals, _examples(texts, trials.readings(name, chosen)))
 
 
 def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
@@ -210,17 +226,16 @@ def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> C
     if len(formats) < 2:
         return None
     reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
-    with TextTrial(texts, [reading.declaration]) as trial:
-        if trial.fits()[0] < _MIN_SHARE * cells:
+    with TextTrials({"": (texts, [reading.declaration])}) as trials:
+        if trials.fits("")[0] < _MIN_SHARE * cells:
             return None
-        return CellProposal(reading, is_certain=False, examples=_examples(texts, trial.readings(0)))
+        return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))
 
 
-def _candidates(texts: Mapping[str, int], cells: int) -> list[Reading]:
+def _candidates(texts: Mapping[str, int]) -> list[Reading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
-    if _share_with(texts, digits) < _MIN_SHARE:
-        return _truths(texts, cells)
-    return [*_numbers(texts), *_times(texts), *_truths(texts, cells)]
+    has_digits = _share_with(texts, digits) >= _MIN_SHARE
+    return [*(_numbers(texts) if has_digits else ()), *(_times(texts) if has_digits else ()), *_truths(texts)]
 
 
 def _share_with(texts: Mapping[str, int], parts: Iterable[str]) -> float:
@@ -261,8 +276,9 @@ def _times(texts: Mapping[str, int]) -> list[Reading]:
     return [Reading(Type.DATE), Reading(Type.TIMESTAMP), *(Reading(kind, each) for each in rules)]
 
 
-def _truths(texts: Mapping[str, int], cells: int) -> list[Reading]:
+def _truths(texts: Mapping[str, int]) -> list[Reading]:
     """List the readings of truths of which both words are in many cells, with their usual letter cases."""
+    cells = sum(texts.values())
     counts: Counter[str] = Counter()
     for text, count in texts.items():
         counts[text.strip(" ").casefold()] += count

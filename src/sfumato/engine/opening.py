@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
-from sfumato.engine.duckdb.text_trials import TextTrial as TextTrial
+from sfumato.engine.duckdb.text_trials import TextTrials as TextTrials
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
 from sfumato.policy.dummies import invent_tables

@@ -13,7 +13,8 @@ import pytest
 
 from cli.running import run
 from sfumato.cli.drafting.rule_words import format_rules, parse_rules_text, split_rules
-from sfumato.policy import Domain
+from sfumato.curator.cell_proposals import propose_for_texts
+from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules
 
 PERSONS = range(120)
@@ -245,6 +246,11 @@ def test_what_has_two_readings_is_left_to_the_owner(tmp_path: Path) -> None:
         assert declared in line, name
         assert not any(cell in printed for cell in cells if len(cell) > 2), name
     assert "nulls" not in written
+
+
+def test_a_column_without_cells_is_read_as_nothing() -> None:
+    assert propose_for_texts({"x": {}, "y": {"Y": 1}}) == {}
+    assert propose_for_texts({"x": {}, "y": {"5": 1}})["y"].reading.type is Type.INTEGER
 
 
 def test_few_cells_decide_no_rule(tmp_path: Path) -> None:

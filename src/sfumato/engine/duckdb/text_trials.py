@@ -16,46 +16,57 @@ from sfumato.privacy import Budget, PrivacyUnit
 _COUNT, _POSITION = "n", "i"
 
 
-class TextTrial:
-    """Counted texts, read under each of several column declarations. PRIVATE."""
+Declaration = Mapping[str, Any]
 
-    def __init__(self, texts: Mapping[str, int], declarations: Sequence[Mapping[str, Any]]) -> None:
-        import pyarrow as pa
 
-        self._columns = [f"c{index}" for index in range(len(declarations))]
-        cells = pa.array(list(texts), pa.string())
-        numbers = {_COUNT: pa.array(texts.values(), pa.int64()), _POSITION: pa.array(range(len(texts)), pa.int64())}
-        rows = pa.table({**numbers, **dict.fromkeys(self._columns, cells)})
-        integers = {name: {"type": "integer"} for name in numbers}
-        columns: dict[str, Any] = {**integers, **dict(zip(self._columns, declarations, strict=True))}
-        table = Table("texts", InMemory(rows), columns, id="row")
-        self._sources = Sources(Policy(PrivacyUnit("row", every_row=True), Budget(1), {"texts": table}))
+class TextTrials:
+    """The counted texts of columns, each read under several declarations. PRIVATE."""
 
-    def fits(self) -> list[int]:
+    def __init__(self, columns: Mapping[str, tuple[Mapping[str, int], Sequence[Declaration]]]) -> None:
+        self._names = {column: f"t{index}" for index, column in enumerate(columns)}
+        self._declared = {column: len(declarations) for column, (_, declarations) in columns.items()}
+        tables = {
+            self._names[column]: _texts_table(self._names[column], texts, declarations)
+            for column, (texts, declarations) in columns.items()
+        }
+        self._sources = Sources(Policy(PrivacyUnit("row", every_row=True), Budget(1), tables))
+
+    def fits(self, column: str) -> list[int]:
         """Return how many cells each declaration reads."""
-        return self._count([f"{column} IS NOT NULL" for column in self._columns])
+        return self._count(column, [f"c{index} IS NOT NULL" for index in range(self._declared[column])])
 
-    def conflicts(self, first: int, others: Sequence[int]) -> list[int]:
+    def conflicts(self, column: str, first: int, others: Sequence[int]) -> list[int]:
         """Return how many cells each of the others reads in another way than the first, both of one family of types."""
-        return self._count([f"{self._columns[first]} <> {self._columns[other]}" for other in others])
+        return self._count(column, [f"c{first} <> c{other}" for other in others])
 
-    def readings(self, index: int) -> list[Any]:
+    def readings(self, column: str, index: int) -> list[Any]:
         """Return what one declaration reads from each text, in the order of the texts."""
-        statement = f"SELECT {self._columns[index]} FROM {self._scan} ORDER BY {_POSITION}"
+        statement = f"SELECT c{index} FROM {self._scan(column)} ORDER BY {_POSITION}"
         return [value for (value,) in self._sources.run(statement)]
 
-    def _count(self, conditions: Sequence[str]) -> list[int]:
+    def _count(self, column: str, conditions: Sequence[str]) -> list[int]:
+        if not conditions:
+            return []
         counts = ", ".join(f"coalesce(sum({_COUNT}) FILTER ({condition}), 0)" for condition in conditions)
-        return (
-            [int(count) for count in self._sources.run(f"SELECT {counts} FROM {self._scan}")[0]] if conditions else []
-        )
+        return [int(count) for count in self._sources.run(f"SELECT {counts} FROM {self._scan(column)}")[0]]
 
-    @property
-    def _scan(self) -> str:
-        return self._sources.scan("texts")
+    def _scan(self, column: str) -> str:
+        return self._sources.scan(self._names[column])
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._sources.close()
+
+
+def _texts_table(name: str, texts: Mapping[str, int], declarations: Sequence[Declaration]) -> Table:
+    """Return a table with the same texts in one column per declaration, beside their counts and positions."""
+    import pyarrow as pa
+
+    cells = pa.array(list(texts), pa.string())
+    numbers = {_COUNT: pa.array(texts.values(), pa.int64()), _POSITION: pa.array(range(len(texts)), pa.int64())}
+    columns: dict[str, Any] = {each: {"type": "integer"} for each in numbers}
+    columns |= {f"c{index}": declaration for index, declaration in enumerate(declarations)}
+    rows = pa.table({**numbers, **{each: cells for each in columns if each not in numbers}})
+    return Table(name, InMemory(rows), columns, id="row")
