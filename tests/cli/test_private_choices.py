@@ -84,7 +84,7 @@ def test_what_has_no_bounds_is_refused_and_nothing_spent(clinic: Path) -> None:
 
 
 def draft(data: Path, *more: str, after: str = "") -> Result:
-    told = ["yes", "patient", "visits", "who", "3", "", "3", "-", "real", "", "text", "", "date", ""]
+    told = ["yes", "patient", "visits", "who", "3", "", "3", "-", "real", "-", "text", "", "date", "-"]
     asked = ["init", str(data), "-o", str(data.with_name("policy.toml")), *more]
     return CliRunner().invoke(main, asked, input="\n".join(told) + "\n" + after)
 
@@ -103,6 +103,12 @@ def test_init_buys_the_bounds_that_were_not_typed(data: Path, by_flag: bool) -> 
     assert columns["ward"].bounds is None
     assert spent(data.with_name("policy.toml")) == 2
     assert not data.with_name("policy.toml.new").exists()
+
+
+def test_exact_bounds_are_not_shown_to_who_buys_them(data: Path) -> None:
+    assert "of the cells of cost, none beyond 0 100" in draft(data).output
+    data.with_name("policy.toml").unlink()
+    assert "of the cells of" not in draft(data, "--bounds-epsilon", "1").output
 
 
 @pytest.mark.parametrize("answer", ["\n", ""])

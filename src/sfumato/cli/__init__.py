@@ -22,6 +22,7 @@ _COMMAND_ORDER = (
     "demo",
     "docs",
     "init",
+    "forget",
     "dummy",
     "check",
     "audit",

@@ -1,7 +1,8 @@
-"""Draft a policy from the owner's files and answers; defaults come from names and types, never from rows.
+"""Draft a policy from the owner's files and answers; defaults come from names and types, never from a few rows.
 
 Names, stored types and headers are read freely: they become public. Functions that read rows are marked PRIVATE and run
-only with the owner's consent; they return types only, which the owner confirms before they are written.
+only with the owner's consent; they return types and cell rules, which are written if nearly all cells show them
+(``cell_proposals``) or if the owner confirms them.
 
 A drafted policy can be written again with bounds that were bought for it, with a comment.
 """
@@ -11,16 +12,18 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readings, refuse_second_header
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
-from sfumato.engine.file_copies import TextFormat
+from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
 from sfumato.engine.opening import inferred_types, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
+from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.toml_writing import to_toml
 
 Columns = Mapping[str, Type | None]
@@ -216,10 +219,25 @@ class DetectedTable:
     unusable_columns: tuple[str, ...] = ()
     """Columns whose names cannot be used in questions."""
     copy_reasons: tuple[str, ...] = ()
-    """Why the engine cannot read it without a copy, in words."""
+    """Why to copy it, in words; empty if a copy has no advantage."""
+    readable_in_place: bool = True
+    """Whether the engine can also read the original, with fewer columns than a copy has."""
+    original: Path | None = None
+    """The file that was copied, if this is a copy."""
     text_format: TextFormat | None = None
     rows_read: bool = False
     """Whether types were inferred from cells."""
+    proposals: Mapping[str, CellProposal] = field(default_factory=dict)
+    """How texts of columns are proposed to be read. PRIVATE unless they are certain."""
+    is_text: bool = False
+    """Whether the owner named a text file."""
+    decimal: str = "."
+    """The decimal separator that the owner gave for a text file."""
+
+    @property
+    def source(self) -> Path:
+        """The file that the owner named."""
+        return self.original or self.file
 
     @property
     def label(self) -> str:
@@ -276,7 +294,7 @@ def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[Detec
     if file_type == "sqlite":
         copy_reasons = ("the engine does not open SQLite databases",)
         return [
-            DetectedTable(path, name, *_split_usable(columns), copy_reasons=copy_reasons)
+            DetectedTable(path, name, *_split_usable(columns), copy_reasons=copy_reasons, readable_in_place=False)
             for name, columns in file_copies.sqlite_tables(path).items()
         ]
     relations: list[str | None] = [*tables(path)] if file_type == "duckdb" else [None]
@@ -292,11 +310,15 @@ def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTab
     text_format = file_copies.detect_text_format(
         path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
     )
-    if description.decimal != ".":
-        text_format = replace(text_format, reasons=(*text_format.reasons, "its numbers have decimal commas"))
-    names = file_copies.unique_names(text_format.names) if text_format.reasons else text_format.names
     return DetectedTable(
-        path, None, *_split_usable(dict.fromkeys(names)), copy_reasons=text_format.reasons, text_format=text_format
+        path,
+        None,
+        *_split_usable(dict.fromkeys(text_format.names)),
+        copy_reasons=(*text_format.reasons, *text_format.naming_reasons),
+        readable_in_place=not text_format.reasons,
+        text_format=text_format,
+        is_text=True,
+        decimal=description.decimal,
     )
 
 
@@ -318,29 +340,46 @@ def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     return columns
 
 
-def copy_table(table: DetectedTable, options: TextOptions) -> tuple[DetectedTable, int]:
-    """Copy a table that the engine cannot read directly; return it with the number of records lost. PRIVATE."""
+def copy_table(table: DetectedTable, target: Path) -> tuple[DetectedTable, int]:
+    """Copy a table as Parquet to ``target``; return it with the number of records lost. PRIVATE."""
     if table.text_format is not None:
-        copy = file_copies.copy_text(table.file, table.text_format, decimal=options.decimal)
+        copy = file_copies.copy_text(table.file, table.text_format, target)
     else:
-        copy = file_copies.copy_sqlite(table.file, table.relation or "")
+        copy = file_copies.copy_sqlite(table.file, table.relation or "", target)
     stored_types = table.columns
     columns = {name: stored_types.get(name) for name in schema(copy.path)}
     return replace(
-        table, file=copy.path, relation=None, columns=columns, copy_reasons=(), text_format=None
+        table,
+        file=copy.path,
+        original=table.file,
+        relation=None,
+        columns=columns,
+        unusable_columns=(),
+        copy_reasons=(),
+        readable_in_place=True,
+        text_format=None,
     ), copy.skipped_records
 
 
 def infer_types(table: DetectedTable) -> DetectedTable:
-    """Infer the types of text columns from their cells. PRIVATE.
+    """Infer the types of text columns from their cells, and propose how the others are read. PRIVATE.
 
-    SQLite has no date type, so a column that it stores as text is one of dates if every cell is.
+    SQLite has no date type, so a column that it stores as text is one of dates if nearly every cell is.
     """
-    if all(column_type not in (None, Type.TEXT) for column_type in table.columns.values()):
-        return table
+    if table.original is None and all(kind not in (None, Type.TEXT) for kind in table.columns.values()):
+        return table  # the file stores all types itself; a copy has texts, whatever the original declares
+    if table.is_text:
+        refuse_second_header(table.file, list(table.columns), table.source)
     inferred = inferred_types(table.file, table.relation)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
-    return replace(table, columns=columns, rows_read=True)
+    unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]
+    proposals = {
+        name: proposal
+        for name, proposal in propose_readings(table.file, table.relation, unread, decimal=table.decimal).items()
+        if _fits_stored_type(proposal.reading, table.columns[name])
+    }
+    columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
+    return replace(table, columns=columns, proposals=proposals, rows_read=True)
 
 
 def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
@@ -348,6 +387,14 @@ def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
     if stored is Type.TEXT and inferred in (Type.DATE, Type.TIMESTAMP):
         return inferred
     return stored or inferred
+
+
+def _fits_stored_type(reading: Reading, stored: Type | None) -> bool:
+    """Return whether a reading may replace a stored type: a text that is a number without any rule may be a code."""
+    if stored is None:
+        return True
+    has_rules = reading.rules != CellRules()
+    return stored in (Type.TEXT, reading.type) and (has_rules or reading.type.temporal)
 
 
 def columns_without_bounds(policy: Policy) -> list[tuple[str, str]]:

@@ -2,8 +2,9 @@
 request.
 
 The engine reads CSV files of one form (commas, UTF-8, one line is one record), Parquet and DuckDB. Other files are
-copied once, beside the original: every cell stays the text that it was, and the policy says what it means. Copying
-reads every row, so it is the owner's act. What it tells of the rows is for the owner alone.
+copied once, into one folder beside the policy: every cell stays the text that it was, and the policy says what it
+means. Copying reads every row, so it is the owner's act. What it tells of the rows is for the owner alone, and so are
+the copies: like a ledger, only their owner can read them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import io
 import json
 import os
 import sqlite3
+import stat
 import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 _HEAD = 1 << 20
 _BATCH = 50_000
+_MIN_RECORDS, _CHECKED_RECORDS = 3, 1_000
+"""How many records at least, and at most, are compared with the line of column names."""
 _TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".psv")
 _TAB_ENDINGS = (".tsv", ".tab")
 _SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
@@ -47,6 +52,11 @@ _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-
 _OTHER_ENCODING = "cp1252"
 """What a text that is not UTF-8 is taken for, unless its owner says otherwise: most are."""
 _COPY_OF = b"sfumato.copy_of"
+_OWNER_ONLY_FILE = 0o600
+_OWNER_ONLY_FOLDER = 0o700
+"""The modes of a ledger and of its folders."""
+UNFINISHED_ENDING = ".new"
+"""The ending of a copy that is being written; a crash leaves one behind."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,14 @@ class TextFormat:
     names: tuple[str, ...]
     """What its first record calls the columns."""
     reasons: tuple[str, ...] = ()
-    """Why the engine does not read the file as it is, in words; none where it does."""
+    """Why the engine cannot read the file in place, in words; empty where it can."""
+
+    @property
+    def naming_reasons(self) -> tuple[str, ...]:
+        """Why a copy would make more columns usable: in place, those that SQL cannot name are left out."""
+        if len(usable_names(self.names)) == len(self.names):
+            return ()
+        return ("two of its columns have the same name, or a name cannot be used in SQL",)
 
 
 def detect_file_kind(path: Path) -> str | None:
@@ -117,6 +134,8 @@ def detect_text_format(
     text_format = TextFormat(separator, encoding, quote, _column_names(text, separator, quote, path))
     if read_rows and encoding == "utf-8" and not _is_utf8(path):
         text_format = replace(text_format, encoding=_OTHER_ENCODING)
+    if read_rows:
+        _require_same_width(text, text_format, path)
     return replace(text_format, reasons=tuple(_reasons(path, text_format, read_rows)))
 
 
@@ -181,6 +200,23 @@ def _column_names(text: str, separator: str, quote: str, path: Path) -> tuple[st
     return names
 
 
+def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
+    """Refuse a file whose first line has another number of cells than most others: a title, or names of two lines."""
+    reader = csv.reader(
+        io.StringIO(text.replace("\0", ""), newline=""), delimiter=text_format.separator, quotechar=text_format.quote
+    )
+    with suppress(csv.Error):
+        widths = Counter(len(record) for record in islice(reader, 1, _CHECKED_RECORDS) if record)
+        width, records = widths.most_common(1)[0] if widths else (0, 0)
+        if widths.total() >= _MIN_RECORDS and 2 * records > widths.total() and width != len(text_format.names):
+            raise InvalidPolicy(
+                f"a text file begins with one line of column names; this first line has {len(text_format.names)} "
+                f"{'cell' if len(text_format.names) == 1 else 'cells'}, and most others have {width}",
+                place=f"{path}, line 1",
+                fix="delete the lines above the column names, or give the file's --delimiter",
+            )
+
+
 def _is_utf8(path: Path) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -209,8 +245,6 @@ def _reasons(path: Path, text_format: TextFormat, rows: bool) -> Iterator[str]:
         yield f"its cells are quoted by {text_format.quote}"
     if text_format.encoding not in ("utf-8", "utf-8-sig", "ascii"):
         yield f"its encoding is {text_format.encoding}, not UTF-8"
-    if len(usable_names(text_format.names)) < len(text_format.names):
-        yield "two of its columns have the same name, or a name cannot be used in SQL"
     # Between other separators, or in letters of two bytes, quotes mean something else: none is looked for there.
     is_plain_csv = (
         suffix == ".csv"
@@ -303,23 +337,32 @@ class ParquetCopy:
     """Records that had more or fewer cells than there are columns, and are not in it. PRIVATE."""
 
 
-def copy_text(path: Path, text_format: TextFormat, *, decimal: str = ".") -> ParquetCopy:
-    """Copy a text file as Parquet beside it: every cell as text, an empty one without quotes as NULL. A decimal comma
-    becomes a point where ``decimal`` says so.
-    """
-    target = path.with_name(f"{_stem(path)}.parquet")
-    options = [text_format.separator, text_format.encoding, text_format.quote, decimal]
-    return _copy_once(path, target, options, lambda write: _write_text(path, text_format, decimal, write))
+@dataclass(frozen=True)
+class CopyOrigin:
+    """What a Parquet copy records in its metadata."""
+
+    identity: str
+    """JSON of the original's path, size, time and format: another identity needs another copy."""
+    skipped_records: int
+
+    def original(self, copy: Path) -> Path:
+        """Return the file that was copied; an earlier version recorded only its name, in the copy's folder."""
+        return copy.parent / str(json.loads(self.identity)[0])
 
 
-def _stem(path: Path) -> str:
-    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+def copies_folder(policy: Path) -> Path:
+    """Return the folder of a policy's copies: ``clinic.copies`` beside ``clinic.toml``."""
+    return policy.absolute().with_name(f"{policy.stem}.copies")
 
 
-def copy_sqlite(path: Path, table: str) -> ParquetCopy:
-    """Copy a table of a SQLite database as Parquet beside it: every cell as text, bytes as NULL."""
-    safe = "".join(letter if letter.isalnum() or letter in " _-" else "_" for letter in table)
-    target = path.with_name(f"{path.stem}.{safe}.parquet")
+def copy_text(path: Path, text_format: TextFormat, target: Path) -> ParquetCopy:
+    """Copy a text file as Parquet: every cell as text, an empty one without quotes as NULL."""
+    options = [text_format.separator, text_format.encoding, text_format.quote]
+    return _copy_once(path, target, options, lambda write: _write_text(path, text_format, write))
+
+
+def copy_sqlite(path: Path, table: str, target: Path) -> ParquetCopy:
+    """Copy a table of a SQLite database as Parquet: every cell as text, bytes as NULL."""
     return _copy_once(path, target, [table], lambda write: _write_sqlite(path, table, write))
 
 
@@ -327,47 +370,64 @@ Write = Callable[["pyarrow.Table"], None]
 
 
 def _copy_once(path: Path, target: Path, options: list[str], fill: Callable[[Write], int]) -> ParquetCopy:
-    """Write a copy, or reuse the one made before of the same file with the same options; nothing else is
-    overwritten.
+    """Write a copy, or reuse the one made before of the same file with the same options; a copy of the same file as it
+    was is replaced, and nothing else.
     """
+    _make_private_folder(target.parent)
     status = path.stat()
-    origin = json.dumps([path.name, status.st_size, status.st_mtime_ns, *options])
+    identity = json.dumps([str(path.absolute()), status.st_size, status.st_mtime_ns, *options])
     existing = recorded_origin(target)
-    if existing is not None and existing[0] == origin:
-        return ParquetCopy(target, existing[1])
-    if existing is None and target.exists():
+    if existing is not None and existing.identity == identity:
+        os.chmod(target, _OWNER_ONLY_FILE)
+        return ParquetCopy(target, existing.skipped_records)
+    if os.path.lexists(target) and (existing is None or existing.original(target) != path.absolute()):
         raise InvalidPolicy(
             "an existing file is never overwritten, and the copy would replace this one",
             place=str(target),
-            fix="move or rename that file, or use it as the source",
+            fix="move or rename that file, or choose another name for the policy with -o",
         )
-    temporary = target.with_name(f"{target.name}.new")
+    temporary = target.with_name(f"{target.name}{UNFINISHED_ENDING}")
     try:
-        lost = _write_parquet(temporary, origin, fill, status.st_mode & 0o777)
+        skipped_records = _write_parquet(temporary, identity, fill)
         os.replace(temporary, target)
     finally:
         with suppress(OSError):
             temporary.unlink()
-    return ParquetCopy(target, lost)
+    return ParquetCopy(target, skipped_records)
 
 
-def recorded_origin(target: Path) -> tuple[str, int] | None:
-    """Return the origin that a Parquet copy records, and how many records were lost; None if it is no copy."""
+def _make_private_folder(folder: Path) -> None:
+    """Create the folder, or restrict an existing one, so that only its owner can list it."""
+    try:
+        folder.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
+        mode = folder.lstat().st_mode
+        if not stat.S_ISDIR(mode):  # a link would lead private rows to where nobody looks for them
+            raise NotADirectoryError(folder)
+        if stat.S_IMODE(mode) & ~_OWNER_ONLY_FOLDER:
+            os.chmod(folder, _OWNER_ONLY_FOLDER)
+    except OSError:
+        raise InvalidPolicy(
+            "copies of private tables need a folder that only you can read, and this one cannot be made",
+            place=str(folder),
+            fix="choose another place for the policy with -o, or move away what has this name",
+        ) from None
+
+
+def recorded_origin(target: Path) -> CopyOrigin | None:
+    """Return the origin that a Parquet copy records; None if it is no copy."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         metadata = pq.read_metadata(target).metadata or {}
-        origin, lost = json.loads(metadata[_COPY_OF])
+        identity, skipped_records = json.loads(metadata[_COPY_OF])
     except (OSError, KeyError, ValueError, pa.ArrowException):
         return None
-    return str(origin), int(lost)
+    return CopyOrigin(str(identity), int(skipped_records))
 
 
-def _write_parquet(temporary: Path, origin: str, fill: Callable[[Write], int], mode: int) -> int:
-    """Write the rows as they come, and their origin in the metadata at the end. The copy is as private as the original:
-    its permissions are the same.
-    """
+def _write_parquet(temporary: Path, identity: str, fill: Callable[[Write], int]) -> int:
+    """Write the rows as they come, and their origin in the metadata at the end; only the owner can read the file."""
     import pyarrow.parquet as pq
 
     writers: list[Any] = []
@@ -378,9 +438,11 @@ def _write_parquet(temporary: Path, origin: str, fill: Callable[[Write], int], m
         writers[0].write_table(rows)
 
     try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode))
-        lost = fill(write)
-        writers[0].add_key_value_metadata({_COPY_OF: json.dumps([origin, lost])})
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _OWNER_ONLY_FILE))
+        skipped_records = fill(write)
+        writers[0].add_key_value_metadata({_COPY_OF: json.dumps([identity, skipped_records])})
     except OSError:
         raise InvalidPolicy(
             "the copy could not be written", place=str(temporary), fix="free some space on the disk"
@@ -388,10 +450,10 @@ def _write_parquet(temporary: Path, origin: str, fill: Callable[[Write], int], m
     finally:
         for writer in writers:
             writer.close()
-    return lost
+    return skipped_records
 
 
-def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write) -> int:
+def _write_text(path: Path, text_format: TextFormat, write: Write) -> int:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -429,7 +491,7 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
                 ),
             )
             for batch in batches:
-                write(_with_decimal_points(pa.Table.from_batches([batch]), decimal).rename_columns(names))
+                write(pa.Table.from_batches([batch]).rename_columns(names))
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile):
         raise InvalidPolicy(
             "this file could not be read as a table to its end",
@@ -442,18 +504,6 @@ def _write_text(path: Path, text_format: TextFormat, decimal: str, write: Write)
 def _has_rows(path: Path, encoding: str) -> bool:
     head = codecs.getincrementaldecoder(encoding)(errors="replace").decode(_read_head(path))
     return bool("".join(head.splitlines()[1:]).strip())
-
-
-def _with_decimal_points(rows: pyarrow.Table, decimal: str) -> pyarrow.Table:
-    """Replace decimal commas by points, in cells that are nothing but a number."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if decimal == ".":
-        return rows
-    pattern = r"^(\s*[+-]?[0-9]+),([0-9]+\s*)$"
-    columns = [compute.replace_substring_regex(column, pattern, r"\1.\2") for column in rows.columns]
-    return pa.table(dict(zip(rows.column_names, columns, strict=True)))
 
 
 def _write_sqlite(path: Path, table: str, write: Write) -> int:

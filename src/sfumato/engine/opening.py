@@ -6,7 +6,7 @@ source is opened for it, so nothing computed from it says anything about anybody
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from sfumato.engine.duckdb import connection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
+from sfumato.engine.duckdb.text_trials import TextTrials as TextTrials
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
 from sfumato.policy.dummies import invent_tables
@@ -106,6 +107,16 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
     owner who allowed it.
     """
     return connection.inferred_types(source, relation)
+
+
+def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
+    """Return the cells of text columns in the first rows of a file, in its order. PRIVATE."""
+    return connection.sample_texts(source, relation, columns)
+
+
+def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:
+    """Return how many clean cells a column of a file has, and how many are below and above each literal. PRIVATE."""
+    return inspection.count_beyond(policy, table, column, literals)
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:

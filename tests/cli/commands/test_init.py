@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import select
 import shlex
 import shutil
 import sqlite3
@@ -43,9 +44,11 @@ def script(folder: Path, *more: str, data: Path) -> Result:
 
 
 def answers(**columns: list[str]) -> list[str]:
-    """A unit, a name, its limits, its number and its budget; then each column's answers, or a dash."""
+    """No look at the rows, a unit, a name, its limits, its number and its budget; then each column's answers, or a
+    dash.
+    """
     told = [each for name in schema(FLIGHTS) for each in columns.get(name, ["-"])]
-    return ["plane", "flights", "tailnum", "20", "10,000", "3 1e-6", *told]
+    return ["no", "plane", "flights", "tailnum", "20", "10,000", "3 1e-6", *told]
 
 
 @pytest.fixture
@@ -125,9 +128,9 @@ def test_the_schema_is_shown_and_no_cell(tmp_path: Path) -> None:
 
 
 def test_wrong_answers_are_asked_again(tmp_path: Path) -> None:
-    told = ["", "sf_name", "flights", "nobody", "tailnum", "0", "many", "20"]
+    told = ["no", "", "sf_name", "flights", "nobody", "tailnum", "0", "many", "20"]
     told += ["none", "0", "1.5", "10000", "-1", "half", "3 2", "3 1e-6"]
-    told += answers(month=["number", "integer", "12 1", "1", "1 2 3", "low high", "1 12"])[6:]
+    told += answers(month=["number", "integer", "12 1", "1", "1 2 3", "low high", "1 12"])[7:]
     done = draft(tmp_path, told)
     assert done.exit_code == 0, done.output
     policy = read(tmp_path / "policy.toml")
@@ -245,7 +248,7 @@ def test_the_tables_of_a_database_are_listed(tmp_path: Path) -> None:
     data = in_database(pa.table({"who": ["a"], "age": [1]}), tmp_path)
     with duckdb.connect(str(data)) as connection:
         connection.execute("CREATE TABLE other (x INTEGER)")
-    done = draft(tmp_path, ["person", "-", "", "", "who", "3", "", "1", "*"], data=data)
+    done = draft(tmp_path, ["no", "person", "-", "", "", "who", "3", "", "1", "*"], data=data)
     assert done.exit_code == 0, done.output
     assert "The columns of other" in done.output
     assert read(tmp_path / "policy.toml").tables["t"].relation == "t"
@@ -263,13 +266,18 @@ def test_other_kinds_of_files_are_copied_with_consent(tmp_path: Path) -> None:
         database.execute('CREATE TABLE "visits of 2024" (user_id INTEGER, day DATE)')
         database.execute("INSERT INTO \"visits of 2024\" VALUES (1, '2024-01-01')")
     database.close()
-    os.chmod(tmp_path / "a.csv", 0o600)
     done = script(tmp_path, "--epsilon", "1", "--decimal", ",", data=tmp_path)
     assert done.exit_code == 0, done.output
     policy = read(tmp_path / "policy.toml")
     assert policy.tables["a"].columns["größe"].type.value == "real"
     assert policy.tables["visits_of_2024"].columns["day"].type.value == "date"
-    assert stat.S_IMODE((tmp_path / "a.parquet").stat().st_mode) == 0o600
+    copies = tmp_path / "policy.copies"
+    assert {each.stem for each in copies.iterdir()} == {"a", "b", "c", "visits_of_2024"}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in copies.iterdir()} == {0o600}
+    assert not list(tmp_path.glob("*.parquet"))
+    for copy in copies.iterdir():
+        assert f"to {copy}, because " in done.output
+    assert f"sfumato forget {tmp_path / 'policy.toml'}" in done.output
     assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
     (tmp_path / "policy.toml").unlink()
     again = script(tmp_path, "--epsilon", "1", "--decimal", ",", data=tmp_path)  # the copies are not tables beside them
@@ -283,16 +291,33 @@ def test_a_file_is_not_copied_when_its_owner_says_no(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "separated by semicolons" in done.output
     assert "Parquet" in done.output
-    assert not (tmp_path / "t.parquet").exists()
+    assert not (tmp_path / "policy.copies").exists()
+
+
+def test_without_copies_the_originals_are_read_where_the_engine_can(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("user_id,age,sf_y\n1,2,3\n")
+    (tmp_path / "u.csv").write_text("user_id;age\n1;2\n")
+    done = script(tmp_path, "--epsilon", "1", "--no-copy", data=tmp_path)
+    assert done.exit_code == 0, done.output
+    reason = (
+        "u.csv is left out: the engine cannot read it without a copy, because its cells are separated by semicolons"
+    )
+    assert reason in done.output
+    assert "left out, because SQL cannot name them: sf_y" in done.output
+    table = read(tmp_path / "policy.toml").tables["t"]
+    assert (list(table.columns), table.source.path) == (["age"], tmp_path / "t.csv")
+    assert not (tmp_path / "policy.copies").exists()
+    assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
 
 
 def test_an_existing_file_is_no_place_for_a_copy(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("who\tage\na\t1\n")
-    (tmp_path / "t.parquet").write_bytes(b"mine")
+    (tmp_path / "policy.copies").mkdir()
+    (tmp_path / "policy.copies" / "t.parquet").write_bytes(b"mine")
     done = script(tmp_path, "--epsilon", "1", "--id", "who", data=tmp_path / "t.tsv")
     assert done.exit_code == 1
     assert "never overwritten" in done.output
-    assert (tmp_path / "t.parquet").read_bytes() == b"mine"
+    assert (tmp_path / "policy.copies" / "t.parquet").read_bytes() == b"mine"
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:
@@ -455,7 +480,7 @@ def test_an_interview_at_a_terminal(people: Path) -> None:
     os.close(other_end)
     os.write(main_end, b"?\nyes\ncitizen\n\n\n4\n\n3\n*\n\n")
     shown = b""
-    while True:
+    while select.select([main_end], [], [], 60)[0]:  # a question that nobody answers would be waited for for ever
         try:
             block = os.read(main_end, 4096)
         except OSError:  # as Linux says that the other end is closed
@@ -463,6 +488,8 @@ def test_an_interview_at_a_terminal(people: Path) -> None:
         if not block:
             break
         shown += block
+    else:
+        running.kill()
     running.join(120)
     assert running.exitcode == 0, shown.decode()
     os.close(main_end)
@@ -572,6 +599,99 @@ def test_rows_are_read_only_of_the_files_that_were_asked_about(tmp_path: Path) -
     assert done.exit_code == 0, done.output
     assert "The columns of b (no row was read)" in done.output
     assert read(tmp_path / "policy.toml").tables["b"].columns["day"].type.value == "text"
+
+
+def measured(folder: Path, rows: str, *typed: str, flags: tuple[str, ...] = ()) -> Result:
+    """An interview that may read the rows of a table of persons and incomes; typed are the limit and the columns."""
+    (folder / "t.csv").write_text("person_id,income\n" + rows)
+    limit, *columns = typed
+    return draft(folder, ["yes", "", "", "", limit, "", "3", *columns], *flags, data=folder / "t.csv")
+
+
+PERSONS = "".join(f"{number // 2},{number * 10}\n" for number in range(1000))
+"""Five hundred persons of two rows each, with incomes from 0 to 9,990."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "said", "limit"),
+    [
+        (PERSONS, "of 1 keeps 50.0 %, 2 keeps all.", 2),
+        ("".join(f"{number},5\n" for number in range(50)), "of 1 keeps all.", 1),
+        (PERSONS + "7,1\n" * 9, "of 1 keeps 49.6 %, 2 keeps 99.1 %, 5 keeps 99.4 %, 10 keeps 99.9 %.", 2),
+    ],
+)
+def test_a_limit_is_proposed_with_what_it_keeps(tmp_path: Path, rows: str, said: str, limit: int) -> None:
+    done = measured(tmp_path, rows, "", "-", "integer", "-", "")
+    assert done.exit_code == 0, done.output
+    assert f"PRIVATE, for you alone: of the rows of t, a limit per person {said}" in done.output
+    assert read(tmp_path / "policy.toml").tables["t"].max_rows == limit
+    text = (tmp_path / "policy.toml").read_text()
+    assert "%" not in text  # what was seen is not written
+
+
+@pytest.mark.parametrize(
+    ("rows", "said", "bounds"),
+    [
+        (PERSONS, "none beyond 0 10000", (0, 10_000)),
+        (PERSONS + "7,999999\n7,-3\n", "0.2 % beyond 0 10000, none beyond -5 1000000", (0, 10_000)),
+        ("1,0\n" * 30, "none beyond 0 1", (0, 1)),
+        ("1,\n" * 30, None, None),
+        ("1,9999999999999\n" * 30, None, None),
+    ],
+)
+def test_bounds_are_proposed_from_round_numbers_with_what_is_beyond(
+    tmp_path: Path, rows: str, said: str | None, bounds: tuple[int, int] | None
+) -> None:
+    done = measured(tmp_path, rows, "", "-", "integer", "", "")
+    assert done.exit_code == 0, done.output
+    assert (said or "") in done.output
+    assert ("of the cells of income" in done.output) is (said is not None)
+    assert read(tmp_path / "policy.toml").tables["t"].columns["income"].bounds == bounds
+
+
+def test_figures_of_rows_are_not_taken_unseen(tmp_path: Path) -> None:
+    """With --yes, * and flags the policy is the same whatever the rows: 10 rows, and no bounds."""
+    texts = []
+    for rows in (PERSONS, "1,5\n2,5\n"):
+        accepted = measured(tmp_path, rows, "7", "-", "*", "")
+        assert accepted.exit_code == 0, accepted.output
+        texts.append((tmp_path / "policy.toml").read_text())
+        (tmp_path / "policy.toml").unlink()
+        assert "of the cells of" not in accepted.output
+        done = script(tmp_path, "--epsilon", "3", data=tmp_path / "t.csv")
+        assert "PRIVATE" not in done.output
+        texts.append((tmp_path / "policy.toml").read_text())
+        (tmp_path / "policy.toml").unlink()
+    assert texts[:2] == texts[2:]
+    assert "max_rows = 10" in texts[1]
+    assert "Assumed without reading: at most 10 rows of one person count in t." in done.output
+    limited = script(tmp_path, "--epsilon", "3", "--max-rows", "2", data=tmp_path / "t.csv")
+    assert "Assumed without" not in limited.output
+    (tmp_path / "policy.toml").unlink()
+    seen = measured(tmp_path, PERSONS, "7", "-", "integer", "*", "")  # * is for all that follows, not for a figure
+    assert "of the cells of income" in seen.output
+    assert read(tmp_path / "policy.toml").tables["t"].columns["income"].bounds is None
+
+
+def test_figures_need_the_consent_to_read_rows(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"person_id": [1, 1], "income": [5, 6]}), tmp_path / "t.parquet")
+    for consent, limit in (("yes", 2), ("no", 10)):
+        told = [consent, "", "", "", "", "", "3", "-", "integer", "-", ""]
+        done = draft(tmp_path, told, data=tmp_path / "t.parquet")
+        assert ("PRIVATE" in done.output) is (consent == "yes")
+        assert read(tmp_path / "policy.toml").tables["t"].max_rows == limit
+        (tmp_path / "policy.toml").unlink()
+
+
+def test_what_a_limit_keeps_is_counted_through_other_tables(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text(
+        "visit_id,person_id,day\n" + "".join(f"{each},{each // 3},5\n" for each in range(30))
+    )
+    (tmp_path / "drugs.csv").write_text("visit_id,dose\n" + "".join(f"{each},5\n" for each in range(30)))
+    told = ["yes", "person", "", "", "", "", "", "", "", "", "", "3", "*", "*", ""]
+    done = draft(tmp_path, told, data=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "of the rows of drugs, a limit per person of 1 keeps 33.3 %, 2 keeps 66.7 %, 5 keeps all." in done.output
 
 
 KEYS = [

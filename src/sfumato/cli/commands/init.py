@@ -6,36 +6,39 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished, print_warning
 from sfumato.cli.common.output import ProgressPrinter
-from sfumato.cli.drafting import columns as init_columns, interview
+from sfumato.cli.drafting import interview
+from sfumato.cli.drafting.column_interview import ColumnInterview
 from sfumato.cli.drafting.columns import (
-    ColumnDeclaration,
     assumed_id_note,
+    assumed_limit_note,
     missing_values_note,
     omitted_columns_note,
     unusable_names_note,
 )
 from sfumato.cli.drafting.flags import answers_from_flags
-from sfumato.cli.drafting.interview import ACCEPT_ALL, SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
+from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
+from sfumato.cli.drafting.private_figures import limits_note
 from sfumato.curator import Bounds, Curator
+from sfumato.curator.draft_figures import RowsKept, count_rows_kept
 from sfumato.curator.policy_drafts import (
     DetectedTable,
     TextOptions,
     columns_without_bounds,
+    copies_folder,
     copy_table,
     data_files,
     detect_tables,
     infer_types,
-    is_identifying,
     only_key,
     refuse_if_written,
     rows_to_read,
-    suggested_bounds,
     suggested_id,
     suggested_path,
     suggested_unit,
@@ -54,6 +57,7 @@ from sfumato.untrusted import escape_unprintable
 T = TypeVar("T")
 _MAX_LISTED = 40
 """Columns of a table that are listed in a message."""
+_COPIES_NOTE = "Copies hold the same private rows as their originals; only you can read them. To remove them:"
 
 
 @click.command(short_help="Draft a policy by answering questions.", epilog=EXIT_CODES_HELP)
@@ -94,7 +98,11 @@ _MAX_LISTED = 40
     multiple=True,
     metavar="[TABLE.]COLUMN=…",
     help="Declare a column: 'integer 0 110', 'integer 0 110 bins 11', 'integer values 0,1', 'text north,south', date, "
-    "or - to leave it out. Repeatable.",
+    "or - to leave it out. How cells are written comes last: 'date format %d.%m.%Y', 'real 0 900 decimal ,'. "
+    "Repeatable.",
+)
+@click.option(
+    "--nulls", multiple=True, metavar="[TABLE=]…", help="Cells that are missing in every column, such as NA,?"
 )
 @click.option("--relation", multiple=True, help="Use only this table of a database file. Repeatable.")
 @click.option(
@@ -103,7 +111,10 @@ _MAX_LISTED = 40
     help="Read rows to detect column types, or not; only you see the result, which is exact.",
 )
 @click.option(
-    "--copy/--no-copy", default=None, help="Copy files that the engine cannot read to Parquet, or leave them out."
+    "--copy/--no-copy",
+    default=None,
+    help="Copy files that the engine cannot read as they are to Parquet, in a private folder beside the policy; or "
+    "read the originals, and leave out those that it cannot read at all.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")
@@ -139,10 +150,10 @@ def command(
     """Draft a policy for the tables in DATA (files or folders) by asking you about them.
 
     DATA are .csv, .tsv, .csv.gz, .parquet, .duckdb or .sqlite files, or folders of them. Column names and stored types
-    are shown; no row is read unless you allow it. You type bounds and categories from what you know: taken from the
-    data they would reveal the people in them. Type ? at any question for an explanation. An interrupted interview
-    continues where it stopped. An existing file is never overwritten. Bounds that you do not know can be bought with
-    noise from the new account; the policy then says so.
+    are shown; no row is read or copied unless you allow it. You type bounds and categories from what you know: taken
+    from the data they would reveal the people in them. Type ? at any question for an explanation. An interrupted
+    interview continues where it stopped. An existing file is never overwritten. Bounds that you do not know can be
+    bought with noise from the new account; the policy then says so.
 
     \b
     Examples:
@@ -150,6 +161,7 @@ def command(
       sfumato init clinic/ -o clinic.toml --unit patient --id patient_id --epsilon 3 --yes
       sfumato init visits.csv --column age='integer 0 110' --column region='text north,south'
       sfumato init visits.csv --column age='integer 0 110 bins 0,18,65,110' --column smokes='integer values 0,1'
+      sfumato init visits.csv --nulls NA --column day='date format %d.%m.%Y' --column cost='real 0 900 decimal ,'
       sfumato init visits.parquet -o clinic.toml --bounds-epsilon 0.1
     """
     refuse_if_written(output)
@@ -159,7 +171,7 @@ def command(
     if kept_answers.is_resumed and not take_defaults:
         click.echo(f"Continuing where the last interview stopped. To start over, delete {kept_answers.path.name}.\n")
     try:
-        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format)
+        drafting = _Drafting(Interview(kept_answers, {}, take_defaults), text_format, output, price is not None)
         policy = drafting.policy(data, relation, flags)
     except click.Abort as ending:  # a Ctrl-C, or an input that ends before the last question
         exit_unfinished(interrupted=isinstance(ending.__context__, KeyboardInterrupt))
@@ -190,11 +202,16 @@ class _Drafting:
 
     interview: Interview
     how: TextOptions
+    output: Path
+    buys_bounds: bool = False
+    """Whether missing bounds are bought with noise, so that no exact ones are proposed."""
     unit: str = ""
+    may_read: set[str] = field(default_factory=set)
+    """Tables whose rows their owner let be read."""
     left_out: dict[str, dict[str, Type | None]] = field(default_factory=dict)
     """Columns by table that were left out by default, because of their names."""
     assumed: list[str] = field(default_factory=list)
-    """A sentence for each table whose id column was chosen by its name alone."""
+    """Sentences on ids that were chosen by their names alone, and on limits that nobody gave."""
 
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
         """Ask in order for reading consent, tables, unit, ids, limits, number of units, budget and columns."""
@@ -205,42 +222,75 @@ class _Drafting:
         tables = {label: table for label, table in tables.items() if roles[label] != SKIP}
         names = {label: self._ask_name(label) for label in tables}
         private = {names[label]: table.columns for label, table in tables.items() if roles[label] == "private"}
-        take_defaults = self.interview.take_defaults
-        id_questions = {
-            label: self._id_question(label, names[label], private) for label in tables if roles[label] == "private"
-        }
-        budget_question = interview.budget_question(take_defaults, proposed_delta(None))
-        self.interview.require_answers([*id_questions.values(), budget_question])
-        owners = {
-            label: self.interview.ask(question, _owner_parser(names[label], private))
-            for label, question in id_questions.items()
-        }
-        self.assumed = [
-            assumed_id_note(names[label], owner, self.unit)
-            for label, owner in owners.items()
-            if take_defaults and self.interview.known_answer(id_questions[label]) is None
-        ]
-        limits = {label: self._ask_limit(label) for label, owner in owners.items() if owner != ROW}
+        owners = self._ask_owners({label: names[label] for label in tables if roles[label] == "private"}, private)
+        limits = self._ask_limits({label: tables[label] for label in owners}, names, owners)
         budget = self._ask_budget(large_allowed=flags["allow_large_delta"])
-        drafted_tables = {}
-        for label, table in tables.items():
-            if roles[label] == "public":
-                drafted_tables[names[label]] = Table(
-                    names[label], table.file.absolute(), relation=table.relation, public=True
-                )
-                continue
-            columns = self._ask_columns(label, table, owners[label])
-            self._note_left_out(label, names[label], table, {*columns, *_owner_columns(owners[label])})
-            drafted_tables[names[label]] = Table(
-                names[label],
-                table.file.absolute(),
-                columns,
-                id=owners[label],
-                max_rows=limits.get(label),
-                relation=table.relation,
-            )
+        drafted_tables = {
+            names[label]: self._draft_table(label, table, names, owners, limits.get(label))
+            if label in owners
+            else Table(names[label], table.file.absolute(), relation=table.relation, public=True)
+            for label, table in tables.items()
+        }
         unit = PrivacyUnit(self.unit, every_row=ROW in owners.values())
         return Policy(unit, budget, drafted_tables, allow_large_delta=budget.delta >= LARGE_DELTA)
+
+    def _ask_owners(self, names: Mapping[str, str], private: Mapping[str, Mapping[str, Any]]) -> dict[str, str | Via]:
+        """Ask for the id of each private table; note those that --yes took from a column's name."""
+        questions = {label: self._id_question(label, name, private) for label, name in names.items()}
+        budget_question = interview.budget_question(self.interview.take_defaults, proposed_delta(None))
+        self.interview.require_answers([*questions.values(), budget_question])
+        owners = {
+            label: self.interview.ask(question, _owner_parser(names[label], private))
+            for label, question in questions.items()
+        }
+        self.assumed += [
+            assumed_id_note(names[label], owner, self.unit)
+            for label, owner in owners.items()
+            if self._is_assumed(questions[label])
+        ]
+        return owners
+
+    def _ask_limits(
+        self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
+    ) -> dict[str, int]:
+        """Ask for the most rows of a unit in each table with ids; note the defaults that --yes took."""
+        questions = {
+            label: interview.max_rows_question(label, self.unit, None)
+            for label, owner in owners.items()
+            if owner != ROW
+        }
+        assumed = [names[label] for label, question in questions.items() if self._is_assumed(question)]
+        self.assumed += [assumed_limit_note(assumed, self.unit)] if assumed else []
+        is_asked = any(map(self.interview.is_asked, questions.values()))
+        kept = self._count_rows_kept(tables, names, owners) if is_asked else {}
+        return {label: self._ask_limit(label, kept.get(names[label])) for label in questions}
+
+    def _draft_table(
+        self,
+        label: str,
+        table: DetectedTable,
+        names: Mapping[str, str],
+        owners: Mapping[str, str | Via],
+        max_rows: int | None,
+    ) -> Table:
+        """Ask about the columns of a private table."""
+        own_keys = _owner_columns(owners[label])
+        foreign_keys = {owner.key for owner in owners.values() if isinstance(owner, Via) and owner.via == names[label]}
+        questions = ColumnInterview(
+            self.interview, label, table, label in self.may_read, own_keys | foreign_keys, self.buys_bounds
+        )
+        questions.ask_nulls()
+        columns = questions.ask_columns(own_keys)
+        self._note_left_out(label, names[label], table, {*columns, *own_keys})
+        return Table(
+            names[label],
+            table.file.absolute(),
+            columns,
+            id=owners[label],
+            max_rows=max_rows,
+            relation=table.relation,
+            nulls=questions.nulls,
+        )
 
     def _read_tables(
         self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]
@@ -250,11 +300,11 @@ class _Drafting:
         self.interview.flag_answers = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
-        text_files = rows_to_read(files)
-        file_names = ", ".join(escape_unprintable(file.name) for file in text_files[:3]) + (
-            " …" if len(text_files) > 3 else ""
+        asked_files = rows_to_read(files) if self.interview.take_defaults else files
+        file_names = ", ".join(escape_unprintable(file.name) for file in asked_files[:3]) + (
+            " …" if len(asked_files) > 3 else ""
         )
-        rows = bool(text_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
+        rows = bool(asked_files) and self.interview.ask(interview.read_rows_question(file_names), parse_yes_no)
         candidates = [table for file in files for table in detect_tables(file, self.how, rows=rows)]
         candidates = [table for table in candidates if not relations or table.relation in relations]
         if not candidates:
@@ -264,46 +314,56 @@ class _Drafting:
         labels = unique_names([table.plain_name for table in candidates])
         selected = dict(zip(labels, candidates, strict=True))
         selected = {label: table for label, table in selected.items() if label not in flags["skip"]}
-        prepared = {label: self._make_readable(table, rows, flags["copy"]) for label, table in selected.items()}
-        tables = {label: table for label, table in prepared.items() if table is not None}
+        tables = self._copy_tables(selected, flags["copy"])
         if not tables:
             raise InvalidPolicy(
                 "no table is left to draft a policy for",
                 place=", ".join(map(str, data)),
                 fix="allow the files to be copied (--copy), or export them to Parquet",
             )
+        self.may_read = {label for label, table in selected.items() if rows and table.source in asked_files}
+        tables = {label: infer_types(table) if label in self.may_read else table for label, table in tables.items()}
         self.interview.flag_answers = answers_from_flags(flags, tables, self.interview.flag_answers)
         for label, table in tables.items():
             _print_columns(label, table)
         return tables
 
-    def _make_readable(self, table: DetectedTable, rows: bool, copy: bool | None) -> DetectedTable | None:
-        """Return the table, copied to Parquet if the engine cannot read it; None if its owner refuses the copy.
-
-        Rows are read to detect types only in files that the owner was asked about.
-        """
-        may_read_types = rows and bool(table.copy_reasons or table.text_format)
-        if table.copy_reasons:
-            target = (
-                f"{table.file.stem}.parquet" if table.text_format else f"{table.file.stem}.{table.relation}.parquet"
-            )
-            question = interview.copy_question(
-                escape_unprintable(table.label), escape_unprintable(target), table.copy_reasons
-            )
-            if not (self.interview.ask(question, parse_yes_no) if copy is None else copy):
-                click.echo(f"{escape_unprintable(table.label)} is left out: the engine cannot read it without a copy.")
-                return None
-            table, lost_records = copy_table(table, self.how)
-            if lost_records:
+    def _copy_tables(self, tables: Mapping[str, DetectedTable], copy: bool | None) -> dict[str, DetectedTable]:
+        """Return the tables that the engine can read: as they are, or copied to Parquet with their owner's consent."""
+        readable_tables = {}
+        for label, table in tables.items():
+            target = copies_folder(self.output) / f"{label}.parquet"
+            if table.copy_reasons and self._may_copy(table, target, copy):
+                readable_tables[label] = self._copy_table(table, target)
+            elif table.readable_in_place:
+                readable_tables[label] = table
+            else:
                 click.echo(
-                    f"PRIVATE, for you alone: {lost_records:,} records with too few or too many cells were not copied."
+                    f"{escape_unprintable(table.label)} is left out: the engine cannot read it without a copy, because "
+                    f"{'; '.join(table.copy_reasons)}."
                 )
-        return infer_types(table) if may_read_types else table
+        if any(table.file.parent == copies_folder(self.output) for table in readable_tables.values()):
+            click.echo(f"{_COPIES_NOTE} sfumato forget {quote(str(self.output))}\n")
+        return readable_tables
 
-    def _print_interactive(self, note: str) -> None:
-        """Print a note, unless --yes answers for the owner."""
-        if not self.interview.take_defaults:
-            click.echo(note)
+    def _may_copy(self, table: DetectedTable, target: Path, copy: bool | None) -> bool:
+        question = interview.copy_question(
+            escape_unprintable(table.label), _short_path(target), table.copy_reasons, table.readable_in_place
+        )
+        return self.interview.ask(question, parse_yes_no) if copy is None else copy
+
+    def _copy_table(self, table: DetectedTable, target: Path) -> DetectedTable:
+        """Copy a table, and print from where, to where and why."""
+        click.echo(
+            f"Copying {escape_unprintable(table.label)} to {_short_path(target)}, because "
+            f"{'; '.join(table.copy_reasons)}."
+        )
+        copied_table, skipped_records = copy_table(table, target)
+        if skipped_records:
+            click.echo(
+                f"PRIVATE, for you alone: {skipped_records:,} records with too few or too many cells were not copied."
+            )
+        return copied_table
 
     def _ask_role(self, label: str, *, alone: bool) -> str:
         if alone:
@@ -327,8 +387,35 @@ class _Drafting:
             default = only_key(private[name]) or ROW
         return interview.id_question(label, self.unit, default)
 
-    def _ask_limit(self, label: str) -> int:
-        return self.interview.ask(interview.max_rows_question(label, self.unit), _parse_limit)
+    def _is_assumed(self, question: InterviewQuestion) -> bool:
+        """Return whether --yes took the default of a question."""
+        return self.interview.take_defaults and self.interview.known_answer(question) is None
+
+    def _count_rows_kept(
+        self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
+    ) -> dict[str, RowsKept]:
+        """Count what limits keep, by table name, if the owner let the rows be read."""
+        if not self.may_read.issuperset(tables):
+            return {}
+        drafts = {
+            names[label]: Table(
+                names[label],
+                table.file.absolute(),
+                {next(iter(table.columns)): Domain(Type.TEXT)},
+                id=owners[label],
+                max_rows=None if owners[label] == ROW else 1,
+                relation=table.relation,
+            )
+            for label, table in tables.items()
+        }
+        return count_rows_kept(drafts, PrivacyUnit(self.unit, every_row=ROW in owners.values()))
+
+    def _ask_limit(self, label: str, kept: RowsKept | None) -> int:
+        proposal = None if kept is None else kept.proposed_limit
+        question = interview.max_rows_question(label, self.unit, None if proposal is None else str(proposal))
+        if kept is not None and self.interview.is_asked(question):
+            click.echo(limits_note(label, self.unit, kept))
+        return self.interview.ask(question, _parse_limit)
 
     def _ask_budget(self, *, large_allowed: bool) -> Budget:
         """Ask for the number of units and the budget; a typed δ above the proposed one is asked for again."""
@@ -346,22 +433,6 @@ class _Drafting:
         delta = self.interview.ask(confirmation, _delta_parser(budget.delta, proposed))
         return Budget(budget.epsilon, delta)
 
-    def _ask_columns(self, label: str, table: DetectedTable, owner: str | Via) -> dict[str, Any]:
-        """Ask for the declaration of each column of a table."""
-        self._print_interactive(
-            f"\nFor each column of {label}: its type, {SKIP} to leave it out, or {ACCEPT_ALL} to accept "
-            "all defaults from here"
-            " on. Take bounds and values from what you know, not from the data."
-        )
-        keys = _owner_columns(owner)
-        answers = {name: self._ask_column(label, name, kind, name in keys) for name, kind in table.columns.items()}
-        columns = {name: domain for name, domain in answers.items() if domain is not None}
-        if not columns:
-            raise InvalidPolicy(
-                "a policy declares at least one column", place=f"columns of {label}", fix="give one column a type"
-            )
-        return columns
-
     def _note_left_out(self, label: str, name: str, table: DetectedTable, declared: Collection[str]) -> None:
         """Record the columns that a default left out, not those the owner left out by an answer or a flag."""
         questions = {
@@ -371,40 +442,30 @@ class _Drafting:
         if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
             self.left_out[name] = omitted
 
-    def _ask_column(self, label: str, name: str, kind: Type | None, key: bool) -> ColumnDeclaration | None:
-        """Ask for the declaration of one column; None leaves it out, the default for ids."""
-        part = f"{label}.columns"
-        default_type = SKIP if key or is_identifying(name) else (kind or Type.TEXT).value
-        choice = self._ask_in_part(interview.type_question(label, name, default_type), _parse_type, part)
-        if choice is None or choice is Type.BOOLEAN:
-            return None if choice is None else Domain(choice)
-        if choice is Type.TEXT:
-            return self._ask_in_part(interview.values_question(label, name), init_columns.parse_text_column, part)
-        question = interview.bounds_question(label, name, suggested_bounds(name, choice))
-        return self._ask_in_part(question, lambda answer: init_columns.parse_numeric_column(choice, answer), part)
-
-    def _ask_in_part(self, question: InterviewQuestion, read: Callable[[str], T], part: str) -> T:
-        """Ask a question of a part, in which the answer * accepts the defaults of all further questions."""
-
-        def read_or_accept(answer: str) -> T:
-            if answer == ACCEPT_ALL:
-                self.interview.accepted_parts.add(part)
-            return read(question.default or "" if answer == ACCEPT_ALL else answer)
-
-        return self.interview.ask(question, read_or_accept, part)
-
 
 def _print_columns(label: str, table: DetectedTable) -> None:
     """Print the names and types of a table's columns, and no cell."""
     reading_note = "types detected from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
     for name, kind in list(table.columns.items())[:_MAX_LISTED]:
-        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}")
+        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}{_rules_words(table, name)}")
     if len(table.columns) > _MAX_LISTED:
         click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
     if table.unusable_columns:
         click.echo(f"  {unusable_names_note(table.unusable_columns)}")
     click.echo()
+
+
+def _rules_words(table: DetectedTable, column: str) -> str:
+    """Describe the cell rules of a column that nearly all cells show; others are shown when they are asked about."""
+    proposal = table.proposals.get(column)
+    phrases = proposal.reading.rules.describe() if proposal is not None and proposal.is_certain else []
+    return "".join(f", {phrase}" for phrase in phrases)
+
+
+def _short_path(path: Path) -> str:
+    """Return a path as the owner would type it: relative to the working folder if it is below it."""
+    return escape_unprintable(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
 def _without_bounds_words(missing: list[tuple[str, str]], output: Path) -> str:
@@ -485,10 +546,6 @@ def _parse_people(answer: str) -> int | None:
     if not digits.isdecimal() or not 1 <= int(digits[:20]) <= 10**12:
         raise click.UsageError("the number of units is a whole number between 1 and 10^12, or empty")
     return int(digits)
-
-
-def _parse_type(answer: str) -> Type | None:
-    return None if answer == SKIP else Type.of(answer)
 
 
 def _parse_limit(answer: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from sfumato.cli.drafting.interview import SKIP
+from sfumato.cli.drafting.interview import DEFAULT_MAX_ROWS, SKIP
 from sfumato.policy import Domain, Policy, Type, Via
 from sfumato.policy.codings import parse_coding
 from sfumato.policy.domains import MAX_NAME_LENGTH
@@ -101,6 +101,14 @@ def assumed_id_note(table: str, owner: str | Via, unit: str) -> str:
     key = f"the same {owner}" if isinstance(owner, str) else f"the same {owner.on}, through the table {owner.via},"
     fix = f"If that is wrong, draft again with --id {quote(table)}=COLUMN"
     return f"Assumed from the column's name: rows of {table} with {key} belong to one {unit}. {fix}."
+
+
+def assumed_limit_note(tables: Collection[str], unit: str) -> str:
+    """Return a note on the tables whose limit of rows per unit is the default, whatever their rows."""
+    return (
+        f"Assumed without reading: at most {DEFAULT_MAX_ROWS} rows of one {unit} count in {_name_list(tables)}. "
+        "sfumato check shows you what other limits keep; draft again with --max-rows NUMBER."
+    )
 
 
 def omitted_columns_note(table: str, columns: Mapping[str, Type | None], output: Path) -> str:

@@ -12,6 +12,7 @@ import click
 
 from sfumato.cli.drafting.columns import VALUES
 from sfumato.cli.drafting.interview import SKIP
+from sfumato.cli.drafting.rule_words import split_rules
 from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
 from sfumato.untrusted import escape_unprintable
@@ -36,6 +37,7 @@ def answers_from_flags(flags: Mapping[str, Any], tables: Tables, earlier_answers
     answers |= {f"{_check_table(text, tables, '--public')}.role": "public" for text in flags["public"]}
     answers |= dict(_parse_table_flags(flags["names"], tables, "--name", "name"))
     answers |= dict(_parse_table_flags(flags["max_rows"], tables, "--max-rows", "max_rows"))
+    answers |= dict(_parse_table_flags(flags["nulls"], tables, "--nulls", "nulls"))
     answers |= dict(_parse_ids(flags["ids"], tables))
     for text in flags["columns"]:
         answers |= _parse_column(text, tables)
@@ -92,11 +94,16 @@ def _parse_column(text: str, tables: Tables) -> dict[str, str]:
     if kind == VALUES:
         typed = f"integer {VALUES} {rest}" if re.fullmatch(r"[-0-9,. ]+", rest) else f"text {rest}"
         raise click.UsageError(f"write the type first: --column {quote(path)}={quote(typed)}")
+    domain_text, rules_text = split_rules(Type(kind), rest) if kind in {each.value for each in Type} else (rest, "")
+    if kind == Type.BOOLEAN.value and domain_text:
+        raise click.UsageError(f"a boolean has no bounds and no values: write --column {quote(path)}=boolean")
     answers = {}
     for table, column in targets:
         answers[f"{table}.columns.{column}.type"] = kind
         if kind != SKIP:
-            answers[f"{table}.columns.{column}.{'values' if kind == Type.TEXT.value else 'bounds'}"] = rest
+            answers[f"{table}.columns.{column}.{'values' if kind == Type.TEXT.value else 'bounds'}"] = domain_text
+        if rules_text:
+            answers[f"{table}.columns.{column}.rules"] = rules_text
     return answers
 
 

@@ -3,8 +3,10 @@
 An answer comes from a flag, from an earlier interview that was interrupted, from the default (``--yes``), or from the
 keyboard. Every answer is parsed and validated in the same way, wherever it comes from.
 
-Typed answers are saved beside the output until the interview is complete, so an interrupted one can continue. Only what
-the owner typed is saved, nothing read from the data, in a file that only its owner can read.
+A question can also have a proposal that was read from private rows: Enter confirms it, ``--yes`` and ``*`` never do.
+
+Answers are saved beside the output until the interview is complete, so an interrupted one can continue. Only what the
+owner typed or confirmed is saved, in a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -94,6 +96,8 @@ class InterviewQuestion:
     """The explanation shown after a ?."""
     flag: str
     """The flag with which a script answers it."""
+    proposal: str | None = None
+    """A default from private rows: it is taken only by the owner who sees it, so it is never the default."""
 
 
 @dataclass
@@ -128,6 +132,10 @@ class Interview:
             return self._parse(question, question.default, parse)
         return self._prompt(question, parse)
 
+    def is_asked(self, question: InterviewQuestion, part: str = "") -> bool:
+        """Return whether the owner will be asked: no flag, earlier answer or accepted default answers it."""
+        return not (self.take_defaults or part in self.accepted_parts or self.known_answer(question) is not None)
+
     def known_answer(self, question: InterviewQuestion) -> str | None:
         """Return the answer from a flag, an earlier interview or the keyboard; None if there is none."""
         flag_answer = self.flag_answers.get(question.key)
@@ -148,7 +156,8 @@ class Interview:
 
     def _prompt(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:
         while True:
-            default_options = {"default": question.default, "show_default": bool(question.default)}
+            default = question.default if question.proposal is None else question.proposal
+            default_options = {"default": default, "show_default": bool(default)}
             typed = str(click.prompt(question.prompt, value_proc=str, **default_options)).strip()  # type: ignore[arg-type]
             if typed == HELP:
                 click.echo(f"\n{click.wrap_text(question.help, 100)}\nIn a script: {question.flag}.\n")
@@ -187,29 +196,31 @@ def parse_yes_no(answer: str) -> bool:
 
 SKIP = "-"
 ACCEPT_ALL = "*"
+DEFAULT_MAX_ROWS = "10"
 
 
 def read_rows_question(files: str) -> InterviewQuestion:
     return InterviewQuestion(
         "read rows",
-        f"May rows of {files} be read, to detect types and formats (yes/no)",
+        f"May rows of {files} be read, to detect types and to show you what limits keep (yes/no)",
         "yes",
-        "The cells of a CSV or SQLite file have no declared types. With yes, the rows are read on this machine and the "
-        "detected types are shown to you alone; this reading is exact, without noise. Only the types that you confirm "
-        "are written. It costs no budget. With no, every column is proposed as text and you type the types.",
+        "The cells of a CSV or SQLite file have no declared types. With yes, rows are read on this machine, and you "
+        "alone are shown the detected types, how cells are written, and what limits and bounds keep; this reading is "
+        "exact, without noise. Only what you confirm is written. It costs no budget. With no, a column without a "
+        "stored type is proposed as text, and you type types, limits and bounds.",
         "--read-rows or --no-read-rows",
     )
 
 
-def copy_question(label: str, target: str, reasons: Sequence[str]) -> InterviewQuestion:
+def copy_question(label: str, target: str, reasons: Sequence[str], in_place: bool) -> InterviewQuestion:
+    without = "the original is read, without the columns that SQL cannot name" if in_place else "the table is left out"
     return InterviewQuestion(
         f"copy {label}",
-        f"Copy {label} to {target} in the same folder, because {'; '.join(reasons)} (yes/no)",
+        f"Copy {label} to {target}, because {'; '.join(reasons)} (yes/no)",
         "yes",
-        "The engine reads CSV with commas in UTF-8, Parquet and DuckDB. The copy contains the same cells and has the "
-        "same permissions as the original, so it is as private: delete both when you delete one. It takes disk "
-        "space. Questions are answered from the copy: after a change of the original, make a new one. With no, the "
-        "table is left out.",
+        "The engine reads CSV with commas in UTF-8, Parquet and DuckDB. The copy contains the same private cells; only "
+        "you can read it and its folder. It takes disk space. Questions are answered from the copy: after a change of "
+        f"the original, make a new one. sfumato forget removes it. With no, {without}.",
         "--copy or --no-copy",
     )
 
@@ -259,16 +270,17 @@ def id_question(table: str, unit: str, default: str | None) -> InterviewQuestion
     )
 
 
-def max_rows_question(table: str, unit: str) -> InterviewQuestion:
+def max_rows_question(table: str, unit: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.max_rows",
         f"{table}: the most rows of one {unit} that count",
-        "10",
+        DEFAULT_MAX_ROWS,
         f"If a {unit} has more rows, only this many count in a question. Noise grows with the limit: with 10, a "
         "count is ten times as noisy as with 1; too small a limit leaves rows out. Choose it from what you know of "
         "the field: choosing it from exact figures of these data reveals something of the people in them. sfumato "
         "check shows what a limit costs, and sfumato limits finds one privately.",
         f"--max-rows {quote(table)}=NUMBER, or --max-rows NUMBER for all tables",
+        proposal,
     )
 
 
@@ -318,7 +330,35 @@ def budget_question(without_default: bool, proposed_delta: Fraction) -> Intervie
     )
 
 
-def type_question(table: str, column: str, default: str) -> InterviewQuestion:
+def nulls_question(table: str, proposal: str | None) -> InterviewQuestion:
+    return InterviewQuestion(
+        f"{table}.nulls",
+        f"{table}: cells that are missing, separated by commas ({SKIP}: none)",
+        "",
+        'Programs write missing cells as NA, NULL, \\N or ?, and a quoted empty cell is written "". Cells that you '
+        "list are missing in every column. A text that is not listed is a value like any other; in a column of numbers "
+        "or dates, whatever cannot be read is missing in any case.",
+        f"--nulls {quote(table)}=NA,? or --nulls NA,? for all tables",
+        proposal,
+    )
+
+
+def rules_question(table: str, column: str, default: str, proposal: str | None) -> InterviewQuestion:
+    return InterviewQuestion(
+        f"{table}.columns.{column}.rules",
+        f"{column}: how its cells are written ({SKIP}: as the type says)",
+        default,
+        "Dates: format %d.%m.%Y, with %d %m %Y for day, month and year, %y for two digits of a year, %b %B for month "
+        "names, %H %M %S %p for times. Numbers: decimal , thousands . currency €. Truths: true Y false N. Texts with "
+        "listed values: trim, case lower, map F:female,M:male. Every column: nulls NA,?. A cell that fits no rule is "
+        "missing. It costs nothing; the rules are public.",
+        f"--column {_column_flag(column, 'date format %d.%m.%Y')}, or "
+        f"{_column_flag(column, 'real 0 5000 decimal , thousands .')}",
+        proposal,
+    )
+
+
+def type_question(table: str, column: str, default: str, proposal: str | None = None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.type",
         f"{column}: type",
@@ -328,6 +368,7 @@ def type_question(table: str, column: str, default: str) -> InterviewQuestion:
         "this column and all "
         "that follow in this table. Leave out what nobody needs, such as names and ids. It costs nothing.",
         f"--column {_column_flag(column, 'integer 0 110')}, or --column {_column_flag(column, SKIP)}",
+        proposal,
     )
 
 
@@ -343,12 +384,12 @@ def values_question(table: str, column: str) -> InterviewQuestion:
     )
 
 
-def bounds_question(table: str, column: str, default: str) -> InterviewQuestion:
+def bounds_question(table: str, column: str, default: str, proposal: str | None) -> InterviewQuestion:
     return InterviewQuestion(
         f"{table}.columns.{column}.bounds",
-        f"{column}: bounds, low and high; or values 0,1 (empty: none)"
-        if not default
-        else f"{column}: bounds ({SKIP}: none)",
+        f"{column}: bounds ({SKIP}: none)"
+        if default or proposal
+        else f"{column}: bounds, low and high; or values 0,1 (empty: none)",
         default,
         "A value outside the bounds is moved to the nearer one. The noise of sums and means is proportional to the "
         "width of the bounds. Take them from what you know: nobody is older than 120. The minimum and maximum of the "
@@ -358,6 +399,7 @@ def bounds_question(table: str, column: str, default: str) -> InterviewQuestion:
         "the bounds: 0 110 bins 11 for equal bins, 0 110 bins 0,18,65,110 for edges, or for dates bins month.",
         f"--column {_column_flag(column, 'integer 0 110')}, or {_column_flag(column, 'integer values 0,1')}, or "
         f"{_column_flag(column, 'integer 0 110 bins 11')}",
+        proposal,
     )
 
 

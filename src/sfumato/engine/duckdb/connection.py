@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -531,6 +531,8 @@ def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
 
 _SNIFFED_ROWS, _SNIFFED_COLUMNS = 20_000, 100
 """How many rows, and how many columns, text types are inferred from: further columns stay text."""
+_SAMPLED_ROWS = 5_000
+"""How many rows are fetched to detect how texts are written."""
 
 
 def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]:
@@ -560,6 +562,20 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
             for column, is_coded in zip(sniffed, is_code, strict=True)
             if is_coded and kinds[column].numeric
         }
+
+
+def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
+    """Return the cells of text columns in the first rows of a file, in its order. PRIVATE: it reads rows."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        execute = partial(_fetch_rows, connection)
+        _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
+        texts = {name: cell for name, cell in opened.usable_columns() if name in columns and cell.family == "VARCHAR"}
+        sampled = dict(list(texts.items())[:_SNIFFED_COLUMNS])
+        selected = ", ".join(cell.sql for cell in sampled.values())
+        rows = execute(f"SELECT {selected} FROM {opened.sql} LIMIT {_SAMPLED_ROWS}") if sampled else []
+        return {name: [row[index] for row in rows] for index, name in enumerate(sampled)}
 
 
 def types_in_memory(table: Any) -> dict[str, Type]:

@@ -68,6 +68,18 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
                     yield path, line
 
 
+def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:
+    """Return how many clean cells a column has, and how many are below and above each literal of its type."""
+    sources = Sources(policy)
+    try:
+        counts = ", ".join(f"count(*) FILTER (c {sign} {literal})" for sign in "<>" for literal in literals)
+        cells = f"SELECT {quoted(column)} AS c FROM {sources.scan(table)}"
+        count, *beyond = sources.run(f"SELECT count(c), {counts} FROM ({cells})")[0]
+        return count, beyond[: len(literals)], beyond[len(literals) :]
+    finally:
+        sources.close()
+
+
 def inspect(sources: Sources, table: str) -> Inspection:
     """Compare one private table with its clean scan in one statement, which reads the source once.
 

@@ -1,0 +1,48 @@
+"""``sfumato forget``: remove the copies that ``sfumato init`` made of private tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sfumato.cli.common import options
+from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
+from sfumato.untrusted import escape_unprintable
+
+
+@click.command(short_help="Remove the copies that init made of private tables.", epilog=EXIT_CODES_HELP)
+@options.policy
+@click.option("--yes", "confirmed", is_flag=True, help="Remove them without asking.")
+def command(policy: Path, confirmed: bool) -> None:
+    """Remove the copies of the tables of POLICY that sfumato init made: each is listed, then you are asked.
+
+    The policy, its ledger and the original files stay. POLICY need not exist: then the copies of an init that was not
+    finished are removed. A removed file can still be on the disk's free space, in backups and in snapshots.
+
+    \b
+    Examples:
+      sfumato forget clinic.toml
+      sfumato forget clinic.toml --yes
+    """
+    from sfumato.curator.policy_copies import find_copies
+
+    copies = find_copies(policy)
+    if not copies.files:
+        click.echo(f"{_printable(policy)} has no copies: init reads its tables in place. Nothing was removed.")
+        return
+    for copy, original in copies.files.items():
+        of_what = "unfinished" if original is None else f"a copy of {_printable(original)}"
+        click.echo(f"{_printable(copy)}: {of_what}{', which is gone' if copy in copies.without_original else ''}")
+    if not confirmed and not click.confirm("Remove these files"):
+        click.echo("Nothing was removed.")
+        return
+    copies.remove()
+    click.echo(f"\nRemoved: {len(copies.files)} {'copy' if len(copies.files) == 1 else 'copies'}.")
+    click.echo(f"Left in place: {', '.join(map(_printable, copies.kept)) or 'nothing'}.")
+    if policy.exists():
+        click.echo(f"Questions to {_printable(policy)} need the tables again: move it away, and run sfumato init anew.")
+
+
+def _printable(path: Path) -> str:
+    return escape_unprintable(str(path))

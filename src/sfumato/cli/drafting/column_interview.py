@@ -1,0 +1,186 @@
+"""Ask for the declaration of each column: its type, its bounds or values, and how its cells are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from sfumato.cli.drafting import columns as typed_columns, interview
+from sfumato.cli.drafting.columns import ColumnDeclaration
+from sfumato.cli.drafting.interview import ACCEPT_ALL, SKIP, Interview, InterviewQuestion
+from sfumato.cli.drafting.private_figures import bounds_note, markers_note, rules_note
+from sfumato.cli.drafting.rule_words import format_rules, format_words, parse_rules_text, parse_words_text
+from sfumato.curator.cell_proposals import Reading, propose_folding, sample_markers
+from sfumato.curator.draft_figures import count_unread, propose_bounds
+from sfumato.curator.policy_drafts import DetectedTable, is_identifying, suggested_bounds
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import ROW, Domain, Table, Type
+from sfumato.policy.cell_rules import CellRules, parse_rules, parse_words
+
+T = TypeVar("T")
+
+
+@dataclass
+class ColumnInterview:
+    """The questions about the columns of one table."""
+
+    interview: Interview
+    label: str
+    table: DetectedTable
+    may_read: bool
+    """Whether the owner let the rows be read."""
+    unit_columns: Collection[str]
+    """Columns that decide the unit of a row, whose cells are read as they are."""
+    buys_bounds: bool
+    """Whether missing bounds are bought with noise, so that no exact ones are proposed."""
+    nulls: tuple[str, ...] = ()
+    """The missing cells of every column, once they are known."""
+
+    def ask_nulls(self) -> None:
+        """Ask which cells are missing in every column; proposed are the usual markers among the sampled cells."""
+        question = interview.nulls_question(self.label, None)
+        if self.may_read and self.interview.is_asked(question):
+            columns = [name for name in self.table.columns if name not in self.unit_columns]
+            if markers := sample_markers(self.table.file, self.table.relation, columns):
+                click.echo(markers_note(self.label, markers))
+                question = interview.nulls_question(self.label, format_words(markers))
+        if question.proposal is not None or self.interview.known_answer(question) is not None:
+            self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_words_text(answer), "nulls"))
+
+    def ask_columns(self, own_keys: Collection[str]) -> dict[str, Any]:
+        """Ask for the declaration of each column; those of the unit's ids are left out by default."""
+        if not self.interview.take_defaults:
+            click.echo(
+                f"\nFor each column of {self.label}: its type, {SKIP} to leave it out, or {ACCEPT_ALL} to accept all "
+                "defaults from here on. Take bounds and values from what you know, not from the data."
+            )
+        answers = {name: self._ask_column(name, name in own_keys) for name in self.table.columns}
+        columns = {name: declaration for name, declaration in answers.items() if declaration is not None}
+        if not columns:
+            raise InvalidPolicy(
+                "a policy declares at least one column", place=f"columns of {self.label}", fix="give one column a type"
+            )
+        return columns
+
+    def _ask_column(self, name: str, is_key: bool) -> ColumnDeclaration | None:
+        """Ask for the declaration of one column; None leaves it out, the default for ids."""
+        is_left_out = is_key or is_identifying(name)
+        default = SKIP if is_left_out else (self.table.columns[name] or Type.TEXT).value
+        proposal = self.table.proposals.get(name)
+        proposed = None if is_left_out or proposal is None or proposal.is_certain else proposal.reading.type.value
+        kind = self._ask(interview.type_question(self.label, name, default, proposed), _parse_type)
+        if kind is None:
+            return None
+        if kind is Type.TEXT:
+            question = interview.values_question(self.label, name)
+            domain = self._ask(question, lambda answer: self._parse_values(name, answer))
+            return _with_rules(domain, self._ask_rules(domain, self._folding_question(name, domain)))
+        rules = self._ask_rules(Domain(kind), self._rules_question(name, kind))
+        if kind is Type.BOOLEAN:
+            return _with_rules(Domain(kind), rules)
+        question = self._bounds_question(name, kind, rules)
+        return _with_rules(self._ask(question, lambda answer: typed_columns.parse_numeric_column(kind, answer)), rules)
+
+    def _parse_values(self, name: str, answer: str) -> Domain:
+        """Parse listed values; refuse one that is a missing cell of this table, unless the column has its own nulls."""
+        domain = typed_columns.parse_text_column(answer)
+        own_rules = self.interview.known_answer(interview.rules_question(self.label, name, "", None)) or ""
+        clash = next((value for value in domain.values or () if value in self.nulls), None)
+        if clash is not None and "nulls" not in parse_rules_text(own_rules):
+            raise click.UsageError(
+                f'"{clash}" is a missing cell of {self.label}: leave it out, or give the column its own missing cells '
+                f"with --column {name}='text {answer} nulls {SKIP}'"
+            )
+        return domain
+
+    def _ask_rules(self, domain: ColumnDeclaration, question: InterviewQuestion) -> CellRules:
+        """Ask how the cells of a column are written, unless nothing is known or proposed."""
+        if question.proposal is None and not question.default and self.interview.known_answer(question) is None:
+            return CellRules()
+        declared = domain if isinstance(domain, Domain) else Domain(domain["type"])
+        return self._ask(question, lambda answer: parse_rules(parse_rules_text(answer), declared))
+
+    def _rules_question(self, name: str, kind: Type) -> InterviewQuestion:
+        """Return the question for the rules of a column that is no text, with what is proposed for this type."""
+        proposal = self.table.proposals.get(name)
+        if name in self.unit_columns or proposal is None or proposal.reading.type is not kind:
+            known_decimal = self._needs_decimal(kind) and name not in self.unit_columns
+            default = format_rules(CellRules(decimal=self.table.decimal)) if known_decimal else ""
+            return interview.rules_question(self.label, name, default, None)
+        text = format_rules(proposal.reading.rules)
+        question = interview.rules_question(
+            self.label, name, text if proposal.is_certain else "", None if proposal.is_certain else text
+        )
+        if text and self.interview.is_asked(question, self._part):
+            unread = count_unread(self._draft(name, proposal.reading.declaration), name)
+            click.echo(rules_note(name, proposal, unread))
+        return question
+
+    def _needs_decimal(self, kind: Type) -> bool:
+        """Return whether the owner's decimal separator is all that is known of this table's numbers."""
+        return kind.numeric and self.table.decimal != "." and not self.table.rows_read
+
+    def _folding_question(self, name: str, domain: ColumnDeclaration) -> InterviewQuestion:
+        """Return the question for the rules of a text; spaces and letter cases are proposed where more cells fit."""
+        question = interview.rules_question(self.label, name, "", None)
+        is_asked = self.may_read and self.interview.is_asked(question, self._part)
+        if not is_asked or not isinstance(domain, Domain) or domain.values is None or name in self.unit_columns:
+            return question
+        values = [str(value) for value in domain.values]
+        proposal = propose_folding(self.table.file, self.table.relation, name, values)
+        if proposal is None:
+            return question
+        unread = count_unread(self._draft(name, {"values": values, **proposal.reading.declaration}), name)
+        click.echo(rules_note(name, proposal, unread))
+        return interview.rules_question(self.label, name, "", format_rules(proposal.reading.rules))
+
+    def _bounds_question(self, name: str, kind: Type, rules: CellRules) -> InterviewQuestion:
+        """Return the question for the bounds of a column; where its owner is asked and let the rows be read, with
+        figures.
+        """
+        question = interview.bounds_question(self.label, name, suggested_bounds(name, kind), None)
+        is_asked = self.may_read and self.interview.is_asked(question, self._part)
+        if question.default or self.buys_bounds or not is_asked:
+            return question
+        figures = propose_bounds(self._draft(name, Reading(kind, rules).declaration), name)
+        if figures is None:
+            return question
+        click.echo(bounds_note(name, figures))
+        return interview.bounds_question(self.label, name, "", figures.proposed.text)
+
+    def _draft(self, name: str, declaration: Mapping[str, Any]) -> Table:
+        """Return a table of this column alone, to be read for the owner."""
+        columns: dict[str, Any] = {name: declaration}
+        file, relation = self.table.file.absolute(), self.table.relation
+        return Table("data", file, columns, id=ROW, relation=relation, nulls=self.nulls)
+
+    @property
+    def _part(self) -> str:
+        return f"{self.label}.columns"
+
+    def _ask(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:
+        """Ask a question about a column; the answer * accepts the defaults of all further questions of the table."""
+
+        def read_or_accept(answer: str) -> T:
+            if answer == ACCEPT_ALL:
+                self.interview.accepted_parts.add(self._part)
+            return read(question.default or "" if answer == ACCEPT_ALL else answer)
+
+        return self.interview.ask(question, read_or_accept, self._part)
+
+
+def _with_rules(declaration: ColumnDeclaration, rules: CellRules) -> ColumnDeclaration:
+    """Add the keys of cell rules to a declaration."""
+    if rules == CellRules():
+        return declaration
+    if isinstance(declaration, Domain):
+        keys = {"type": declaration.type.value, "bounds": declaration.bounds, "values": declaration.values}
+        declaration = {name: value for name, value in keys.items() if value is not None}
+    return {**declaration, **rules.keys}
+
+
+def _parse_type(answer: str) -> Type | None:
+    return None if answer == SKIP else Type.of(answer)

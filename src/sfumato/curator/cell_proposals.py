@@ -1,0 +1,296 @@
+"""Propose how the texts of a column are to be read: its type, and the cell rules that its writing needs. PRIVATE.
+
+A proposal is the choice of one declaration from a fixed family (types, date formats, decimal and thousands
+separators, currencies, words for truths), by how many of the sampled cells each reads. Cells that look missing
+(``USUAL_NULLS``) do not count.
+
+A proposal is *certain* if at least 95 % of at least 20 cells fit, no other declaration that fits as many reads a cell
+differently, and no century is guessed. A certain one may be written unseen (``--yes``): which of a few dozen spellings
+nearly all cells have is how the file was exported, and no small number of rows decides it. Everything else (ambiguous
+days and months, markers of missing cells, spellings of listed values) is decided by few rows, so that only the owner
+who sees it can confirm it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from string import ascii_letters, digits
+from typing import Any
+
+from sfumato.curator.lost_cells import USUAL_NULLS
+from sfumato.engine.opening import TextTrials, sample_texts
+from sfumato.errors import InvalidPolicy
+from sfumato.policy import Type
+from sfumato.policy.cell_rules import CASES, CellRules
+from sfumato.policy.letters import upper
+
+_MIN_SHARE = 0.95
+"""The share of cells that a proposed declaration reads at least."""
+_MIN_CELLS = 20
+"""The fewest cells that make a cell rule certain."""
+_MIN_OTHER_ROWS = 3
+"""The fewest rows below a line that is taken for a second line of names."""
+_TIE = 0.01
+"""A declaration that reads less than this share more than an earlier one of the family is not preferred to it."""
+
+_DAYS = (
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
+    *("%B %d %Y", "%B %d, %Y", "%b %d %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%d-%b-%Y", "%d. %B %Y"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%y"),
+)
+_ISO_DAY = "%Y-%m-%d"
+_DIRECTIVES = dict.fromkeys(map(ord, "%YymdbB"))
+"""The characters of a format that are not separators."""
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_SEPARATORS = ((",", ""), (",", "."), (",", " "), ("", ","), ("", " "), ("", "'"), ("", "’"))
+"""Decimal and thousands separators; "" is the point, or none."""
+_CURRENCIES = ("€", "$", "£", "¥", "₹", "zł", "kr", "CHF", "EUR", "USD", "GBP", "R$")
+_TRUTHS = (
+    *(("Y", "N"), ("Yes", "No"), ("J", "N"), ("Ja", "Nein"), ("O", "N"), ("Oui", "Non"), ("S", "N"), ("Sí", "No")),
+    *(("Sim", "Não"), ("T", "F"), ("V", "F"), ("Vrai", "Faux"), ("Wahr", "Falsch")),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A type and the cell rules with which texts are read."""
+
+    type: Type
+    rules: CellRules = field(default_factory=CellRules)
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        return {"type": self.type.value, **self.rules.keys}
+
+    @property
+    def guesses_century(self) -> bool:
+        return any("%y" in text for text in self.rules.format)
+
+    def is_possible(self, decimal: str) -> bool:
+        """Return whether numbers may be read so where the owner gave the decimal separator; a point is the default."""
+        has_separators = bool(self.rules.decimal or self.rules.thousands)
+        return decimal == "." or not has_separators or self.rules.decimal == decimal
+
+    def is_comparable(self, other: Reading) -> bool:
+        """Return whether values of both can be compared: two numbers, or two times."""
+        return (self.type.numeric and other.type.numeric) or (self.type.temporal and other.type.temporal)
+
+
+@dataclass(frozen=True)
+class CellProposal:
+    """A reading that nearly all sampled texts of a column fit. PRIVATE until it is certain or confirmed."""
+
+    reading: Reading
+    is_certain: bool
+    """Whether it may be written without the owner's confirmation."""
+    rivals: tuple[Reading, ...] = ()
+    """Readings that fit as well, and read some cells differently."""
+    examples: tuple[tuple[str, Any], ...] = ()
+    """A few texts with what they are read as."""
+
+
+def propose_readings(
+    source: Path, relation: str | None, columns: Sequence[str], *, decimal: str = "."
+) -> dict[str, CellProposal]:
+    """Propose a reading for each column of texts that are not just texts; ``decimal`` "," is known from the owner.
+
+    PRIVATE: it reads rows.
+    """
+    samples = {name: _without_markers(_count(texts)) for name, texts in sample_texts(source, relation, columns).items()}
+    return propose_for_texts(samples, decimal)
+
+
+def propose_for_texts(samples: Mapping[str, Mapping[str, int]], decimal: str = ".") -> dict[str, CellProposal]:
+    """Propose a reading for the counted texts of each column that are not just texts. PRIVATE."""
+    candidates = {
+        name: [reading for reading in _candidates(texts) if reading.is_possible(decimal)]
+        for name, texts in samples.items()
+        if texts
+    }
+    columns = {
+        name: (samples[name], [reading.declaration for reading in readings])
+        for name, readings in candidates.items()
+        if readings
+    }
+    if not columns:
+        return {}
+    with TextTrials(columns) as trials:
+        proposals = {name: _propose(trials, name, samples[name], candidates[name], decimal) for name in columns}
+    return {name: proposal for name, proposal in proposals.items() if proposal is not None}
+
+
+def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -> list[str]:
+    """List the markers of missing cells among the sampled texts of columns, the most frequent first. PRIVATE."""
+    counts: Counter[str] = Counter()
+    for texts in sample_texts(source, relation, columns).values():
+        counts.update(text.strip(" ") for text in texts if text is not None and text.strip(" ") in USUAL_NULLS)
+    return [marker for marker, _ in counts.most_common()]
+
+
+def propose_folding(source: Path, relation: str | None, column: str, values: Sequence[str]) -> CellProposal | None:
+    """Propose to trim texts, or to turn their letters, where that makes more of them listed values. PRIVATE."""
+    texts = _count(sample_texts(source, relation, [column]).get(column, []))
+    fits = {
+        rules: sum(texts[text] for text in texts if rules.fold(text) in folded) for rules, folded in _foldings(values)
+    }
+    as_stored = sum(texts[value] for value in values)
+    best = max(fits.values(), default=0)
+    if best <= as_stored:
+        return None
+    chosen = next(rules for rules, fit in fits.items() if fit >= best - _TIE * texts.total())
+    targets = {chosen.fold(value): value for value in values}
+    turned = [
+        (text, targets[chosen.fold(text)]) for text in texts if text not in values and chosen.fold(text) in targets
+    ]
+    return CellProposal(Reading(Type.TEXT, chosen), is_certain=False, examples=tuple(turned[:3]))
+
+
+def _foldings(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
+    """List the rules that may turn texts into listed values, each with the listed values as it turns them."""
+    case = "upper" if all(value == upper(value) for value in values) else "lower"
+    turned = {value: CASES[case](value) for value in values}
+    trims = [CellRules(trim=True)] if all(value == value.strip(" ") for value in values) else []
+    cases: list[CellRules] = []
+    mapped = tuple((source, value) for value, source in turned.items() if source != value)
+    if len(set(turned.values())) == len(values) and not {source for source, _ in mapped} & set(values):
+        cases = [CellRules(trim=trim, case=case, map=mapped) for trim in (False, True)[: 1 + len(trims)]]
+    return [(rules, {rules.fold(value) for value in values}) for rules in (*trims, *cases)]
+
+
+def refuse_second_header(source: Path, columns: Sequence[str], original: Path) -> None:
+    """Refuse a text file whose first row is a second line of column names. PRIVATE: it reads rows.
+
+    Such a row has words and no digit in the columns, two or more, in which all but a few other cells have a digit.
+    """
+    samples = sample_texts(source, None, columns).values()
+    numeric = [texts for texts in samples if _share_with(_count(texts[1:]), digits) >= _MIN_SHARE]
+    first_row = [texts[0] or "" for texts in numeric if len(texts) > _MIN_OTHER_ROWS]
+    words = [text for text in first_row if text.strip() not in USUAL_NULLS]
+    if len(words) >= 2 and not set(digits) & set("".join(first_row)):
+        raise InvalidPolicy(
+            "a text file begins with one line of column names, and its second line looks like names too",
+            place=f"{original}, line 2",
+            fix="delete one of the two lines; or give --no-read-rows and the types of the columns if it is a row",
+        )
+
+
+def _count(texts: Iterable[str | None]) -> Counter[str]:
+    return Counter(text for text in texts if text is not None)
+
+
+def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
+    return {text: count for text, count in texts.items() if text.strip(" ") not in USUAL_NULLS}
+
+
+def _propose(
+    trials: TextTrials, name: str, texts: Mapping[str, int], readings: Sequence[Reading], decimal: str
+) -> CellProposal | None:
+    """Choose the first of the readings that fit nearly as many cells as the best one."""
+    cells = sum(texts.values())
+    fits = trials.fits(name)
+    best = max(fits)
+    near_best = [index for index, fit in enumerate(fits) if fit >= best - _TIE * cells]
+    if best < _MIN_SHARE * cells:
+        return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
+    chosen = near_best[0]
+    others = [index for index in near_best[1:] if readings[index].is_comparable(readings[chosen])]
+    conflicts = dict(zip(others, trials.conflicts(name, chosen, others), strict=True))
+    rivals = tuple(readings[index] for index, conflict in conflicts.items() if conflict > _TIE * cells)
+    reading = readings[chosen]
+    is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
+    has_enough_cells = cells >= _MIN_CELLS or is_known
+    is_certain = has_enough_cells and not rivals and not reading.guesses_century
+    return CellProposal(reading, is_certain, rivals, _examples(texts, trials.readings(name, chosen)))
+
+
+def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(islice((pair for pair in zip(texts, values, strict=True) if pair[1] is not None), 3))
+
+
+def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> CellProposal | None:
+    """Propose several formats of dates, of which each reads some cells and none all; never certain.
+
+    Two orders of the same separators are two readings of one cell, so only the one that reads more is taken.
+    """
+    cells = sum(texts.values())
+    counts = {(each.rules.format or (_ISO_DAY,))[0]: fit for each, fit in fits.items() if each.type is Type.DATE}
+    formats: dict[str, str] = {}
+    for text in sorted(
+        (text for text in counts if counts[text] > (1 - _MIN_SHARE) * cells), key=lambda text: -counts[text]
+    ):
+        formats.setdefault(text.translate(_DIRECTIVES), text)
+    if len(formats) < 2:
+        return None
+    reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
+    with TextTrials({"": (texts, [reading.declaration])}) as trials:
+        if trials.fits("")[0] < _MIN_SHARE * cells:
+            return None
+        return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))
+
+
+def _candidates(texts: Mapping[str, int]) -> list[Reading]:
+    """List the readings of the family that are possible for most cells, by the characters they need."""
+    has_digits = _share_with(texts, digits) >= _MIN_SHARE
+    return [*(_numbers(texts) if has_digits else ()), *(_times(texts) if has_digits else ()), *_truths(texts)]
+
+
+def _share_with(texts: Mapping[str, int], parts: Iterable[str]) -> float:
+    """Return the share of cells that contain one of the parts."""
+    sought = tuple(parts)
+    containing = sum(count for text, count in texts.items() if any(part in text for part in sought))
+    return containing / max(1, sum(texts.values()))
+
+
+def _numbers(texts: Mapping[str, int]) -> list[Reading]:
+    """List the readings of numbers; a text that begins with 0 and another digit is a code."""
+    codes = sum(count for text, count in texts.items() if text[:1] == "0" and text[1:2].isdigit())
+    is_code = codes > (1 - _MIN_SHARE) * sum(texts.values())
+    readings = [] if is_code else [Reading(Type.INTEGER), Reading(Type.REAL)]
+    currencies = [sign for sign in _CURRENCIES if _share_with(texts, [sign]) >= 0.5]
+    for decimal, thousands in (("", ""), *_SEPARATORS):
+        characters = [*decimal, *thousands, *("\u00a0\u202f" if thousands == " " else "")]
+        is_used = _share_with(texts, characters) > _TIE
+        for currency in currencies or [""] * is_used:
+            rules = CellRules(decimal=decimal, thousands=thousands, currency=currency)
+            readings += [Reading(Type.INTEGER, rules), Reading(Type.REAL, rules)]
+    return readings
+
+
+def _times(texts: Mapping[str, int]) -> list[Reading]:
+    """List the readings of dates and times whose separators, names and clocks most cells have."""
+    separators = {letter for letter in "./-, " if _share_with(texts, [letter]) >= 0.5}
+    has_names = _share_with(texts, ascii_letters) >= 0.5
+    colons = Counter[int]()
+    for text, count in texts.items():
+        colons[text.count(":")] += count
+    days = [day for day in _DAYS if separators.issuperset(set(day) & set("./-, "))]
+    days = [day for day in days if has_names or "%b" not in day.lower()]
+    clocks = [clock for clock in _CLOCKS if clock.count(":") == colons.most_common(1)[0][0]]
+    times = [f"{day} {clock}" for day in days for clock in clocks if has_names or "%p" not in clock]
+    kind = Type.TIMESTAMP if clocks else Type.DATE
+    rules = [CellRules(format=(text,)) for text in (times if clocks else days)]
+    return [Reading(Type.DATE), Reading(Type.TIMESTAMP), *(Reading(kind, each) for each in rules)]
+
+
+def _truths(texts: Mapping[str, int]) -> list[Reading]:
+    """List the readings of truths of which both words are in many cells, with their usual letter cases."""
+    cells = sum(texts.values())
+    counts: Counter[str] = Counter()
+    for text, count in texts.items():
+        counts[text.strip(" ").casefold()] += count
+    pairs = [
+        (true, false)
+        for true, false in _TRUTHS
+        if min(counts[true.casefold()], counts[false.casefold()]) >= 0.05 * cells
+    ]
+    rules = [CellRules(true=_cases(true), false=_cases(false)) for true, false in pairs]
+    rules = [CellRules()] * bool(counts["true"] or counts["false"]) + rules
+    return [Reading(Type.BOOLEAN, each) for each in rules]
+
+
+def _cases(word: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((word, word.upper(), word.lower())))
