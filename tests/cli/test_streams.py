@@ -56,7 +56,7 @@ def test_an_answer_that_nobody_reads_is_stored(policy: Path) -> None:
     assert _LOST not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert spent(policy) == 0.5
-    assert "free" in run("query", policy, COUNTS, *QUERY).output
+    assert run("query", policy, COUNTS, *QUERY).exit_code == 0
     assert spent(policy) == 0.5
 
 
