@@ -117,7 +117,14 @@ def relevant_policy(plan: object, policy: Policy, *, reads_cells: bool) -> Decla
 
 def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
-    return [_declarations(policy, lambda name, _: name != "tables"), tables]
+    declarations = [_declarations(policy, lambda name, _: name != "tables"), tables]
+    has_later = any(later_declarations(policy.tables[name]) for name in read)
+    # what later versions declare of cells may depend on which columns give rows of any table an owner
+    return [*declarations, _owner_declarations(policy)] if has_later else declarations
+
+
+def _owner_declarations(policy: Policy) -> Declarations:
+    return [[name, _encode(table.id), table.period] for name, table in sorted(policy.tables.items())]
 
 
 def relevant_rows(table: str, policy: Policy) -> Declarations:
@@ -211,7 +218,11 @@ def _encode(value: Any) -> Any:
     """Return plain lists with domains, numbers and dates as leaves, which ``canonical.digest`` hashes."""
     if isinstance(value, Enum):
         return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Domain)):
+    if isinstance(value, Domain):
+        uncompared = [field.name for field in dataclasses.fields(value) if not field.compare]
+        hidden = [[name, _encode(declared)] for name, declared in _declared_fields(value) if name in uncompared]
+        return [value, hidden] if hidden else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _declarations(value, lambda _, __: True)
     if isinstance(value, Mapping):
         return sorted([str(name), _encode(entry)] for name, entry in value.items())
@@ -223,12 +234,12 @@ def _encode(value: Any) -> Any:
 
 
 def _declared_fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over the fields of a value that are part of it and are not at their defaults."""
-    for attribute in dataclasses.fields(value):
+    """Iterate over the fields of a value that are declared, not computed from others, and not at their defaults."""
+    for attribute in (each for each in dataclasses.fields(value) if each.init):
         declared = getattr(value, attribute.name)
         factory = attribute.default_factory
         default = attribute.default if factory is dataclasses.MISSING else factory()
-        if attribute.compare and not (type(declared) is type(default) and declared == default):
+        if not (type(declared) is type(default) and declared == default):
             yield attribute.name, declared
 
 
