@@ -317,28 +317,55 @@ def test_an_edit_counts_for_the_questions_it_concerns(
     assert changed == paying & asked
 
 
+LATER_TABLE: Any = dataclasses.make_dataclass(
+    "LaterTable", [("nulls", tuple, dataclasses.field(default=()))], bases=(Table,), frozen=True
+)
+LATER_DOMAIN: Any = dataclasses.make_dataclass(
+    "LaterDomain", [("nulls", tuple, dataclasses.field(default=(), compare=False))], bases=(Domain,), frozen=True
+)
+
+
+def with_nulls(policy: Policy, nulls: tuple[str, ...]) -> Policy:
+    """Return the policy of a later version, whose tables have one more field."""
+    visits = object.__new__(LATER_TABLE)
+    for field in dataclasses.fields(Table):
+        object.__setattr__(visits, field.name, getattr(policy.tables["visits"], field.name))
+    object.__setattr__(visits, "nulls", nulls)
+    return _unchecked(policy, tables={**policy.tables, "visits": visits})
+
+
 def test_a_field_that_nobody_classified_counts(policy: Policy, plans: Mapping[str, Any]) -> None:
     """What later versions add counts as soon as it is declared, in the key and in the version of the policy."""
-    later = dataclasses.make_dataclass(
-        "later", [("nulls", tuple, dataclasses.field(default=()))], bases=(Table,), frozen=True
-    )
-
-    def added(**more: Any) -> Edit:
-        def edit(policy: Policy) -> Policy:
-            visits = object.__new__(later)
-            for field in dataclasses.fields(Table):
-                object.__setattr__(visits, field.name, getattr(policy.tables["visits"], field.name))
-            object.__setattr__(visits, "nulls", more.get("nulls", ()))
-            return _unchecked(policy, tables={**policy.tables, "visits": visits})
-
-        return edit
-
-    undeclared, declared = added()(policy), added(nulls=("NA",))(policy)
+    undeclared, declared = with_nulls(policy, ()), with_nulls(policy, ("NA",))
     assert relevant_hash(plans, BY_REGION, undeclared) == relevant_hash(plans, BY_REGION, policy)
     assert relevant_hash(plans, BY_REGION, declared) != relevant_hash(plans, BY_REGION, policy)
     assert relevant_hash(plans, OF_BILLS, declared) == relevant_hash(plans, OF_BILLS, policy)
     versions = [_version(each) for each in (policy, undeclared, declared)]
     assert versions[0] == versions[1] != versions[2]
+
+
+def test_where_a_later_field_is_declared_the_owners_of_all_tables_count(
+    policy: Policy, plans: Mapping[str, Any]
+) -> None:
+    """Rules about cells may leave out the columns through which rows of other tables get an owner."""
+    edit = table("bills", id=Via("visits", "paid", "day"))
+    for before, is_same in ((policy, True), (with_nulls(policy, ("NA",)), False)):
+        after = (
+            edit(before)
+            if is_same
+            else _unchecked(before, tables={**edit(policy).tables, "visits": before.tables["visits"]})
+        )
+        assert (relevant_hash(plans, BY_REGION, before) == relevant_hash(plans, BY_REGION, after)) is is_same
+
+
+def test_a_field_of_a_column_counts_even_if_it_is_not_compared(policy: Policy, plans: Mapping[str, Any]) -> None:
+    def parts(*nulls: str) -> Any:
+        region = LATER_DOMAIN("text", values=("north", "south"), nulls=nulls)
+        edited = unchecked_table("visits", columns={**policy.tables["visits"].columns, "region": region})(policy)
+        return relevant_policy(plans[BY_REGION], edited, reads_cells=False)
+
+    assert parts() == parts()
+    assert parts("NA") != parts()
 
 
 def _version(policy: Policy) -> str:

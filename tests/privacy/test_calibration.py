@@ -4,6 +4,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import pytest
@@ -45,6 +46,13 @@ def test_discrete_noise_is_calibrated_as_the_discrete_noise_it_is(epsilon: str, 
         truth = exact.hockey_stick(exact.discrete_gaussian(found.sigma, 1), epsilon)
         assert truth <= exact.number(delta)
         assert truth >= exact.number(delta) * (1 - mpmath.mpf(10) ** -6)
+
+
+@pytest.mark.parametrize("family", [sf.Gaussian, DiscreteGaussian])
+def test_gaussian_noise_without_delta_is_refused_for_its_guarantee(family: Any) -> None:
+    with pytest.raises(sf.InvalidParameter, match="guarantee must be one that this kind of noise can meet") as refused:
+        sf.calibrate(family, sf.Guarantee(1))
+    assert "give a δ above 0" in refused.value.fix
 
 
 def test_laplace_with_delta_needs_less_noise() -> None:

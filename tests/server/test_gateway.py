@@ -39,6 +39,7 @@ from sfumato.errors import (
     SfumatoError,
     TooManyRequests,
     Unsupported,
+    WeakPrivacy,
     outcome,
 )
 from sfumato.ledger import Charged, Entry
@@ -679,10 +680,15 @@ def test_the_price_of_a_width_counts_as_a_question_for_each_column(small: SmallS
 def test_an_owner_amends_what_the_file_says_now(small: SmallServer) -> None:
     path = small.folder / "clinic.toml"
     path.write_text(path.read_text().replace("epsilon = 3", "epsilon = 5"))
-    line = small.counter.amend(small.owner, "clinic", "second year")
+    line, weaknesses = small.counter.amend(small.owner, "clinic", "second year")
+    assert weaknesses == ()
     assert line.kind == "amend"
     assert small.counter.budget(small.owner, "clinic").left["pure"] == 5  # type: ignore[union-attr]
     assert small.people.acts()[-1].about == f"clinic, line {line.number}"
+    path.write_text(path.read_text().replace("epsilon = 5", "epsilon = 50"))
+    with pytest.warns(WeakPrivacy):
+        _, weaknesses = small.counter.amend(small.owner, "clinic", "third year")
+    assert any("ε = 50 for life is weak privacy" in words for words in weaknesses)
 
 
 def test_free_questions_are_limited_for_each_user(tmp_path: Path) -> None:

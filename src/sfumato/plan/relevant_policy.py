@@ -18,6 +18,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set as AbstractSet
 from enum import Enum
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from sfumato.plan.nodes import Join, Scan
@@ -119,7 +120,14 @@ def relevant_policy(plan: object, policy: Policy, *, reads_cells: bool) -> Decla
 
 def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
-    return [_declarations(policy, lambda name, _: name != "tables"), tables]
+    declarations = [_declarations(policy, lambda name, _: name != "tables"), tables]
+    has_later = any(later_declarations(policy.tables[name]) for name in read)
+    # what later versions declare of cells may depend on which columns give rows of any table an owner
+    return [*declarations, _owner_declarations(policy)] if has_later else declarations
+
+
+def _owner_declarations(policy: Policy) -> Declarations:
+    return [[name, _encode(table.id), table.period] for name, table in sorted(policy.tables.items())]
 
 
 def relevant_rows(table: str, policy: Policy) -> Declarations:
@@ -213,7 +221,9 @@ def _encode(value: Any) -> Any:
     """Return plain lists with domains, numbers and dates as leaves, which ``canonical.digest`` hashes."""
     if isinstance(value, Enum):
         return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Domain)):
+    if isinstance(value, Domain):
+        return _encode_domain(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _declarations(value, lambda _, __: True)
     if isinstance(value, Mapping):
         return sorted([str(name), _encode(entry)] for name, entry in value.items())
@@ -224,23 +234,46 @@ def _encode(value: Any) -> Any:
     return value if value is None or isinstance(value, _LEAVES) else repr(value)
 
 
+def _encode_domain(domain: Domain) -> Any:
+    """Return a domain, with what is declared in fields that its hash leaves out."""
+    kind: Any = type(domain)
+    compared = _compared_fields(kind)
+    hidden = [[name, _encode(declared)] for name, declared in _declared_fields(domain) if name not in compared]
+    return [domain, hidden] if hidden else domain
+
+
 def _declared_fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """Iterate over the fields of a value that are part of it and are not at their defaults."""
-    for attribute in dataclasses.fields(value):
-        declared = getattr(value, attribute.name)
-        factory = attribute.default_factory
-        default = attribute.default if factory is dataclasses.MISSING else factory()
-        if attribute.compare and not (type(declared) is type(default) and declared == default):
-            yield attribute.name, declared
+    """Iterate over the fields of a value that are declared, not computed from others, and not at their defaults."""
+    kind: Any = type(value)
+    for name, default in _defaults(kind):
+        declared = getattr(value, name)
+        if not (type(declared) is type(default) and declared == default):
+            yield name, declared
 
 
-def _relevances(value: object) -> Mapping[str, Relevance]:
+@cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a class that are not computed from others, with their defaults."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return tuple(
+        (field.name, field.default if field.default_factory is dataclasses.MISSING else field.default_factory())
+        for field in fields
+    )
+
+
+@cache
+def _compared_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+
+
+def _relevances(value: Any) -> Mapping[str, Relevance]:
     return _registered(FIELDS, value) or {}
 
 
-def _registered(registry: Mapping[type, Any], value: object) -> Any:
+def _registered(registry: Mapping[type, Any], value: Any) -> Any:
     """Return the entry of a value's class, or of the first of its bases that has one."""
-    return next((registry[kind] for kind in type(value).__mro__ if kind in registry), None)
+    kind = type(value)
+    return registry[kind] if kind in registry else next((registry[k] for k in kind.__mro__ if k in registry), None)
 
 
 def _parts(plan: object) -> Iterator[object]:
@@ -252,4 +285,4 @@ def _parts(plan: object) -> Iterator[object]:
             stack.extend(part)
         elif dataclasses.is_dataclass(part) and not isinstance(part, (type, Domain)):
             yield part
-            stack.extend(getattr(part, attribute.name) for attribute in dataclasses.fields(part) if attribute.compare)
+            stack.extend(getattr(part, name) for name in _compared_fields(type(part)))

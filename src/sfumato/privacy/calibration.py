@@ -166,16 +166,27 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
                     fix="give a smaller epsilon: this one is met without noise",
                 )
     else:
-        while not search.enough(high := high * 2):
+        while not _is_enough_at(search, high := high * 2, goal):
             if high > _LARGEST_PARAMETER:
-                raise InvalidParameter(
-                    "guarantee",
-                    goal,
-                    "one that this kind of noise can meet",
-                    fix="for Gaussian noise give a δ above 0; for noise of your own, make(size) must add more noise as "
-                    "size grows",
-                )
+                raise _unreachable(goal)
     return high
+
+
+def _is_enough_at(search: _Search, size: Fraction, goal: str) -> bool:
+    """Return whether a parameter is enough; where a mechanism takes none so large, the guarantee is out of reach."""
+    try:
+        return search.enough(size)
+    except InvalidParameter:
+        raise _unreachable(goal) from None
+
+
+def _unreachable(goal: str) -> InvalidParameter:
+    return InvalidParameter(
+        "guarantee",
+        goal,
+        "one that this kind of noise can meet",
+        fix="for Gaussian noise give a δ above 0; for noise of your own, make(size) must add more noise as size grows",
+    )
 
 
 def _rounder_candidates(low: Fraction, high: Fraction) -> list[Fraction]:

@@ -390,12 +390,15 @@ class Gateway:
         with self._logged_as(caller, "weaknesses", Role.OWNER):
             return describe_weak_policy(self.served.curator(name).policy)
 
-    def amend(self, caller: Caller, name: str, reason: str) -> Line:
-        """Amend the account to the budget in the current policy file; the ledger keeps the reason."""
+    def amend(self, caller: Caller, name: str, reason: str) -> tuple[Line, tuple[str, ...]]:
+        """Amend the account to the budget in the current policy file; the ledger keeps the reason. Return the line, and
+        why the new guarantee for life is weak, if it is.
+        """
         with self._logged_as(caller, "amend", Role.OWNER):
-            line = amend_account(self.served.account(name), self.served.read_current_policy(name), reason)
+            policy = self.served.read_current_policy(name)
+            line = amend_account(self.served.account(name), policy, reason)
             self.people.record(caller.user, "amended", f"{name}, line {line.number}")
-            return line
+            return line, describe_weak_policy(policy)
 
     def pause(self, caller: Caller, name: str, *, paused: bool = True) -> None:
         """Pause new releases on a policy, in every process, or resume them. Charged releases are still answered."""

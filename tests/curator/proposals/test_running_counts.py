@@ -401,3 +401,16 @@ def test_a_receipt_says_whether_all_ranges_hold_at_once(clinic: sf.Curator) -> N
     alone, all_of_them = (clinic.running(VISITS).release(epsilon=1, joint=joint) for joint in (False, True))
     assert "each covers the noise" in str(alone.receipt)
     assert "all together cover the noise" in str(all_of_them.receipt)
+
+
+def test_times_of_a_data_frame_are_grouped_by_day(tmp_path: Path) -> None:
+    """pandas stores days as times: the refusal says how to name the days."""
+    frame = pd.DataFrame({"who": [1, 2], "day": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+    bounds = {"day": ["2024-01-01", "2024-01-05"]}
+    terms: dict[str, Any] = {"unit": "who", "max_rows": 1, "epsilon": 1, "account": "a"}
+    with sf.protect(frame, bounds=bounds, ledger=tmp_path / "ledger.db", **terms) as curator:
+        with pytest.raises(Unsupported, match="day is a time") as refused:
+            curator.running("SELECT day, COUNT(*) AS n FROM data GROUP BY day")
+        assert "CAST(day AS DATE) AS day" in refused.value.fix
+        by_day = curator.running("SELECT CAST(day AS DATE) AS day, COUNT(*) AS n FROM data GROUP BY 1")
+        assert by_day.error(epsilon=1)

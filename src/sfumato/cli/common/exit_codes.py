@@ -141,26 +141,28 @@ def exit_on_refusal(flags: Callable[[], Collection[str]] = tuple, details: Calla
             exit_interrupted(stored=False)
         except Exception as fault:
             if _is_stream_error(fault):
-                _end_unwritten()  # click would exit with 1, as if the command had been refused
+                _end_unwritten(fault)  # click would exit with 1, as if the command had been refused
             print_error(_describe_fault(fault))
             sys.exit(INTERNAL)
 
 
 @contextmanager
 def guard_streams() -> Iterator[None]:
-    """Redirect closed streams to nowhere, and exit with 74 if an open one cannot be written."""
+    """Redirect closed streams to nowhere, and exit with 74 if an open one cannot be written: without a word if its
+    reader has left, as ``head`` does once it has read enough.
+    """
     closed_names = _open_closed_streams()
     try:
         yield
     except SystemExit as exiting:
-        output_lost = not _flush_streams() or "stdout" in closed_names
-        if output_lost and exiting.code in (0, None):
-            _end_unwritten()
+        errors = _flush_streams()
+        if (errors or "stdout" in closed_names) and exiting.code in (0, None):
+            _end_unwritten(*errors)
         raise
     except OSError as error:
         if not _is_stream_error(error):
             raise
-        _end_unwritten()
+        _end_unwritten(error)
 
 
 def _open_closed_streams() -> list[str]:
@@ -176,16 +178,16 @@ def _is_stream_error(error: Exception) -> bool:
     return isinstance(error, OSError) and error.filename is None and error.errno in _STREAM_ERRORS
 
 
-def _flush_streams() -> bool:
-    """Flush stdout and stderr and return whether that worked; discard what cannot be written."""
-    all_written = True
+def _flush_streams() -> list[Exception]:
+    """Flush stdout and stderr and return what failed; discard what cannot be written."""
+    errors: list[Exception] = []
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
-            all_written = False
+        except (OSError, ValueError) as error:
+            errors.append(error)
             _discard(stream)
-    return all_written
+    return errors
 
 
 def print_warning(message: str) -> None:
@@ -215,9 +217,11 @@ def exit_unfinished(*, interrupted: bool) -> NoReturn:
     sys.exit(INTERRUPTED if interrupted else REFUSED)
 
 
-def _end_unwritten() -> NoReturn:
+def _end_unwritten(*errors: Exception) -> NoReturn:
+    """Exit with 74, and say why unless every reader has left of its own accord."""
     _flush_streams()
-    print_error(_OUTPUT_LOST)
+    if not errors or not all(isinstance(error, BrokenPipeError) for error in errors):
+        print_error(_OUTPUT_LOST)
     _flush_streams()
     sys.exit(UNWRITTEN)
 

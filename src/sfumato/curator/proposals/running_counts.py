@@ -28,7 +28,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, describe_measure
+from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows, describe_measure, expression_sql
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
@@ -523,6 +523,13 @@ def _check_shape(question: Question) -> None:
         raise _refusal("running-shape", "running totals show the keys and one number, without arithmetic")
     if sorted(shown_key for shown_key in shown_keys if shown_key is not None) != list(range(len(query.plan.keys))):
         raise _refusal("running-keys", "running totals show each key of GROUP BY once", "name every key after SELECT")
+    for key in (query.plan.keys[index] for index in question.discovered_keys):
+        if key.domain.type is Type.TIMESTAMP:
+            text = expression_sql(key)
+            rule = f"running totals go from period to period, and {text} is a time: nearly every row has its own"
+            raise _refusal(
+                "unknown-periods", rule, f"group by the day: SELECT CAST({text} AS DATE) AS day, … GROUP BY day"
+            )
     if question.discovered_keys:
         rule = "running totals need declared periods, and declared values of the other keys"
         fix = "in the policy, declare bounds for the dates and values for the other keys; or name them in WHERE"

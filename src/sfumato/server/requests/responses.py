@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from sfumato.curator import PeriodStandings, Standing
 from sfumato.ledger import Line, Verification
@@ -94,10 +94,17 @@ class LineSummary:
     cost: dict[str, str | None]
 
     @classmethod
-    def of(cls, line: Line, analyst: str | None = None) -> LineSummary:
+    def of(cls, line: Line, analyst: str | None = None) -> Self:
         """Summarise a line; ``analyst`` names the buyer if the account itself paid."""
         summary = line.summary()
         return cls(**{**summary, "analyst": summary["analyst"] or analyst})
+
+
+@dataclass(frozen=True)
+class AmendedLine(LineSummary):
+    """The line of an amendment, and why the new guarantee for life is weak; empty for a strong one."""
+
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from starlette.requests import Request
@@ -25,7 +26,7 @@ from sfumato.server.requests.calls import (
 )
 from sfumato.server.requests.responses import (
     Acts,
-    LineSummary,
+    AmendedLine,
     LoginLink,
     MadeToken,
     Overruns,
@@ -91,8 +92,9 @@ async def show_shares(request: Request) -> Response:
 async def amend(request: Request) -> Response:
     caller = await authenticate(request)
     body: Amendment = await parse_body(request, caller, Amendment)
-    line = await in_thread(gateway_of(request).amend, caller, request.path_params["policy"], body.reason)
-    return json_response(LineSummary.of(line))
+    gateway, policy = gateway_of(request), request.path_params["policy"]
+    line, weaknesses = await in_thread(gateway.amend, caller, policy, body.reason)
+    return json_response(replace(AmendedLine.of(line), warnings=weaknesses))
 
 
 async def pause(request: Request) -> Response:
@@ -178,7 +180,7 @@ OPERATIONS = (
         amend,
         _OWNER,
         Amendment,
-        responses={200: LineSummary},
+        responses={200: AmendedLine},
         extra_refusals=(409,),
     ),
     RestOperation(
