@@ -78,7 +78,7 @@ MUTANTS = (
         "a table of groups and values of any size is read after the charge",
         Kind.CHARGE_ORDER,
         "curator.proposals.questions:Question._require_few_cells",
-        "if len(self.groups) * part.cells > MAX_NUMBERS:",
+        "if len(self.groups) * part.numbers_per_group > MAX_NUMBERS:",
         "if False:",
         (f"{_ASKED}::test_large_tables_of_groups_and_values_are_refused_before_the_charge",),
     ),

@@ -195,9 +195,9 @@ class Question(PreviewedByOldName, SuggestsNames):
 
     def _require_few_cells(self, part: OtherPart) -> None:
         """Refuse a table of groups and values that is too large to hold."""
-        if len(self.groups) * part.cells > MAX_NUMBERS:
+        if len(self.groups) * part.numbers_per_group > MAX_NUMBERS:
             rule = f"values are selected from at most {MAX_NUMBERS:,} pairs of a group and a value"
-            count = f"this question has {len(self.groups):,} groups of {part.cells:,} values"
+            count = f"this question has {len(self.groups):,} groups of {part.numbers_per_group:,} values"
             fix = "group by fewer columns, or ask for a coarser value"
             raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
 
