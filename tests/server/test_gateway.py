@@ -101,7 +101,7 @@ CALLS: dict[str, Call] = {
     "pause": lambda counter, who: counter.pause(who, "clinic"),
     "acts": lambda counter, who: counter.acts(who),
     "latest_acts": lambda counter, who: counter.latest_acts(who, 10**6),
-    "overruns": lambda counter, who: counter.overrun_count(who, "clinic"),
+    "overrun_count": lambda counter, who: counter.overrun_count(who, "clinic"),
     "require_owner": lambda counter, who: counter.require_owner(who, "metrics"),
     "verify": lambda counter, who: counter.verify(who),
     "export": lambda counter, who: counter.export(who, "csv", _new_file(counter)),
@@ -113,7 +113,7 @@ ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "
 OF_BUYERS = ("progress", "answer_of_request", "answer_on_line")
 OWNERS = (
     *("users", "add_user", "disable_user", "new_login_link", "tokens", "new_token", "revoke_token"),
-    *("shares", "weaknesses", "amend", "pause", "overruns", "require_owner"),
+    *("shares", "weaknesses", "amend", "pause", "overrun_count", "require_owner"),
 )
 AUDITING = ("acts", "latest_acts", "verify", "export", "anchor")
 PEOPLE = ("owner", "auditor", "ana", "stranger")
