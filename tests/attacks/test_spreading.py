@@ -14,8 +14,8 @@ from sfumato.attacks import (
     SuppressedAnswers,
     difference,
     differencing_by_questions,
-    isolate,
-    spread_groups,
+    draw_separated_groups,
+    estimate_target_bit,
     table_groups,
 )
 from sfumato.attacks.ceilings import guess_ceiling, max_correct
@@ -28,7 +28,7 @@ def towns(people: int, many: int, seed: int = 1) -> np.ndarray:
 
 @pytest.mark.parametrize(("questions", "people"), [(60, 50), (40, 20)])
 def test_no_two_questions_differ_by_one_person_or_by_few(questions: int, people: int) -> None:
-    groups = spread_groups(questions, people)
+    groups = draw_separated_groups(questions, people)
     assert groups.shape == (questions, people)
     apart = (groups[:, None] ^ groups).sum(axis=2) + people * np.eye(questions, dtype=int)
     assert apart.min() >= MIN_DIFFERENCE
@@ -38,20 +38,20 @@ def test_no_two_questions_differ_by_one_person_or_by_few(questions: int, people:
 def test_where_no_such_groups_are_left_the_number_of_questions_is_refused() -> None:
     """Of five people only all five differ from nobody by five, and then nothing differs from both."""
     with pytest.raises(sf.InvalidParameter, match="questions"):
-        spread_groups(2, 5)
+        draw_separated_groups(2, 5)
 
 
 def test_every_person_is_found_from_questions_that_are_not_alike() -> None:
     """Sixty random groups of fifty people have no null space but with a probability below 10⁻¹⁴."""
-    secret, groups = towns(50, 40), spread_groups(60, 50)
+    secret, groups = towns(50, 40), draw_separated_groups(60, 50)
     for person in (0, 17, 49):
-        found = isolate(OverlapControlledAnswers(secret), groups, person)
+        found = estimate_target_bit(OverlapControlledAnswers(secret), groups, person)
         np.testing.assert_allclose(found, secret[person], atol=1e-6)
 
 
 def test_fewer_questions_than_people_leave_doubt() -> None:
     secret = towns(50, 2000)
-    found = isolate(ExactAnswers(secret), spread_groups(25, 50), 0)
+    found = estimate_target_bit(ExactAnswers(secret), draw_separated_groups(25, 50), 0)
     assert 0.1 < np.abs(found - secret[0]).mean() < 0.5  # half of one person is seen, and half of the doubt is left
 
 
@@ -73,7 +73,7 @@ def test_many_questions_average_rounding_away() -> None:
     5 % of 400 towns have a probability below 10⁻⁹.
     """
     secret = towns(50, 400)
-    right = round_to_bits(isolate(RoundedAnswers(secret), spread_groups(400, 50), 0)) == secret[0]
+    right = round_to_bits(estimate_target_bit(RoundedAnswers(secret), draw_separated_groups(400, 50), 0)) == secret[0]
     assert right.mean() > 0.95
 
 
@@ -87,7 +87,7 @@ def test_a_withheld_cell_is_what_its_street_has_more_than_the_other_cells() -> N
     assert np.isnan(told[0]).all()  # whoever is alone in a cell is never told of
     whole = ~np.isnan(told[1:]).any(axis=0)
     assert whole.sum() > 150
-    np.testing.assert_allclose(isolate(answerer, groups, 0)[whole], secret[0, whole], atol=1e-6)
+    np.testing.assert_allclose(estimate_target_bit(answerer, groups, 0)[whole], secret[0, whole], atol=1e-6)
 
 
 def test_other_cells_that_are_withheld_too_are_found_by_another_way_round() -> None:
@@ -98,11 +98,11 @@ def test_other_cells_that_are_withheld_too_are_found_by_another_way_round() -> N
     secret[0] = (1, 0)
     told = SuppressedAnswers(secret).sums(groups)
     assert np.isnan(told[:2, 0]).all()
-    np.testing.assert_allclose(isolate(SuppressedAnswers(secret), groups, 0), [1, 0], atol=1e-6)
+    np.testing.assert_allclose(estimate_target_bit(SuppressedAnswers(secret), groups, 0), [1, 0], atol=1e-6)
 
 
 def test_where_nothing_is_told_there_is_no_estimate() -> None:
-    assert np.isnan(isolate(SuppressedAnswers([0] * 30), spread_groups(10, 30), 0))
+    assert np.isnan(estimate_target_bit(SuppressedAnswers([0] * 30), draw_separated_groups(10, 30), 0))
 
 
 def test_private_answers_stay_under_the_ceiling_and_a_twin_with_too_little_noise_does_not() -> None:
@@ -110,11 +110,11 @@ def test_private_answers_stay_under_the_ceiling_and_a_twin_with_too_little_noise
     scale 0.12 on each of 120 totals: the weights have a length of about √(4/70), so the estimate is off by half, 12
     standard deviations, never, and all of 300 guesses are right where 245 may be.
     """
-    secret, groups = towns(50, 300), spread_groups(120, 50)
+    secret, groups = towns(50, 300), draw_separated_groups(120, 50)
     most = max_correct(300, guess_ceiling(sf.Guarantee(1)))
-    sound = round_to_bits(isolate(NoisyAnswers(secret, 1, 120, towns=True), groups, 0)) == secret[0]
+    sound = round_to_bits(estimate_target_bit(NoisyAnswers(secret, 1, 120, towns=True), groups, 0)) == secret[0]
     assert int(sound.sum()) <= most
-    broken = round_to_bits(isolate(NoisyAnswers(secret, 1000, 120, towns=True), groups, 0)) == secret[0]
+    broken = round_to_bits(estimate_target_bit(NoisyAnswers(secret, 1000, 120, towns=True), groups, 0)) == secret[0]
     assert int(broken.sum()) > most
 
 

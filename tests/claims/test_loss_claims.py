@@ -95,7 +95,17 @@ FAMILIES = {
 
 
 def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
-    for name in ("pure", "top", "failure", "lattice", "trivial", "flat", "magnitude", "moments_known", "sort_key"):
+    for name in (
+        "pure",
+        "top",
+        "failure",
+        "lattice",
+        "trivial",
+        "is_zero_where_finite",
+        "magnitude",
+        "moments_known",
+        "sort_key",
+    ):
         yield name, outcome(lambda name=name: getattr(loss, name))
     yield "renyi", outcomes(loss.renyi, ORDERS)
     yield "delta", outcomes(loss.delta, [x for x in EPSILONS if not loss.trivial])

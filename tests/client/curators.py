@@ -31,6 +31,7 @@ region = { values = ["north", "south"] }
 age = { type = "integer", bounds = [0, 110] }
 day = { type = "date", values = [2024-01-01, 2024-01-02] }
 cost = { type = "real", bounds = [0, 100] }
+note = { type = "text" }
 
 [analysts.ana]
 share = 0.5
@@ -40,10 +41,10 @@ share = 0.5
 def served_policy(folder: Path) -> Path:
     """Write a small policy with its rows."""
     rows = [
-        f"p{number // 2},{('north', 'south')[number % 2]},{number},2024-01-0{1 + number % 2},{number / 2}"
+        f"p{number // 2},{('north', 'south')[number % 2]},{number},2024-01-0{1 + number % 2},{number / 2},seen"
         for number in range(80)
     ]
-    (folder / "visits.csv").write_text("\n".join(["patient,region,age,day,cost", *rows]) + "\n")
+    (folder / "visits.csv").write_text("\n".join(["patient,region,age,day,cost,note", *rows]) + "\n")
     path = folder / "clinic.toml"
     path.write_text(POLICY)
     return path

@@ -354,3 +354,13 @@ def test_habits_of_data_frames_are_the_same_here_and_there(curators: Curators) -
         visits.head()
     with pytest.raises(AttributeError, match=r"did you mean order_by\("):
         built.sort_values("cost")
+
+
+def test_a_delta_that_is_offered_can_be_passed_on(curators: Curators) -> None:
+    """Of both curators, a forecast states the δ it assumed, as a number that a release takes."""
+    question = curators.curator.sql("SELECT note, COUNT(*) AS n FROM visits GROUP BY note")
+    forecast = question.error(epsilon=1)
+    assert forecast.assumed_delta == question.default_delta == Fraction(1, 10**9)
+    with pytest.raises(errors.Unsupported, match="delta=1e-9"):
+        question.release(epsilon=1)
+    assert question.release(epsilon=1, delta=forecast.assumed_delta).receipt.guarantee == "ε = 1, δ = 1e-09"

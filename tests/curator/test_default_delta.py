@@ -126,34 +126,35 @@ def test_an_account_without_a_delta_is_told_what_needs_none(tmp_path: Path) -> N
                 ask(epsilon=1)
 
 
-class TestCommand:
-    def test_a_person_is_asked_once_and_a_yes_is_the_default(self, tmp_path: Path) -> None:
-        policy = written(tmp_path)
-        with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
-            terminal.expect("takes a δ. Ask at ε = 1, δ = 1e-09? [Y/n]")
-            terminal.type(ENTER)
-            terminal.expect("this answer")
-            assert terminal.ends() == 0
-        assert spent(policy) == 1
+def test_a_command_asks_a_person_once_and_a_yes_is_the_default(tmp_path: Path) -> None:
+    policy = written(tmp_path)
+    with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
+        terminal.expect("takes a δ. Ask at ε = 1, δ = 1e-09? [Y/n]")
+        terminal.type(ENTER)
+        terminal.expect("this answer")
+        assert terminal.ends() == 0
+    assert spent(policy) == 1
 
-    def test_a_no_spends_nothing(self, tmp_path: Path) -> None:
-        policy = written(tmp_path)
-        with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
-            terminal.expect("[Y/n]")
-            terminal.type("n" + ENTER)
-            terminal.expect("--delta 1e-9")
-            assert terminal.ends() == 1
-        assert spent(policy) == 0
 
-    def test_a_script_must_name_it(self, tmp_path: Path) -> None:
-        policy = written(tmp_path)
-        done = run("query", policy, BY_WARD, "--epsilon", "1", given="y\n")
-        assert done.exit_code == 1
-        assert "--delta 1e-9" in done.stderr
-        assert spent(policy) == 0
-        dry = run("query", policy, BY_WARD, "--epsilon", "1", "--dry-run")
-        assert (dry.exit_code, "δ = 1e-09" in dry.stdout, "No δ was given" in dry.stdout) == (0, True, True)
-        assert run("query", policy, BY_WARD, "--epsilon", "1", "--delta", "1e-9").exit_code == 0
+def test_a_no_spends_nothing(tmp_path: Path) -> None:
+    policy = written(tmp_path)
+    with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
+        terminal.expect("[Y/n]")
+        terminal.type("n" + ENTER)
+        terminal.expect("--delta 1e-9")
+        assert terminal.ends() == 1
+    assert spent(policy) == 0
+
+
+def test_a_script_must_name_it(tmp_path: Path) -> None:
+    policy = written(tmp_path)
+    done = run("query", policy, BY_WARD, "--epsilon", "1", given="y\n")
+    assert done.exit_code == 1
+    assert "--delta 1e-9" in done.stderr
+    assert spent(policy) == 0
+    dry = run("query", policy, BY_WARD, "--epsilon", "1", "--dry-run")
+    assert (dry.exit_code, "δ = 1e-09" in dry.stdout, "No δ was given" in dry.stdout) == (0, True, True)
+    assert run("query", policy, BY_WARD, "--epsilon", "1", "--delta", "1e-9").exit_code == 0
 
 
 class _Confirming:
@@ -168,18 +169,18 @@ class _Confirming:
         return True
 
 
-class TestShell:
-    def test_the_price_that_is_confirmed_has_the_delta(self, tmp_path: Path) -> None:
-        with opened(tmp_path) as clinic:
-            person = _Confirming()
-            ShellSession(clinic, person, None, False, True, ShellSettings(epsilon="1")).run(BY_WARD)
-            assert person.asked == ["Spend ε = 1, δ = 1e-09? [y/N] "]
-            assert failure(clinic) == Fraction(1, 10**9)
+def test_the_price_that_is_confirmed_has_the_delta(tmp_path: Path) -> None:
+    with opened(tmp_path) as clinic:
+        person = _Confirming()
+        ShellSession(clinic, person, None, False, True, ShellSettings(epsilon="1")).run(BY_WARD)
+        assert person.asked == ["Spend ε = 1, δ = 1e-09? [y/N] "]
+        assert failure(clinic) == Fraction(1, 10**9)
 
-    @pytest.mark.parametrize("interactive", [True, False])
-    def test_yes_to_all_is_no_yes_to_a_delta(self, tmp_path: Path, interactive: bool) -> None:
-        with opened(tmp_path) as clinic:
-            session = ShellSession(clinic, _Confirming(), None, True, interactive, ShellSettings(epsilon="1"))
-            with pytest.raises(sf.Unsupported, match="delta=1e-9"):
-                session.run(BY_WARD)
-            assert not any(clinic.budget.spent.values())
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_yes_to_all_is_no_yes_to_a_delta(tmp_path: Path, interactive: bool) -> None:
+    with opened(tmp_path) as clinic:
+        session = ShellSession(clinic, _Confirming(), None, True, interactive, ShellSettings(epsilon="1"))
+        with pytest.raises(sf.Unsupported, match="delta=1e-9"):
+            session.run(BY_WARD)
+        assert not any(clinic.budget.spent.values())

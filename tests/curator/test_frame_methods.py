@@ -158,20 +158,20 @@ def _proposal_functions() -> Iterator[Any]:
         yield from (value for value in vars(module).values() if inspect.isfunction(value) or inspect.isclass(value))
 
 
-class TestDataFrame:
-    def test_it_carries_ranges_and_the_terms_of_the_answer(self, flights: sf.Curator) -> None:
-        answer = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin").release(0.5)
-        frame = answer.to_pandas()
-        assert list(frame) == ["origin", "n", "n_low", "n_high"]
-        terms = frame.attrs["sfumato"]
-        assert terms["guarantee"] == "ε = 0.5"
-        assert terms["unit"] == answer.receipt.unit
-        assert (terms["confidence"], terms["joint"]) == ("0.95", False)
-        assert (terms["line"], terms["hash"]) == (answer.receipt.line, answer.receipt.hash)
-        assert "preview" not in terms
-        assert json.loads(json.dumps(frame.attrs)) == frame.attrs  # pandas writes them into Parquet as JSON
-        assert frame[frame.n > 0].attrs == frame.attrs
+def test_a_data_frame_carries_ranges_and_the_terms_of_the_answer(flights: sf.Curator) -> None:
+    answer = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin").release(0.5)
+    frame = answer.to_pandas()
+    assert list(frame) == ["origin", "n", "n_low", "n_high"]
+    terms = frame.attrs["sfumato"]
+    assert terms["guarantee"] == "ε = 0.5"
+    assert terms["unit"] == answer.receipt.unit
+    assert (terms["confidence"], terms["joint"]) == ("0.95", False)
+    assert (terms["line"], terms["hash"]) == (answer.receipt.line, answer.receipt.hash)
+    assert "preview" not in terms
+    assert json.loads(json.dumps(frame.attrs)) == frame.attrs  # pandas writes them into Parquet as JSON
+    assert frame[frame.n > 0].attrs == frame.attrs
 
-    def test_a_preview_says_so(self, flights: sf.Curator) -> None:
-        preview = flights.sql("SELECT COUNT(*) AS n FROM flights").preview()
-        assert "invented" in preview.to_pandas().attrs["sfumato"]["preview"]
+
+def test_a_data_frame_of_a_preview_says_so(flights: sf.Curator) -> None:
+    preview = flights.sql("SELECT COUNT(*) AS n FROM flights").preview()
+    assert "invented" in preview.to_pandas().attrs["sfumato"]["preview"]

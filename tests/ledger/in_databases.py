@@ -70,7 +70,7 @@ class Place:
         for row in self.rows()[first - 1 : until]:
             new = change(row) if row.number == first else row
             new = new._replace(previous=previous or new.previous)
-            new = new._replace(hash=new.seal())
+            new = new._replace(hash=new.compute_seal())
             previous = new.hash
             names = ("question", "cost", "totals", "own", "previous", "hash", "share", "about")
             values = ", ".join(f"{name} = '{getattr(new, name)}'" for name in names)

@@ -193,7 +193,7 @@ def resealed(path: Path, first: int, change: Callable[[Row], Row], *, until: int
     for row in rows[first - 1 : until]:
         new = change(row) if row.number == first else row
         new = new._replace(previous=previous or new.previous)
-        new = new._replace(hash=new.seal())
+        new = new._replace(hash=new.compute_seal())
         previous = new.hash
         updates.append(
             "UPDATE lines SET "

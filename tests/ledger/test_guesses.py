@@ -187,7 +187,7 @@ def _opening(record: dict[str, object], salt: str) -> str:
     at = microseconds(datetime.fromisoformat(str(record["time"])), "time")
     texts = {name: str(record[name] or "") for name in ("kind", "account", "detail", "previous")}
     row = Row(number=1, time=at, terms=1, cost=write_cost(NO_COST), totals=str(Spending()), salt=salt)
-    return row._replace(**texts).seal()
+    return row._replace(**texts).compute_seal()
 
 
 def test_a_guess_of_the_file_is_found_in_nothing_that_leaves(tmp_path: Path, database: Place | None) -> None:

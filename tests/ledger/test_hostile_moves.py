@@ -226,7 +226,7 @@ def test_a_clock_that_steps_back_gives_nothing_back(place: Place) -> None:
         account(ledger).charge(pure("0.1"))
     last = place.rows()[-1]
     later = last._replace(time=last.time + 365 * 86_400 * 10**6)
-    place.edit(f"UPDATE lines SET time = {later.time}, hash = '{later.seal()}' WHERE number = {later.number}")
+    place.edit(f"UPDATE lines SET time = {later.time}, hash = '{later.compute_seal()}' WHERE number = {later.number}")
     shutil.rmtree(os.environ["XDG_STATE_HOME"])  # the line is made up: no anchor knows it
     with place.open() as ledger:
         account(ledger).charge(pure("0.9"))

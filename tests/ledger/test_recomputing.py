@@ -94,7 +94,7 @@ def forged(path: Path, **columns: str) -> Path:
         previous = rows[0].previous
         for row in rows:
             changed = row._replace(**(columns if row.number == 2 else {}), previous=previous)  # type: ignore[arg-type]
-            previous = changed.seal()
+            previous = changed.compute_seal()
             given = (changed.parts, changed.previous, previous, row.number)
             raw.execute("UPDATE lines SET parts = ?, previous = ?, hash = ? WHERE number = ?", given)
         for statement in MIGRATIONS[0][-2:]:

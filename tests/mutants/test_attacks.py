@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "questions that are spread differ by one person",
         Kind.AUDIT,
-        "attacks.differencing:spread_groups",
+        "attacks.differencing:draw_separated_groups",
         "(chosen ^ group).sum(axis=1).min() >= MIN_DIFFERENCE",
         "(chosen ^ group).sum(axis=1).min() >= 1",
         (f"{SPREADING}::test_no_two_questions_differ_by_one_person_or_by_few",),

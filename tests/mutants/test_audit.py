@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "charges are not compared",
         Kind.AUDIT,
-        "audit.asked_questions.visible_outcomes:record_outcome",
+        "audit.asked_questions.visible_outcomes:release_and_record",
         "{name: remaining_before[name] - remaining_after[name] "
         "for name in remaining_before if name in remaining_after}",
         "[name for name in remaining_before if name in remaining_after]",

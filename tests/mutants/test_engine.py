@@ -199,7 +199,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one group more",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_rank_rows",
+        "engine.lowering.bounded_totals:_rank_rows_by_digest",
         "integer_constant(max_groups)",
         "integer_constant(max_groups + 1)",
         (_TIGHT,),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in a group",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_rank_rows",
+        "engine.lowering.bounded_totals:_rank_rows_by_digest",
         "integer_constant(max_rows_per_group)",
         "integer_constant(max_rows_per_group + 1)",
         _reached(_COUNTS, "SAMPLE"),
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in all",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_rank_rows",
+        "engine.lowering.bounded_totals:_rank_rows_by_digest",
         "integer_constant(max_rows)",
         "integer_constant(max_rows + 1)",
         _reached(_COUNTS, "SAMPLE"),

@@ -40,7 +40,7 @@ MUTANTS = (
         "cli.shell.session:ShellSession._accepted_price",
         "forecast.assumed_delta and self.interactive and (not self.spends_unconfirmed)",
         "forecast.assumed_delta",
-        (f"{_DELTA}::TestShell",),
+        (f"{_DELTA}::test_yes_to_all_is_no_yes_to_a_delta",),
     ),
     Mutant(
         "a script accepts a δ that nobody was asked about",
@@ -48,7 +48,7 @@ MUTANTS = (
         "cli.commands.query:_release_with_delta",
         "not _is_conversation()",
         "False",
-        (f"{_DELTA}::TestCommand::test_a_script_must_name_it",),
+        (f"{_DELTA}::test_a_script_must_name_it",),
     ),
     Mutant(
         "a no to a δ is a yes",
@@ -56,7 +56,7 @@ MUTANTS = (
         "cli.commands.query:_release_with_delta",
         "if not click.confirm(f'{needs_delta} Ask at {forecast.price}?', default=True, err=True):\n            raise",
         "click.confirm(f'{needs_delta} Ask at {forecast.price}?', default=True, err=True)",
-        (f"{_DELTA}::TestCommand::test_a_no_spends_nothing",),
+        (f"{_DELTA}::test_a_no_spends_nothing",),
     ),
     Mutant(
         "describing a view asks a question",
@@ -88,7 +88,7 @@ MUTANTS = (
         "release.answers.answer:Answer.to_pandas",
         "{**self.receipt.terms(), 'warnings': list(self.warnings)}",
         "{'warnings': list(self.warnings)}",
-        (f"{_FRAMES}::TestDataFrame",),
+        (f"{_FRAMES}::test_a_data_frame_carries_ranges_and_the_terms_of_the_answer",),
     ),
     Mutant(
         "nobody leaves an open quote",

@@ -178,7 +178,7 @@ def test_what_takes_longer_to_open_is_seen_at_a_doubled_time_and_counted_for_the
         changing.time.reading = reading
         changing.change_policy()
         assert changing.lasts(lambda: changing.small.counter.budget(changing.small.ana, "clinic")) == due
-    assert changing.small.counter.overruns(changing.small.owner, "clinic") == 3
+    assert changing.small.counter.overrun_count(changing.small.owner, "clinic") == 3
 
 
 def test_what_cannot_be_opened_is_refused_at_one_moment_too(changing: Changing) -> None:

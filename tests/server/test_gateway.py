@@ -102,7 +102,7 @@ CALLS: dict[str, Call] = {
     "pause": lambda counter, who: counter.pause(who, "clinic"),
     "acts": lambda counter, who: counter.acts(who),
     "latest_acts": lambda counter, who: counter.latest_acts(who, 10**6),
-    "overruns": lambda counter, who: counter.overruns(who, "clinic"),
+    "overrun_count": lambda counter, who: counter.overrun_count(who, "clinic"),
     "require_owner": lambda counter, who: counter.require_owner(who, "metrics"),
     "verify": lambda counter, who: counter.verify(who),
     "export": lambda counter, who: counter.export(who, "csv", _new_file(counter)),
@@ -114,7 +114,7 @@ ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "
 OF_BUYERS = ("progress", "answer_of_request", "answer_on_line")
 OWNERS = (
     *("users", "add_user", "disable_user", "new_login_link", "tokens", "new_token", "revoke_token"),
-    *("shares", "weaknesses", "amend", "pause", "overruns", "require_owner"),
+    *("shares", "weaknesses", "amend", "pause", "overrun_count", "require_owner"),
 )
 AUDITING = ("acts", "latest_acts", "verify", "export", "anchor")
 PEOPLE = ("owner", "auditor", "ana", "stranger")
@@ -354,8 +354,8 @@ def test_nothing_shows_that_rows_are_read_before_the_answer_is_due(tmp_path: Pat
 def test_an_overrun_is_counted_for_the_owner(tmp_path: Path) -> None:
     small = open_server(tmp_path, answer_after=0.001)
     small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
-    assert small.counter.overruns(small.owner, "clinic") == 1
-    assert small.counter.overruns(small.owner, "school") == 0
+    assert small.counter.overrun_count(small.owner, "clinic") == 1
+    assert small.counter.overrun_count(small.owner, "school") == 0
     small.close()
 
 

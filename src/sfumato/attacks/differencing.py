@@ -43,7 +43,7 @@ MIN_DIFFERENCE = 5
 """The least number of people that any two groups differ by."""
 
 
-def spread_groups(questions: int, people: int) -> Groups:
+def draw_separated_groups(questions: int, people: int) -> Groups:
     """Draw random groups of which any two differ by at least five people; each also has at least five members."""
     question_count, people_count = (
         exact_integer(questions, "questions", at_least=1),
@@ -105,7 +105,7 @@ def table_groups(streets: int, bands: int, size: int) -> Groups:
     return lay_out_table(streets, bands, size).groups()
 
 
-def isolate(answerer: Answerer, groups: Groups, target: int) -> Sums:
+def estimate_target_bit(answerer: Answerer, groups: Groups, target: int) -> Sums:
     """Estimate one person's bit from the totals of these groups, by weights under which all others cancel.
 
     If no exact weights exist, as when too many totals are withheld, it is the best linear estimate for uniform bits;
@@ -174,7 +174,7 @@ def differencing(
     people_count = exact_integer(people, "people", at_least=20)
     secret = invented_bits(people_count, exact_integer(towns, "towns", at_least=1))
     spread_questions, table = (
-        spread_groups(people_count + _EXTRA_QUESTIONS, people_count),
+        draw_separated_groups(people_count + _EXTRA_QUESTIONS, people_count),
         table_groups(_STREETS, _BANDS, _CELL),
     )
     table_secret = invented_bits(table.shape[1], towns)
@@ -208,7 +208,7 @@ def differencing_by_questions(people: int = 50, towns: int = 1000, epsilon: Numb
     question_counts = [
         max(1, round(people_count * share)) for share in (0.2, 0.4, 0.6, 0.8, 0.9, 1, 1.2, 1.6, 2.4, 4, 8)
     ]
-    shares, all_groups = [], spread_groups(question_counts[-1], people_count)
+    shares, all_groups = [], draw_separated_groups(question_counts[-1], people_count)
     for question_count in question_counts:
         groups = all_groups[:question_count]
         answerers: list[Answerer] = [OverlapControlledAnswers(secret), RoundedAnswers(secret)]
@@ -265,7 +265,7 @@ def _pair_finding(answerer: Answerer, secret: Values, pairs: int) -> Finding:
 
 def _combination_finding(answerer: Answerer, secret: Values, groups: Groups, method: str) -> Finding:
     """Combine totals so that all but the first person cancel; guess that person's bit in every town."""
-    is_correct = round_to_bits(isolate(answerer, groups, 0)) == secret[0]
+    is_correct = round_to_bits(estimate_target_bit(answerer, groups, 0)) == secret[0]
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)
     return Finding(

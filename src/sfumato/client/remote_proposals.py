@@ -134,6 +134,11 @@ class RemoteProposal(PreviewedByOldName):
 class RemoteQuestion(RemoteProposal, SuggestsNames):
     """One question to a server."""
 
+    @property
+    def default_delta(self) -> Any:
+        """The δ that free calls assume where groups are found in the data; 0 if none is needed. Free."""
+        return self.error(epsilon=1).assumed_delta
+
     def advise(self, *arguments: Any, **price: Any) -> Any:
         """Name the limit or bound that causes most of the error, and what a tighter one would gain. Free."""
         return self._call("advise", arguments, price)

@@ -98,9 +98,9 @@ class Row(NamedTuple):
 
     def sealed(self) -> Row:
         """Return the row with its seal."""
-        return tuple.__new__(Row, (*self[:-1], self.seal()))
+        return tuple.__new__(Row, (*self[:-1], self.compute_seal()))
 
-    def seal(self) -> str:
+    def compute_seal(self) -> str:
         """Compute the SHA-256 of every other column.
 
         No text may contain NUL and the number of columns is fixed, so columns joined by NUL can be split in only one

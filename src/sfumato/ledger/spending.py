@@ -131,7 +131,7 @@ class RunningTotals:
         self.text = str(spending)
         self._held_text = self.text.split(" ", 3)[3]
 
-    def follow(self, cost: Cost, before: Cost = NO_COST, left: Cost = NO_COST) -> str:
+    def add_line(self, cost: Cost, before: Cost = NO_COST, left: Cost = NO_COST) -> str:
         """Add a line of this cost on a tab that held ``before`` and now holds ``left``; return the totals after it."""
         if before is left and cost is NO_COST:
             return self.text

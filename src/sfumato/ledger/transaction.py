@@ -212,6 +212,6 @@ def _has_values(row: Row, equal: Where) -> bool:
 
 
 def _require_seal(row: Row) -> Row:
-    if row.hash != row.seal():
+    if row.hash != row.compute_seal():
         raise LedgerDamaged(row.number, "its hash does not match its content")
     return row

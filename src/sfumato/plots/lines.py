@@ -104,10 +104,10 @@ def line_chart(
     return Drawing(tuple(parts), wide, high)
 
 
-def line_axis_width(lines: Sequence[PlottedLine], axes: LineAxes, high: float) -> float:
+def line_axis_width(lines: Sequence[PlottedLine], axes: LineAxes, plot_height: float) -> float:
     """Return the width of the y axis labels."""
     ends = axes.y_range or y_range_of(lines[:MAX_LINES], log=axes.y is LogScale, zero=axes.zero)
-    return y_axis_width(fitting_ticks(axes.y(*ends, high, 24.0), SMALL_FONT, wide=False))
+    return y_axis_width(fitting_ticks(axes.y(*ends, plot_height, 24.0), SMALL_FONT, wide=False))
 
 
 def y_range_of(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:

@@ -143,14 +143,14 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
         bins, coarser = coarser[0], coarser[1:]
     elif coarser and coarser[0] == bins:
         coarser = coarser[1:]
-    starts, end = _parse_edges(domain, bins, "bins" if levels is None or bins is not levels[0] else "levels")
+    starts, end = _bin_starts_and_end(domain, bins, "bins" if levels is None or bins is not levels[0] else "levels")
     regular = domain.bounds is not None and _regular_width(starts, end) is not None
     max_bins = MAX_VALUES if regular else MAX_BINS
     if len(starts) > max_bins:
         raise InvalidParameter("bins", bins, f"a list of at most {max_bins:,} bins", fix="use wider bins")
     parsed_levels, finer_starts = [], starts
     for declared_level in coarser:
-        level_starts, level_end = _parse_edges(domain, declared_level, "levels")
+        level_starts, level_end = _bin_starts_and_end(domain, declared_level, "levels")
         if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:
             rule = "ordered from fine to coarse, with the same outer edges, each made of whole parts of the one before"
             raise InvalidParameter("levels", declared_level, rule, fix=_nesting_fix(declared_level))
@@ -208,7 +208,7 @@ def _nesting_fix(level: object) -> str:
     return 'write them from fine to coarse, such as ["day", "month", "year"]; weeks do not nest in months'
 
 
-def _parse_edges(domain: Domain, bins: Any, name: str) -> tuple[tuple[Value, ...], Value]:
+def _bin_starts_and_end(domain: Domain, bins: Any, name: str) -> tuple[tuple[Value, ...], Value]:
     """Parse bins in any notation; return their starts and the inclusive end of the last."""
     if isinstance(bins, str):
         return _calendar_bins(domain, bins, name)

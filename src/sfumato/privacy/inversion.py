@@ -184,7 +184,7 @@ def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fracti
     spacing, offset = Fraction(0), Fraction(0)
     for loss, count in parts:
         # Not by the largest loss: that of a pair whose finite losses are all negative is 0, and it lies on no lattice.
-        if loss.flat:
+        if loss.is_zero_where_finite:
             continue
         if (lattice := loss.lattice) is None:
             return None

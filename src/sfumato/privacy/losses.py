@@ -81,7 +81,7 @@ class Loss(ABC):
         return self.pure == 0 and not self.failure
 
     @property
-    def flat(self) -> bool:
+    def is_zero_where_finite(self) -> bool:
         """Whether the loss is 0 wherever it is finite: such a loss lies on every lattice."""
         return self.pure == 0
 
@@ -468,7 +468,7 @@ class PairLoss(AtomLoss):
         return self.p == self.q
 
     @property
-    def flat(self) -> bool:
+    def is_zero_where_finite(self) -> bool:
         return all(a == b for a, b in self._common)
 
     @property

@@ -9,7 +9,7 @@ A question that is stopped before the mechanism runs uses up nothing. One that i
 answer did, and the answer is not shown. One that is stopped while the mechanism runs ends the session, so that there is
 never an "above" beyond those that were counted.
 
-``SingleReadingRelease`` is the base of the release kinds that read the totals of known groups once.
+``GroupTotalsRelease`` is the base of the release kinds that read the totals of known groups once.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ThresholdComparison:
 T = TypeVar("T", covariant=True)
 
 
-class SingleReadingRelease(ABC, Generic[T]):
+class GroupTotalsRelease(ABC, Generic[T]):
     """A release of one reading of totals: subclasses define the reading and the result."""
 
     @property

@@ -109,7 +109,7 @@ def most_keys(reading: DiscoveredTotals, beside: Sequence[OtherPart] = ()) -> in
     of the parts ``beside`` totals must fit in memory.
     """
     plan, others = reading.bounded.plan, len(reading.declared_groups)
-    numbers = max(1, len(reading.bounded.noisy_measures) + sum(part.cells for part in beside))
+    numbers = max(1, len(reading.bounded.noisy_measures) + sum(part.numbers_per_group for part in beside))
     letters = max(1, sum(plan.keys[index].domain.max_letters for index in reading.discovered_keys))
     return max(1, min(MAX_GROUPS // others, MAX_NUMBERS // (numbers * others), _MAX_KEY_LETTERS // letters))
 

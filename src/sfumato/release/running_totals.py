@@ -30,7 +30,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import caption_lines, key_column, line_chart, notes
-from sfumato.release.comparisons import SingleReadingRelease
+from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.scales import ONE_GROUP, GroupKeys
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
@@ -116,7 +116,7 @@ class RunningMeasured:
 
 
 @dataclass(frozen=True)
-class RunningDraw(SingleReadingRelease[RunningMeasured]):
+class RunningDraw(GroupTotalsRelease[RunningMeasured]):
     """The release of running totals: discrete noise on encoded totals, decoded per period."""
 
     batch: Batch

@@ -421,11 +421,11 @@ class Gateway:
         with self._logged_as(caller, route, Role.OWNER):
             pass
 
-    def overruns(self, caller: Caller, name: str) -> int:
+    def overrun_count(self, caller: Caller, name: str) -> int:
         """Count the releases whose query took longer than the answer clock allows. PRIVATE: it depends on rows."""
         with self._logged_as(caller, "overruns", Role.OWNER):
             self._require_seen(caller, name)
-            return self._releases.overruns(name)
+            return self._releases.overrun_count(name)
 
     # ── calls of auditors ──────────────────────────────────────────────────────────────────────
 

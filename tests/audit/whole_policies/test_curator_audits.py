@@ -23,7 +23,7 @@ import pytest
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE
 from sfumato.audit.asked_questions.generated_questions import RandomQuestion, read_questions, templates
-from sfumato.audit.asked_questions.visible_outcomes import compare_outcomes, record_forecast, record_outcome
+from sfumato.audit.asked_questions.visible_outcomes import compare_outcomes, record_forecast, release_and_record
 from sfumato.audit.whole_policies import curator_audits
 from sfumato.audit.whole_policies.audit_stages import AuditStage, open_stage, price_release
 from sfumato.audit.whole_policies.curator_audits import _audit_queries, _AuditQuery, _AuditRun, _time_notes
@@ -163,7 +163,9 @@ def test_outcomes_are_alike_whoever_is_in_the_table(stage: AuditStage, long: boo
         except sf.SfumatoError:
             paid = stage.price_for(None)
         populations = stage.tables.populations[:: 1 if long else 5]
-        seen = [(each, record_outcome(stage.curators[each.name], text, paid.release_arguments)) for each in populations]
+        seen = [
+            (each, release_and_record(stage.curators[each.name], text, paid.release_arguments)) for each in populations
+        ]
         assert compare_outcomes(seen) == (), text
         before = [
             (each, record_forecast(stage.curators[each.name], text, paid.release_arguments)) for each in populations[:2]
@@ -176,14 +178,14 @@ def test_what_is_seen_holds_the_charge_and_the_groups(stage: AuditStage) -> None
     text = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
     others = stage.tables.ordinary_population
     curator = stage.curators[others.name]
-    once, dearer = (record_outcome(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
+    once, dearer = (release_and_record(curator, text, {"epsilon": price, "fresh": True}) for price in (1, 2))
     assert "'A'" in once["groups"]
     assert once["charge"] != dearer["charge"]
     assert once["receipt"] != dearer["receipt"]
     assert "charge" in once["ledger"]
     found = compare_outcomes([(others, once), (others, dearer)])
     assert {each.aspect for each in found} >= {"charge", "receipt"}
-    refused = record_outcome(curator, "SELECT * FROM visits", {"epsilon": 1, "fresh": True})
+    refused = release_and_record(curator, "SELECT * FROM visits", {"epsilon": 1, "fresh": True})
     assert "never shown" in refused["refusal"]
     assert "refusal" in {each.aspect for each in compare_outcomes([(others, once), (others, refused)])}
 

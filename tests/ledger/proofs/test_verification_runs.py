@@ -268,7 +268,7 @@ def test_running_totals_are_what_spending_says() -> None:
             cost = NO_COST if generator.random() < 0.3 else _cost(generator)
             before, after = held, _cost(generator) if generator.random() < 0.2 else held
             spending, held = spending.after(cost, before, after), after
-            assert totals.follow(cost, before, after) == totals.text == str(spending)
+            assert totals.add_line(cost, before, after) == totals.text == str(spending)
 
 
 IN_TWO_PROCESSES = """

@@ -57,7 +57,7 @@ def die(*_, **__):
 if sys.argv[3] == "before the charge":
     GuardedStore.admit = die
 else:
-    token_limits._TokenReservation.settle = die
+    token_limits._PendingTokenCharge.settle = die
 account = Ledger.open(sys.argv[2]).account("clinic")
 limited = account.limited(token_limits.TokenLimit(PeopleFile(people_file_path(sys.argv[2])).database, 1))
 limited.charge(Entry(Charged(Laplace(10), 1), "how many", "plan", "data"))

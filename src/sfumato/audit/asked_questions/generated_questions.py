@@ -41,8 +41,8 @@ def _table_templates(table: Described) -> Iterator[str]:
     table_name, columns = quoted(table.name), table.columns
     numbers = [quoted(name) for name, domain in columns.items() if domain.type.numeric and domain.range is not None]
     key_columns = sorted(
-        (name for name, domain in columns.items() if 1 < count_groups(domain) <= _MAX_TEMPLATE_GROUPS),
-        key=lambda name: count_groups(columns[name]),
+        (name for name, domain in columns.items() if 1 < count_declared_values(domain) <= _MAX_TEMPLATE_GROUPS),
+        key=lambda name: count_declared_values(columns[name]),
     )
     keys = [quoted(name) for name in key_columns]
     dates = [quoted(name) for name, domain in columns.items() if domain.type.temporal and domain.bounds is not None]
@@ -72,7 +72,7 @@ def literal(value: Any, kind: Type) -> str:
     return f"{kind.value.upper()} {text}" if kind.temporal else text
 
 
-def count_groups(domain: Domain) -> int:
+def count_declared_values(domain: Domain) -> int:
     """Return the number of groups by a column; 0 if its values are not enumerable."""
     if domain.values is not None:
         return len(domain.values)
@@ -180,7 +180,7 @@ _MAX_KEY_GROUPS = 50
 """The most groups of a random key."""
 _COLUMN_TESTS: Mapping[str, Callable[[Domain], bool]] = {
     "numbers": lambda domain: domain.type.numeric and domain.range is not None,
-    "keys": lambda domain: 1 < count_groups(domain) <= _MAX_KEY_GROUPS,
+    "keys": lambda domain: 1 < count_declared_values(domain) <= _MAX_KEY_GROUPS,
     "dates": lambda domain: domain.type.temporal and domain.bounds is not None,
 }
 """Which columns can be numbers, keys or dates in a query."""

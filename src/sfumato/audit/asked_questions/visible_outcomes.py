@@ -46,7 +46,7 @@ class OutcomeDifference:
         return f"{self.aspect} differs between {self.first} and {self.second}"
 
 
-def record_outcome(curator: Curator, proposal: str | Ask, price: Mapping[str, Any]) -> Outcome:
+def release_and_record(curator: Curator, proposal: str | Ask, price: Mapping[str, Any]) -> Outcome:
     """Release a query once and record everything visible that is not noise."""
     remaining_before, (last_line, _) = curator.budget.remaining, curator.ledger.head
     visible: Outcome = {}

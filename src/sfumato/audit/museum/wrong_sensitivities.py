@@ -100,7 +100,7 @@ def _fill_forward(noise: Noise, cells: Sequence[int | None], runs: int) -> Outpu
     return np.asarray(total + noise.laplace(1, runs))
 
 
-def _fill_with_zero(noise: Noise, cells: Sequence[int | None], runs: int) -> Outputs:
+def _noisy_sum_missing_as_zero(noise: Noise, cells: Sequence[int | None], runs: int) -> Outputs:
     return np.asarray(sum(cell or 0 for cell in cells) + noise.laplace(1, runs))
 
 
@@ -298,7 +298,7 @@ ROOM = Room(
             worlds="six rows, of which the first is replaced and five are missing",
             neighbours=Neighbours.REPLACE,
             broken=_fill_forward,
-            correct=_fill_with_zero,
+            correct=_noisy_sum_missing_as_zero,
         ),
         Exhibit(
             "An error in per cent",

@@ -42,7 +42,7 @@ from sfumato.audit.asked_questions.visible_outcomes import (
     ReleaseFeatures,
     compare_outcomes,
     record_forecast,
-    record_outcome,
+    release_and_record,
 )
 from sfumato.audit.lower_bounds.falsifying import falsify, required_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict
@@ -285,7 +285,7 @@ class _AuditRun:
         few_populations = (populations[0], *populations[-2:])  # a few tables suffice for what reads no row
         released_populations = few_populations if paid.gaussian else populations
         outcomes = [
-            (side, record_outcome(self.stage.curators[side.name], query.ask, paid.release_arguments))
+            (side, release_and_record(self.stage.curators[side.name], query.ask, paid.release_arguments))
             for side in released_populations
         ]
         answered = all("refusal" not in visible for _, visible in outcomes)

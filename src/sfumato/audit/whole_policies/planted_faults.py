@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from sfumato.audit.asked_questions.replayed_totals import RecordedTotals, compare_replays, record_totals
-from sfumato.audit.asked_questions.visible_outcomes import Outcome, ReleaseFeatures, compare_outcomes, record_outcome
+from sfumato.audit.asked_questions.visible_outcomes import (
+    Outcome,
+    ReleaseFeatures,
+    compare_outcomes,
+    release_and_record,
+)
 from sfumato.audit.generated_tables import GeneratedPopulation
 from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.whole_policies.audit_stages import (
@@ -256,7 +261,7 @@ def _inject_bare_groups(stage: AuditStage, text: str, question: Question, confid
     paid = stage.price_for(question).release_arguments
     outcomes = []
     for population in stage.tables.populations:
-        visible = record_outcome(stage.curators[population.name], text, paid)
+        visible = release_and_record(stage.curators[population.name], text, paid)
         outcomes.append((population, {**visible, "groups": repr(_column_values(population, question, keys[0]))}))
     group_differences = [difference for difference in compare_outcomes(outcomes) if difference.aspect == "groups"]
     return FaultResult(
@@ -322,7 +327,7 @@ def _inject_outcome_fault(
 ) -> Iterator[FaultResult]:
     """Make the visible outcome depend on the number of rows of the extra unit."""
     paid = stage.price_for(stage.question(text)).release_arguments
-    outcomes = [(side, record_outcome(stage.curators[side.name], text, paid)) for side in stage.tables.populations]
+    outcomes = [(side, release_and_record(stage.curators[side.name], text, paid)) for side in stage.tables.populations]
     fewest = _row_count(stage.tables.ordinary_population)
     changed = [(side, change(visible, _row_count(side) - fewest)) for side, visible in outcomes]
     sound, faulty = compare_outcomes(outcomes), compare_outcomes(changed)

@@ -26,7 +26,7 @@ from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
-from sfumato.release.comparisons import SingleReadingRelease
+from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
@@ -102,7 +102,7 @@ class Degrees:
 
 
 @dataclass(frozen=True)
-class _DegreesDraw(SingleReadingRelease[Degrees]):
+class _DegreesDraw(GroupTotalsRelease[Degrees]):
     """The release of a degree histogram: Laplace noise on its counts."""
 
     batch: Batch

@@ -32,7 +32,7 @@ from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.comparisons import SingleReadingRelease
+from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price
@@ -41,7 +41,7 @@ from sfumato.release.releasing import StoredResult
 
 
 @dataclass(frozen=True)
-class _BoundsDraw(SingleReadingRelease[Bounds]):
+class _BoundsDraw(GroupTotalsRelease[Bounds]):
     """The release of bounds: a search among the steps of a ladder."""
 
     search: StepSearch

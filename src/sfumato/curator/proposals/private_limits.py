@@ -34,7 +34,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
-from sfumato.release.comparisons import SingleReadingRelease
+from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
@@ -112,7 +112,7 @@ def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confiden
 
 
 @dataclass(frozen=True)
-class _LimitsDraw(SingleReadingRelease[UnitLimits]):
+class _LimitsDraw(GroupTotalsRelease[UnitLimits]):
     """The release of limits: a search among the steps of each ladder."""
 
     searches: tuple[StepSearch, ...]

@@ -187,7 +187,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups), self._context.policy.neighbours)
             parts.append(other_part(bounded, part, self._candidates))
-            refusals.require_few_cells(len(self.groups), parts[-1].cells)
+            refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 
     def _candidates(self, value: Expression) -> tuple[Value, ...]:

@@ -34,7 +34,7 @@ from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, format_exact, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.comparisons import SingleReadingRelease
+from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase
 from sfumato.release.prices import Price, price_list, rounded_up
@@ -44,7 +44,7 @@ from sfumato.renamed import PreviewedByOldName
 
 
 @dataclass(frozen=True)
-class PriceDraw(SingleReadingRelease[AuctionOutcome]):
+class PriceDraw(GroupTotalsRelease[AuctionOutcome]):
     """The release of an auction: a price selected by revenue, and optionally a noisy count of the buyers."""
 
     batch: Batch

@@ -158,7 +158,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
     if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
         return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
     rows = materialise_rows(bounded, rows, relations)
-    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    heavy, ranked, is_kept = _rank_rows_by_digest(bounded, rows, key)
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
     light_rows = Select(
         columns, rows.select, where=(*is_present, Exists(StageReference("h"), "h", same_unit, negated=True))
@@ -180,7 +180,7 @@ def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = 
         rows = _pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
         (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
         grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
-        heavy, ranked, is_kept = _rank_rows(bounded, grouped, key)
+        heavy, ranked, is_kept = _rank_rows_by_digest(bounded, grouped, key)
         totals = _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
 
@@ -570,7 +570,7 @@ def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
 
 def _sample(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
-    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    heavy, ranked, is_kept = _rank_rows_by_digest(bounded, rows, key)
     return _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
 
 
@@ -578,7 +578,7 @@ def _sample_discovered(
     bounded: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], key: int
 ) -> StagedSelect:
     """Group the same sample twice: by all keys, and by the discovered ones to count the units that hold them."""
-    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
+    heavy, ranked, is_kept = _rank_rows_by_digest(bounded, rows, key)
     *total_names, holder = rows.values
     by_all = replace(rows, values=tuple(total_names), maximal=rows.maximal - {holder})
     by_found = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
@@ -594,7 +594,9 @@ def _sample_discovered(
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
-def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
+def _rank_rows_by_digest(
+    bounded: BoundedPlan, rows: CountedRows, digest_key: int
+) -> tuple[tuple[str, Select], Select, Scalar]:
     """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows.
 
     Rows are ranked by the digest of the key and of their values. First the groups are chosen, then the rows in each,
@@ -606,7 +608,7 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     max_rows = limits.rows if limits.total == limits.rows else None
     light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.telling, *rows.values))
-    ranked = _heavy_rows(rows, (*equal_columns(columns_read, "r"), *_digests(rows, key, max_groups is not None)))
+    ranked = _heavy_rows(rows, (*equal_columns(columns_read, "r"), *_digests(rows, digest_key, max_groups is not None)))
     within_limits: list[Scalar] = []
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
     ranks = []

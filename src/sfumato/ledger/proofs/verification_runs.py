@@ -176,7 +176,7 @@ def _earlier_lines(store: Store) -> Callable[[int, Where], Row | None]:
 
 def _require_sealed(rows: Sequence[Row]) -> Row | None:
     for row in rows:
-        if row.hash != row.seal():
+        if row.hash != row.compute_seal():
             raise LedgerDamaged(row.number, "its hash does not match its content")
         return row
     return None

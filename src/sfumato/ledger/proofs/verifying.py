@@ -125,7 +125,7 @@ class Checker:
             return f"line {self.number + 1} is missing"
         if row.previous != self.hash:
             return "it does not follow the line before"
-        if row.hash != row.seal():
+        if row.hash != row.compute_seal():
             return "its hash does not match its content"
         if row.time < self.time:
             return "it is older than the line before"
@@ -146,14 +146,14 @@ class Checker:
         state = self.accounts.get(account)
         if state is None or state[1] != terms or kind in _STATING_TERMS:
             self._account(row, cost, before, left)
-        elif state[0].follow(cost, before, left) != totals:
+        elif state[0].add_line(cost, before, left) != totals:
             raise _Bad(_WRONG_TOTALS)
         if not analyst:
             if share or own:
                 raise _Bad("it has an analyst's totals, but names no analyst")
         elif (own_state := self.analysts.get((account, analyst))) is None or own_state[1] != share:
             self._analyst(row, cost, before, left)
-        elif own_state[0].follow(cost, before, left) != own:
+        elif own_state[0].add_line(cost, before, left) != own:
             raise _Bad(_WRONG_OWN_TOTALS)
         if kind in _PAID:
             self.unanswered.add(number)
@@ -179,7 +179,7 @@ class Checker:
         if (account_state is None) is not (row.kind == "account-open"):
             raise _Bad("its account was not opened, or is opened twice")
         totals, terms = account_state or (RunningTotals(Spending()), row.number)
-        if totals.follow(cost, before, left) != row.totals:
+        if totals.add_line(cost, before, left) != row.totals:
             raise _Bad(_WRONG_TOTALS)
         if row.terms != (row.number if row.kind == "amend" else terms):
             raise _Bad("it names the wrong terms")
@@ -189,7 +189,7 @@ class Checker:
         """Check the totals of the analyst: on their first line here, and where their share changes."""
         key = row.account, row.analyst
         totals, share = self.analysts.get(key) or self._earlier_analyst(row) or (RunningTotals(Spending()), "")
-        if totals.follow(cost, before, left) != row.own:
+        if totals.add_line(cost, before, left) != row.own:
             raise _Bad(_WRONG_OWN_TOTALS)
         if row.share != share and row.kind != "share":
             raise _Bad("the analyst's share was changed")

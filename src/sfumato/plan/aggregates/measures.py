@@ -233,7 +233,7 @@ class AggregateRequest(Protocol):
         ...
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         """The range of the exact number whatever the data hold; None where it grows with the rows."""
         ...
 
@@ -300,7 +300,7 @@ class Count:
         return Domain(Type.INTEGER)
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
     def step(self, rows: int) -> Fraction:  # noqa: ARG002
@@ -363,7 +363,7 @@ class Sum:
         return Domain(Type.INTEGER if self.value.domain.type is Type.INTEGER else Type.REAL)
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
     def step(self, rows: int) -> Fraction:
@@ -422,7 +422,7 @@ class Mean:
         return Domain(Type.REAL, nullable=True)
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
     def step(self, rows: int) -> Fraction:

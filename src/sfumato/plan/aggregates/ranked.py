@@ -91,7 +91,7 @@ class Quantile:
         return Domain(self.value.domain.type if self.listed else Type.REAL, nullable=True)
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002

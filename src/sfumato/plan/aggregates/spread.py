@@ -102,7 +102,7 @@ class Variance:
         return _REAL
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         low, high = value_range(self.value)
         largest_variance = (high - low) ** 2 / (2 if self.sample else 4)
         return Fraction(0), Fraction(math.sqrt(largest_variance)) if self.root else largest_variance
@@ -169,7 +169,7 @@ class CovarianceOfPairs(Pairs):
         return ("sample " if self.sample else "") + "covariance"
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         (x_low, x_high), (y_low, y_high) = value_range(self.x), value_range(self.y)
         largest = (x_high - x_low) * (y_high - y_low) / (2 if self.sample else 4)
         return -largest, largest
@@ -195,7 +195,7 @@ class CorrelationOfPairs(Pairs):
         return "squared correlation" if self.squared else "correlation"
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return Fraction(0 if self.squared else -1), Fraction(1)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
@@ -220,7 +220,7 @@ class RegressionOfPairs(Pairs):
         return "intercept" if self.intercept else "slope"
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002

@@ -53,7 +53,7 @@ class DistinctValues:
         return Domain(Type.INTEGER)
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
@@ -89,7 +89,7 @@ class FrequentValue:
         return replace(self.value.domain, nullable=False)
 
     @property
-    def possible(self) -> tuple[Fraction, Fraction] | None:
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002

@@ -167,9 +167,9 @@ class CliqueMerging:
         for places, union in self.above.items():
             if places in waiting:
                 waiting.setdefault(union, []).append((places, _product(waiting.pop(places), places)))
-        return {part: self._filled(part, waiting.get(part, [])) for part in self.parts}
+        return {part: self._product_table(part, waiting.get(part, [])) for part in self.parts}
 
-    def _filled(self, part: AttributeSet, terms: list[tuple[AttributeSet, Floats]]) -> Floats:
+    def _product_table(self, part: AttributeSet, terms: list[tuple[AttributeSet, Floats]]) -> Floats:
         table = np.ones(shape_of(part, self.sizes))
         if len(terms) > 1:
             np.multiply(broadcast_to_places(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)

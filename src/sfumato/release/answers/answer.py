@@ -598,7 +598,7 @@ def _possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
     if query.outer:
         return {}
     measure_bounds: dict[Reference, tuple[Fraction, Fraction] | None] = {
-        Result(index): measure.possible for index, measure in enumerate(query.plan.measures)
+        Result(index): measure.possible_range for index, measure in enumerate(query.plan.measures)
     }
     columns = ((output.name, output.expression) for output in query.outputs if isinstance(output.expression, Column))
     ends = ((name, measure_bounds.get(column.reference)) for name, column in columns)

@@ -97,8 +97,8 @@ def _bound_means(
     measure: Mean, values: Sequence[Any], intervals: Sequence[Interval], counts: Sequence[float], spread: float
 ) -> tuple[float | None, ...]:
     """Bound the half-widths of means; None where the group may be empty."""
-    assert measure.possible is not None
-    low, high = map(float, measure.possible)
+    assert measure.possible_range is not None
+    low, high = map(float, measure.possible_range)
     widths: list[float | None] = []
     for value, interval, count in zip(values, intervals, counts, strict=True):
         if value is None or interval is None or count <= 0:

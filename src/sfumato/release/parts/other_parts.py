@@ -52,7 +52,7 @@ class QuantilesPart:
     """The confidence of bought intervals; None where none are bought."""
 
     @property
-    def cells(self) -> int:
+    def numbers_per_group(self) -> int:
         """Count three numbers per quantile: each may have two interval ends."""
         return 3 * len(self.asked)
 
@@ -180,7 +180,7 @@ class DistinctValuesPart:
     asked: tuple[DistinctValues, ...]
 
     @property
-    def cells(self) -> int:
+    def numbers_per_group(self) -> int:
         return 1
 
     @property
@@ -253,7 +253,7 @@ class FrequentValuesPart:
             raise Unsupported("too-few-values", rule, fix=fix)
 
     @property
-    def cells(self) -> int:
+    def numbers_per_group(self) -> int:
         return len(self.values)
 
     @property

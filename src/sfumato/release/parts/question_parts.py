@@ -137,7 +137,7 @@ class OtherPart(QuestionPart, Protocol):
     """Whether noise is added; otherwise a value is selected."""
 
     @property
-    def cells(self) -> int:
+    def numbers_per_group(self) -> int:
         """Count the numbers per group that are held in memory while it is measured."""
         ...
 

@@ -120,7 +120,7 @@ def _render_budget(request: Request, caller: Caller, policy: str, error: Sfumato
         tuple(all_bars(standing, title)),
         tuple(standing.details()),
         tuple(each for name, share in shares.items() for each in all_bars(share, f"Share of {name}")),
-        gateway.overruns(caller, policy) if owner else None,
+        gateway.overrun_count(caller, policy) if owner else None,
         owner,
         None if error is None else refusal_message(error),
         weaknesses=gateway.weaknesses(caller, policy) if owner else (),

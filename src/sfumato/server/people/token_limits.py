@@ -39,7 +39,7 @@ class TokenLimit:
     database: PeopleDatabase
     token: int
 
-    def reserve(self, epsilon: Fraction | None) -> _TokenReservation:
+    def reserve(self, epsilon: Fraction | None) -> _PendingTokenCharge:
         """Durably reserve this ε if it fits. Raises ``Overspent`` if it does not, ``NotSignedIn`` if the token was
         revoked.
         """
@@ -63,7 +63,7 @@ class TokenLimit:
                     (self.token, amounts.write(amount), local_files.this_process()),
                 ).lastrowid
                 assert number is not None
-                return _TokenReservation(self.database, number)
+                return _PendingTokenCharge(self.database, number)
         remaining = from_units(remaining_units)
         raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the token's limit")
 
@@ -72,7 +72,7 @@ _SELECT_RESERVED = "SELECT amount FROM reservations WHERE token = ? ORDER BY num
 
 
 @dataclass(frozen=True)
-class _TokenReservation:
+class _PendingTokenCharge:
     """An amount reserved while the account is being charged."""
 
     database: PeopleDatabase
@@ -108,7 +108,7 @@ def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
 class NoSpending:
     """A spending limit that allows no charge: only stored answers can be returned."""
 
-    def reserve(self, epsilon: Fraction | None) -> _TokenReservation:  # noqa: ARG002
+    def reserve(self, epsilon: Fraction | None) -> _PendingTokenCharge:  # noqa: ARG002
         raise AnswerNotStored
 
 

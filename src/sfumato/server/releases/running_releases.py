@@ -210,7 +210,7 @@ class RunningReleases:
             ).fetchall()
         return {request: user for request, user in senders if user not in named_users}
 
-    def overruns(self, account: str) -> int:
+    def overrun_count(self, account: str) -> int:
         """Count the releases and openings that took longer than the clock allows. For the owner alone."""
         with self._database.read_transaction() as rows:
             row = rows.execute("SELECT number FROM overruns WHERE account = ?", (account,)).fetchone()

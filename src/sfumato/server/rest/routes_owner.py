@@ -114,7 +114,7 @@ async def list_acts(request: Request) -> Response:
 async def count_overruns(request: Request) -> Response:
     """Count the answers that were later than the clock allows. PRIVATE: it depends on rows."""
     caller = await authenticate(request)
-    overruns = await in_thread(gateway_of(request).overruns, caller, request.path_params["policy"])
+    overruns = await in_thread(gateway_of(request).overrun_count, caller, request.path_params["policy"])
     return json_response(Overruns(overruns))
 
 
