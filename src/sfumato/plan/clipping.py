@@ -53,8 +53,8 @@ class ClippedCount:
     limits: Limits
     strategy: Strategy | None = None
     """The bounding of kept rows; None where the plan proves what a unit contributes."""
-    counts_cells: bool = False
-    """Whether it counts cells, and not units."""
+    column: Field | None = None
+    """The column whose cells are counted; None where units are."""
 
 
 def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tuple[ClippedCount, ...]:
@@ -180,7 +180,7 @@ def _cells_count(relation: Relation, field: Field, domain: Domain, ends: Ends, r
     query = _share_query(_with_column(relation, wide), value, ("share", "clamped cells", "cells"))
     strategy = None if whole_rows(relation) is not None else Strategy.SAMPLE
     name = describe_bound(str(field), domain, ends)
-    return ClippedCount(name, query, Limits(row_limit, 1, row_limit), strategy, counts_cells=True)
+    return ClippedCount(name, query, Limits(row_limit, 1, row_limit), strategy, field)
 
 
 def _share_query(relation: Relation, value: Expression, names: tuple[str, str, str]) -> Query:
