@@ -196,6 +196,8 @@ def test_an_answer_that_is_mostly_noise_says_so_from_released_numbers_alone(tmp_
             noisy, rows=tuple((ward, 10**6) for ward, _ in noisy.rows), intervals={"n": ((1e6, 1e6 + 1),) * 3}
         )
         assert again.noisy_numbers() == {"n": 0}
+        unknown = replace(again, rows=tuple((ward, None) for ward, _ in noisy.rows), intervals={"n": (None,) * 3})
+        assert unknown.noisy_numbers() == {"n": 3}
 
 
 def test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits(tmp_path: Path) -> None:

@@ -350,13 +350,12 @@ class Question(PreviewedByOldName):
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
         if not stored:
+            forecast = with_forecast_advice(forecast, self, request, prepared)
             warnings = (
                 *warnings,
                 *self._discovery_warning(request, prepared),
                 *self._context.closing_warnings(prepared.curve),
             )
-        if not stored:
-            forecast = with_forecast_advice(forecast, self, request, prepared)
         remaining = self._remaining_after(prepared) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.words
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=remaining)
