@@ -63,10 +63,13 @@ def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tupl
     ``max_groups`` is the most groups of one unit that count; None where no answer has more.
     """
     plan = query.plan
-    by_name = {
-        count.name: count
-        for count in (*_beyond_rows(plan, limits, max_groups), *_beyond_cuts(plan), *_clamped_cells(plan, limits))
-    }
+    by_name: dict[str, ClippedCount] = {}
+    for count in (*_beyond_rows(plan, limits, max_groups), *_beyond_cuts(plan), *_clamped_cells(plan, limits)):
+        name, number = count.name, 1
+        while name in by_name and by_name[name].query != count.query:  # both sides of a join have a limit
+            number += 1
+            name = f"{count.name} ({number})"
+        by_name[name] = replace(count, name=name)
     return tuple(by_name.values())
 
 
