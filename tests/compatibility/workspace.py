@@ -159,7 +159,7 @@ def substance(text: str) -> Any:
     return json.loads(text, object_hook=lambda fields: {name: fields[name] for name in fields.keys() - _WORDS})
 
 
-_WORDS = {"receipt", "warnings", "purchase", "caveats"}
+_WORDS = {"receipt", "warnings", "purchase", "caveats", "advice"}
 
 
 def plan_hashes() -> dict[str, str]:

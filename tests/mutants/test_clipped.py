@@ -68,4 +68,33 @@ MUTANTS = (
     ),
 )
 
+_ADVICE = "curator/previews/test_advising.py"
+ADVICE_MUTANTS = (
+    Mutant(
+        "advice on bounds is given before the counts behind it are bought",
+        Kind.REUSE,
+        "curator.proposals.clipped_counts:ClippedQuestion.bought_tip",
+        "None if stored is None else self._tip(self.build_answer(stored, '0.95', False))",
+        "self._tip(self.preview(epsilon=1))",
+        (f"{_ADVICE}::test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits",),
+    ),
+    Mutant(
+        "larger groups are told to help a mean beyond the sizes that are forecast",
+        Kind.RANGES,
+        "curator.previews.advising:_ratios",
+        "after / before / (larger if size is None else 1)",
+        "after / before / larger",
+        (f"{_ADVICE}::test_larger_groups_help_a_mean_only_as_far_as_they_are_forecast",),
+    ),
+    Mutant(
+        "numbers without a range are not among those that are mostly noise",
+        Kind.RANGES,
+        "release.answers.answer:Answer.noisy_numbers",
+        "flag or value is None or interval is None",
+        "flag",
+        (f"{_ADVICE}::test_an_answer_that_is_mostly_noise_says_so_from_released_numbers_alone",),
+    ),
+)
+
+test_the_tests_of_advice_on_noise_notice = suite(ADVICE_MUTANTS)
 test_the_tests_of_clipped_counts_notice = suite(MUTANTS)

@@ -132,6 +132,7 @@ TREES = {
     ],
     "SELECT COUNT(*) AS n FROM visits a JOIN visits b ON a.who = b.who AND a.cost < b.cost WHERE a.{world}": [
         "more than 2 rows before a join",
+        "more than 2 rows before a join (2)",
         "cost beyond 0…1",
         "visits.cost beyond 0…1",
     ],

@@ -53,8 +53,8 @@ class ClippedCount:
     limits: Limits
     strategy: Strategy | None = None
     """The bounding of kept rows; None where the plan proves what a unit contributes."""
-    counts_cells: bool = False
-    """Whether it counts cells, and not units."""
+    column: Field | None = None
+    """The column whose cells are counted; None where units are."""
 
 
 def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tuple[ClippedCount, ...]:
@@ -63,10 +63,13 @@ def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tupl
     ``max_groups`` is the most groups of one unit that count; None where no answer has more.
     """
     plan = query.plan
-    by_name = {
-        count.name: count
-        for count in (*_beyond_rows(plan, limits, max_groups), *_beyond_cuts(plan), *_clamped_cells(plan, limits))
-    }
+    by_name: dict[str, ClippedCount] = {}
+    for count in (*_beyond_rows(plan, limits, max_groups), *_beyond_cuts(plan), *_clamped_cells(plan, limits)):
+        name, number = count.name, 1
+        while name in by_name and by_name[name].query != count.query:  # both sides of a join have a limit
+            number += 1
+            name = f"{count.name} ({number})"
+        by_name[name] = replace(count, name=name)
     return tuple(by_name.values())
 
 
@@ -180,7 +183,7 @@ def _cells_count(relation: Relation, field: Field, domain: Domain, ends: Ends, r
     query = _share_query(_with_column(relation, wide), value, ("share", "clamped cells", "cells"))
     strategy = None if whole_rows(relation) is not None else Strategy.SAMPLE
     name = describe_bound(str(field), domain, ends)
-    return ClippedCount(name, query, Limits(row_limit, 1, row_limit), strategy, counts_cells=True)
+    return ClippedCount(name, query, Limits(row_limit, 1, row_limit), strategy, field)
 
 
 def _share_query(relation: Relation, value: Expression, names: tuple[str, str, str]) -> Query:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
 import pytest
 
 import sfumato as sf
-from sfumato.curator.previews.advising import Advice, ladder
+from sfumato.curator.previews.advising import Advice, Tip, ladder
 
 COLUMNS = {
     "ward": {"values": ["A", "B", "C"]},
@@ -67,7 +68,10 @@ def test_what_is_advised_is_what_the_tighter_question_is_told(
 
 def test_a_limit_of_twenty_makes_95_per_cent(visits: sf.Curator) -> None:
     said = str(visits.sql("SELECT SUM(cost) AS total FROM visits").advise(epsilon=1).tips[0])
-    assert said == "max_rows 20 causes 95 % of this error; .limit(rows=5) gives ±14,980 instead of ±59,920"
+    assert (
+        said
+        == "max_rows 20 causes 95 % of this error; .limit(rows=5) gives ±14,980 instead of ±59,920: 4 times less error"
+    )
 
 
 def test_the_line_stands_in_the_explanation_as_text_html_and_json(visits: sf.Curator) -> None:
@@ -110,8 +114,106 @@ def test_groups_are_advised_where_they_decide(tmp_path: Path) -> None:
     with curator(tmp_path, max_rows=100, max_groups=8) as made:
         tips = made.sql("SELECT ward, COUNT(DISTINCT who) AS n FROM visits GROUP BY ward").advise().tips
     assert [str(each).split(" gives")[0] for each in tips] == [
-        "max_groups 8 causes 63 % of this error; .limit(groups=2)"
+        "3 groups share the rows; leaving out ward",
+        "max_groups 8 causes 63 % of this error; .limit(groups=2)",
     ]
+
+
+def tip_for(made: sf.Curator, text: str, change: str) -> Tip:
+    return next(each for each in made.sql(text).advise(epsilon=1).tips if each.change == change)  # type: ignore[union-attr]
+
+
+def test_fewer_groups_hold_larger_numbers_beside_the_same_noise(visits: sf.Curator) -> None:
+    tip = tip_for(visits, COUNT, "leaving out ward")
+    coarse = visits.sql("SELECT COUNT(*) AS n FROM visits").error(epsilon=1)
+    assert tip.then == f"±{round(coarse['n'] + 0.5)} in groups 3 times larger"  # type: ignore[operator]
+    fine = visits.sql(COUNT).error(epsilon=1)
+    assert tip.factor == pytest.approx(3 * fine["n"] / coarse["n"], rel=0.05)  # type: ignore[operator]
+    assert tip.gain.endswith("times less error beside the number")
+
+
+def test_larger_groups_help_a_mean_only_as_far_as_they_are_forecast(visits: sf.Curator) -> None:
+    """Three wards together are not ten times as large as one: the next size that is forecast."""
+    text = "SELECT ward, AVG(cost) AS x FROM visits GROUP BY ward"
+    assert "leaving out ward" not in [each.change for each in visits.sql(text).advise(epsilon=5).tips]
+    wide = "SELECT ward, year, AVG(cost) AS x FROM visits GROUP BY ward, year"
+    tip = tip_for(visits, wide, "leaving out year")
+    per_ward = visits.sql(text).error(epsilon=1)["x"]
+    assert tip.then.startswith(f"±{per_ward[10_000]:.4g} in groups 31 times larger")  # type: ignore[index]
+
+
+def test_people_instead_of_rows_are_advised_with_their_factor(visits: sf.Curator) -> None:
+    tip = tip_for(visits, "SELECT COUNT(*) AS n FROM visits", "COUNT(DISTINCT who)")
+    people = visits.sql("SELECT COUNT(DISTINCT who) AS n FROM visits").error(epsilon=1)
+    assert tip.then in str(people)
+    assert tip.factor == pytest.approx(20, rel=0.2)
+
+
+def test_columns_that_share_the_price_are_advised_alone_or_as_a_synopsis(visits: sf.Curator) -> None:
+    both = "SELECT SUM(cost) AS c, SUM(debt) AS d FROM visits"
+    alone = visits.sql("SELECT SUM(cost) AS c FROM visits").error(epsilon=1)
+    assert tip_for(visits, both, "asking for c alone").then in str(alone)
+    pivot = ", ".join(f"COUNT(*) FILTER (WHERE ward = '{ward}') AS n{ward}" for ward in "ABC")
+    tip = tip_for(visits, f"SELECT {pivot} FROM visits", 'curator.histogram("visits", ["ward"])')
+    assert tip.then in str(visits.sql(COUNT).error(epsilon=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "epsilon", "is_swamped"),
+    [
+        ("SELECT ward, STDDEV(cost) AS s FROM visits GROUP BY ward", "0.1", True),
+        ("SELECT REGR_SLOPE(cost, year) AS slope FROM visits", "0.1", True),
+        ("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "0.1", True),  # 100 patients in three wards
+        ("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", "60", False),
+        ("SELECT AVG(cost) AS x FROM visits", "60", False),
+    ],
+)
+def test_a_forecast_that_noise_swamps_says_what_helps_most(
+    visits: sf.Curator, text: str, epsilon: str, is_swamped: bool
+) -> None:
+    forecast = visits.sql(text).error(epsilon=epsilon)
+    assert bool(forecast.advice) is is_swamped
+    if is_swamped:
+        assert "would be mostly noise: " in forecast.advice
+        assert forecast.advice in str(forecast)
+        assert forecast.advice in forecast._repr_html_() or "&" in forecast._repr_html_()
+        factors = [each.factor for each in visits.sql(text).advise(epsilon=epsilon).tips]
+        best = next(each for each in visits.sql(text).advise(epsilon=epsilon).tips if str(each) in forecast.advice)
+        assert best.factor == max(factors)
+
+
+def test_an_answer_that_is_mostly_noise_says_so_from_released_numbers_alone(tmp_path: Path) -> None:
+    with curator(tmp_path, 30) as made:
+        noisy = made.sql(COUNT).release(epsilon="0.01")  # type: ignore[union-attr]
+        counted = sum(flag for flag in noisy.noisy_numbers().values())
+        assert counted >= 2
+        assert noisy.advice.startswith(f"n: {counted} of 3 too noisy to print; ")
+        assert noisy.advice in noisy.ranked()
+        assert sf.Answer.from_json(noisy.to_json()).advice == noisy.advice
+        clear = made.sql("SELECT COUNT(DISTINCT who) AS n FROM visits").release(epsilon=5)  # type: ignore[union-attr]
+        assert clear.advice == ""
+        again = replace(
+            noisy, rows=tuple((ward, 10**6) for ward, _ in noisy.rows), intervals={"n": ((1e6, 1e6 + 1),) * 3}
+        )
+        assert again.noisy_numbers() == {"n": 0}
+        unknown = replace(again, rows=tuple((ward, None) for ward, _ in noisy.rows), intervals={"n": (None,) * 3})
+        assert unknown.noisy_numbers() == {"n": 3}
+
+
+def test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits(tmp_path: Path) -> None:
+    """Nothing is advised before the counts are bought; afterwards it costs nothing to say."""
+    rows = {"who": [*range(400)] * 3, "cost": [5000] * 1200}
+    schema = {"cost": {"type": "integer", "bounds": (0, 1000)}}
+    table = sf.Table("visits", pyarrow.table(rows), schema, id="who", max_rows=2)
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(3), {"visits": table})
+    with sf.Curator(policy, tmp_path / "bought.ledger") as made:
+        ask = made.sql("SELECT AVG(cost) AS x FROM visits")
+        assert not [each for each in ask.advise(epsilon=1).tips if each.change.startswith("curator.")]
+        ask.clipped().release(epsilon=2)  # type: ignore[union-attr]
+        spent = made.budget.spent["pure"]
+        changes = [each.change for each in ask.advise(epsilon=1).tips]
+        assert changes[:2] == ['curator.limits("visits")', 'curator.bounds("visits", "cost")']
+        assert made.budget.spent["pure"] == spent
 
 
 def test_limits_of_a_question_are_called_by_their_own_name(visits: sf.Curator) -> None:

@@ -23,6 +23,7 @@ from engine import test_dense_arrays as dense
 from engine.on_postgres import Sessions
 from engine.tables import tuples
 from postgres_server import PostgresServer
+from safety.test_clipped import counted
 from safety.worlds import changes, question, text, world
 from sfumato import Curator
 from sfumato.cli import main
@@ -177,6 +178,17 @@ def _cells(found: Any, order: Any) -> dict[tuple[int, ...], int]:
 
 
 # One transaction from the check to the totals
+
+
+def test_what_limits_and_bounds_cut_is_counted_as_on_duckdb(sessions: Sessions, visits: str, tmp_path: Path) -> None:
+    """40 people of 20 to 59, with three rows each of which two count: ten are below 30, and nine above 50."""
+    columns = {**COLUMNS, "age": {"type": "integer", "bounds": [30, 50]}}
+    text = "SELECT ward, AVG(age) AS age FROM visits GROUP BY ward"
+    counts = counted(declared(sessions.server, visits, columns=columns), tmp_path / "ledger", text)
+    assert {name: count.totals for name, count in counts.items()} == {
+        "more than 2 rows": ((40, 0),),
+        "age beyond 30…50": ((38, 42),),
+    }
 
 
 def test_what_is_checked_is_what_is_read(sessions: Sessions, visits: str) -> None:

@@ -571,6 +571,8 @@ def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json
         click.echo(f"counted {forecast.counted}")
     if forecast.free:
         click.echo(f"free    {calls_to_flags(forecast.free)}")
+    if forecast.advice:
+        click.echo(f"advice  {calls_to_flags(forecast.advice)}")
     for warning in forecast.warnings:
         click.echo(f"warning: {calls_to_flags(warning)}")
     click.echo("Nothing was spent, and no row was read.")
@@ -606,7 +608,7 @@ def _print_answer(answer: Answer | Listing, as_json: bool, as_csv: bool, receipt
         if _is_answer(answer):
             print_table(answer.columns, answer.cells(), answer.intervals)
             for ranking in answer.ranked():
-                click.echo(ranking)
+                click.echo(calls_to_flags(ranking))
             click.secho(f"\n{answer.receipt if receipt else answer.short_receipt()}", dim=True)
         else:
             print_table(answer.columns, answer.cells())

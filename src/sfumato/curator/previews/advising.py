@@ -1,25 +1,30 @@
-"""Advise which limit or bound causes an answer's error, and what a tighter one would give: from the policy alone.
+"""Advise which change of a question lowers its error most: from the policy alone.
 
-Every figure is the forecast of the same question with one setting tightened. What a tighter limit or bound drops from
-the data is bias, not noise: no interval covers it, and it is unknown here.
+Every figure is the forecast of the same question with one setting changed: a tighter limit or bound, one key less,
+units instead of rows, or one column alone. What a tighter limit or bound drops from the data is bias, not noise: no
+interval covers it, and it is unknown here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
 from sfumato.curator.previews.forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
-from sfumato.plan.aggregates.measures import Mean, Sum
+from sfumato.plan.aggregates.measures import Count, Distinct, Mean, Sum
+from sfumato.plan.aggregates.spread import Variance
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import Query
-from sfumato.plan.values.expressions import Column, Field
+from sfumato.plan.nodes import GroupKey, Query, Scan
+from sfumato.plan.noisy_rows import Finish, Output
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, GroupingFlag, Key, Result, columns
 from sfumato.plan.values.functions import call, literal
+from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import PROBABILITY, exact, format_exact, format_percent
@@ -30,6 +35,8 @@ _MIN_SHARE = Fraction(1, 2)
 """The share of the error that a limit must cause to be reported."""
 _MAX_RATIO = 0.75
 """The largest remaining share of the error for a change to be reported."""
+_MAX_ALONE = 10
+"""The most columns that are each tried by themselves."""
 _BIAS = "A tighter limit or bound drops data: this bias is not covered by ±."
 _NONE = "No limit or bound per unit causes most of this error: a higher price or fewer columns would help."
 _POLICY = {"rows": "max_rows", "groups": "max_groups", "rows_per_group": "max_rows_per_group"}
@@ -56,13 +63,22 @@ class Tip:
     now: str
     then: str
     """The half-width now, and with the change."""
+    gain: str = ""
+    """The factor, such as "4 times less error"."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         object.__setattr__(self, "share", exact(self.share, "share", PROBABILITY))
 
     def __str__(self) -> str:
-        return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}"
+        gain = f": {self.gain}" if self.gain else ""
+        return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}{gain}"
+
+    @property
+    def factor(self) -> float:
+        """How many times less error the change leaves; 1 where that is not known."""
+        number = self.gain.partition(" ")[0].replace(",", "")
+        return float(number) if number else 1.0
 
 
 @codec.serialisable("advice")
@@ -110,22 +126,26 @@ class _TriedChange:
     share: Fraction
     change: str
     widths: Widths
+    larger: int = 1
+    """How many times larger each group becomes, and with it the numbers beside the error."""
 
     def helps(self, now: Widths) -> bool:
         """Return whether the change removes enough of the error to be reported."""
-        return min(_ratios(now, self.widths).values(), default=1.0) <= _MAX_RATIO
+        return min(_ratios(now, self.widths, self.larger).values(), default=1.0) <= _MAX_RATIO
 
     def tip(self, now: Widths, ranks: Collection[str], whole: Collection[str]) -> Tip:
         """Return the tip for the column that gains most."""
-        ratios = _ratios(now, self.widths)
+        ratios = _ratios(now, self.widths, self.larger)
         column = min(ratios, key=lambda name: ratios[name])
-        size = _size(now[column])
+        before, after, size = _compared(now[column], self.widths[column], self.larger)
         group_text = "" if size is None else f" in a group of {size:,}"
-        before, after = (
-            f"{width:,.0f} rows" if column in ranks else format_half_width(width, whole=column in whole)
-            for width in (_number(now[column]), _number(self.widths[column]))
+        now_text, then_text = (
+            f"{width:,.0f} rows" if column in ranks else _format_width(width, whole=column in whole)
+            for width in (before, after)
         )
-        return Tip(self.cause, self.share, self.change, column, before + group_text, after)
+        grown = f" in groups {self.larger:,} times larger" if self.larger > 1 else ""
+        gain = "" if math.isinf(before) else _describe_gain(1 / ratios[column], beside=size is None and self.larger > 1)
+        return Tip(self.cause, self.share, self.change, column, now_text + group_text, then_text + grown, gain)
 
 
 def advise(
@@ -136,17 +156,26 @@ def advise(
     again: Again,
     ranks: Collection[str],
     whole: Collection[str],
+    groups: Sequence[GroupKey] = (),
+    unit_id: str | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[Tip, ...]:
-    """Forecast a question as it is, and with one limit or bound tightened at a time.
+    """Forecast a question as it is, and with one setting changed at a time.
 
     ``again`` forecasts a changed question. A limit's share is what a limit of one row, or one group, per unit
-    would remove. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of integers.
+    would remove. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of integers. ``groups``
+    are the declared groups, and ``unit_id`` names the column of the unit. With ``only``, the gain is that of these
+    columns.
     """
-    current = again(query, limits)
+    current = {name: width for name, width in again(query, limits).items() if only is None or name in only}
     limit_names = () if every_row else _tightenable_limits(query, limits)
     changes = [
         *(_try_limit(name, query, limits, current, again) for name in limit_names),
         *(_try_bound(index, query, limits, current, again) for index in range(len(query.plan.measures))),
+        *(_try_without_key(index, query, limits, groups, current, again) for index in range(len(query.plan.keys))),
+        *([] if every_row or unit_id is None else [_try_units(query, limits, unit_id, current, again)]),
+        _try_column_alone(query, limits, current, again),
+        _try_synopsis(query, limits, current, again),
     ]
     tips = {
         change.change: change.tip(current, ranks, whole)
@@ -182,6 +211,9 @@ def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: 
     widths_at_one, widths = (
         _forecast_change(query, _tighten(limits, name, value), again) for value in (1, tried_limit)
     )
+    has_no_range = any(isinstance(width, Mapping) or math.isinf(width) for width in current.values())
+    if has_no_range and min(_ratios(current, widths).values(), default=1.0) > _MAX_RATIO:
+        tried_limit, widths = 1, widths_at_one
     share = _improvement(current, widths_at_one)
     if share < _MIN_SHARE:
         return None
@@ -200,7 +232,7 @@ def _tighten(limits: Limits, name: str, value: int) -> Limits:
 def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
     """Try a sum or a mean of the same value clamped to a narrower range."""
     measure = query.plan.measures[index]
-    if not isinstance(measure, (Sum, Mean)) or (narrowed := _narrower_bound(measure)) is None:
+    if not isinstance(measure, (Sum, Mean, Variance)) or (narrowed := _narrower_bound(measure)) is None:
         return None
     function, end, bound = narrowed
     value = call(function, measure.value, literal(measure.value.domain.type, bound))
@@ -210,16 +242,123 @@ def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again:
         f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of "
         f"{expression_sql(measure.value)}"
     )
-    aggregate = "AVG" if isinstance(measure, Mean) else "SUM"
+    aggregate = _sql_name(measure)
     return _TriedChange(
         f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({expression_sql(value)})", widths
     )
 
 
-def _narrower_bound(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
+def _sql_name(measure: Sum | Mean | Variance) -> str:
+    if isinstance(measure, Variance):
+        return "STDDEV" if measure.root else "VARIANCE"
+    return "AVG" if isinstance(measure, Mean) else "SUM"
+
+
+def _try_without_key(
+    index: int, query: Query, limits: Limits, groups: Sequence[GroupKey], current: Widths, again: Again
+) -> _TriedChange | None:
+    """Try the question with one key less: every group then holds the rows of several."""
+    larger = len({group[index] for group in groups})
+    if larger < 2 or query.outer or query.finish.sets or query.finish.windows:
+        return None
+    widths = _forecast_change(_without_key(query, index), limits, again)
+    ratio = min([1.0, *_ratios(current, widths, larger).values()])
+    cause = f"{len(groups):,} groups share the rows"
+    change = f"leaving out {expression_sql(query.plan.keys[index])}"
+    return _TriedChange(cause, Fraction(round(100 * (1 - ratio)), 100), change, widths, larger) if widths else None
+
+
+def _without_key(query: Query, index: int) -> Query:
+    """Return the question without a key, and without the columns, conditions and order that read it."""
+    kept = [output for output in query.finish.outputs if not _reads_key(output.expression, index)]
+    outputs = tuple(Output(output.name, _shift_keys(output.expression, index)) for output in kept)
+    keys = (*query.plan.keys[:index], *query.plan.keys[index + 1 :])
+    return replace(query, plan=replace(query.plan, keys=keys), finish=Finish(outputs))
+
+
+def _reads_key(expression: Expression, index: int) -> bool:
+    return any(
+        isinstance(reference, (Key, GroupingFlag)) and reference.index == index for reference in columns(expression)
+    )
+
+
+def _shift_keys(expression: Expression, index: int) -> Expression:
+    if isinstance(expression, Column) and isinstance(expression.reference, Key) and expression.reference.index > index:
+        return replace(expression, reference=Key(expression.reference.index - 1))
+    if not isinstance(expression, Call):
+        return expression
+    return replace(expression, arguments=tuple(_shift_keys(argument, index) for argument in expression.arguments))
+
+
+def _try_units(query: Query, limits: Limits, unit_id: str, current: Widths, again: Again) -> _TriedChange | None:
+    """Try to count units instead of rows."""
+    measures = tuple(Distinct(each.where) if type(each) is Count else each for each in query.plan.measures)
+    if measures == query.plan.measures or limits.rows == 1:
+        return None
+    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
+    cause = f"a count of rows moves by up to {limits.rows:,} with one unit"
+    return _TriedChange(cause, _improvement(current, widths), f"COUNT(DISTINCT {unit_id})", widths)
+
+
+def _try_column_alone(query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+    """Try each result of a question by itself, for the whole price; return the one that gains most."""
+    results = [output for output in query.finish.outputs if _is_result(output.expression) and output.name in current]
+    if len(query.plan.measures) < 2 or not 0 < len(results) <= _MAX_ALONE or query.outer or query.finish.windows:
+        return None
+    cause = f"{len(query.plan.measures):,} results share the price"
+    changes = []
+    for output in results:
+        widths = _forecast_change(_only_result(query, output), limits, again)
+        change = f"asking for {output.name} alone"
+        changes.append(_TriedChange(cause, _improvement(current, widths), change, widths))
+    return max(changes, key=lambda change: change.share)
+
+
+def _only_result(query: Query, output: Output) -> Query:
+    column = cast("Column", output.expression)
+    measure = query.plan.measures[cast("Result", column.reference).index]
+    alone = Output(output.name, replace(column, reference=Result(0, measure.noises)))
+    return replace(query, plan=replace(query.plan, measures=(measure,)), finish=Finish((alone,)))
+
+
+def _try_synopsis(query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+    """Try one histogram instead of several counts of declared values, which share the price."""
+    plan = query.plan
+    conditions = [measure.where for measure in plan.measures if type(measure) is Count]
+    if len(conditions) < 2 or len(conditions) < len(plan.measures) or not isinstance(plan.source, Scan):
+        return None
+    compared = [_listed_column(condition) for condition in conditions if condition is not None]
+    attributes = list(dict.fromkeys((*plan.keys, *(column for column in compared if column is not None))))
+    if None in compared or not all(map(_is_listed, attributes)):
+        return None
+    count = Output("count", Column(Result(0), Count().result))
+    histogram = replace(query, plan=replace(plan, keys=tuple(attributes), measures=(Count(),)), finish=Finish((count,)))
+    cell_widths = _forecast_change(histogram, limits, again)
+    widths = dict.fromkeys(current, cell_widths["count"]) if cell_widths else {}
+    names = ", ".join(f'"{expression_sql(attribute)}"' for attribute in attributes)
+    cause = f"{len(conditions):,} counts share the price"
+    change = f'curator.histogram("{plan.table}", [{names}])'
+    return _TriedChange(cause, _improvement(current, widths), change, widths)
+
+
+def _listed_column(condition: Expression) -> Expression | None:
+    """Return the column that a condition compares with one of its declared values."""
+    comparison = as_comparison(condition) if isinstance(condition, Call) else None
+    return comparison.operand if comparison is not None and comparison.operator == "=" else None
+
+
+def _is_listed(expression: Expression) -> bool:
+    return isinstance(expression, Column) and expression.domain.values is not None
+
+
+def _is_result(expression: Expression) -> bool:
+    return isinstance(expression, Column) and isinstance(expression.reference, Result)
+
+
+def _narrower_bound(measure: Sum | Mean | Variance) -> tuple[str, Value, Value] | None:
     """Return which end of a value's range to move, from where to where.
 
-    It is the end farther from 0; for a mean, whose error follows the width of the range, the upper one.
+    It is the end farther from 0; for a mean or spread, whose error follows the width of the range, the upper one.
     """
     domain, value = measure.value.domain, measure.value
     if domain.range is None or not (isinstance(value, Column) and isinstance(value.reference, Field)):
@@ -227,8 +366,9 @@ def _narrower_bound(measure: Sum | Mean) -> tuple[str, Value, Value] | None:
     if not value.reference.table:  # a column of a subquery has no name that could be written
         return None
     low, high = (Fraction(bound) for bound in domain.range)  # type: ignore[arg-type]
-    moves_upper = isinstance(measure, Mean) or abs(high) >= abs(low)
-    base, end = low if isinstance(measure, Mean) else Fraction(0), high if moves_upper else low
+    follows_width = not isinstance(measure, Sum)
+    moves_upper = follows_width or abs(high) >= abs(low)
+    base, end = low if follows_width else Fraction(0), high if moves_upper else low
     new_bound = _round_toward_zero(base + (end - base) / _BOUND_FACTOR, whole=domain.type is Type.INTEGER)
     if not low < new_bound < high:
         return None
@@ -263,16 +403,40 @@ def _improvement(current: Widths, changed: Widths) -> Fraction:
     return Fraction(round(100 * (1 - min([1.0, *_ratios(current, changed).values()]))), 100)
 
 
-def _ratios(current: Widths, changed: Widths) -> dict[str, float]:
-    """Return the ratio of changed to current half-width of every column with a finite error."""
-    pairs = {name: (_number(current[name]), _number(changed[name])) for name in current if name in changed}
-    return {name: after / before for name, (before, after) in pairs.items() if before and math.isfinite(before)}
+def _ratios(current: Widths, changed: Widths, larger: int = 1) -> dict[str, float]:
+    """Return the ratio of changed to current half-width of every column with a finite error after the change; 0 where
+    there was no range before. In groups so many times ``larger``, counts and sums are larger too: their ratio is that
+    of the errors beside the numbers.
+    """
+    pairs = {name: _compared(current[name], changed[name], larger) for name in current if name in changed}
+    return {
+        name: after / before / (larger if size is None else 1)
+        for name, (before, after, size) in pairs.items()
+        if before and math.isfinite(after)
+    }
 
 
-def _size(width: Width) -> int | None:
-    """Take one group size, the middle one, where there are several."""
-    return sorted(width)[len(width) // 2] if isinstance(width, Mapping) else None
+def _compared(before: Width, after: Width, larger: int = 1) -> tuple[float, float, int | None]:
+    """Return two half-widths at a group size and at one so many times larger, as far as sizes are forecast: the middle
+    size, or the largest where the middle one has no range; None where the half-width depends on no size.
+    """
+    sizes = sorted(before if isinstance(before, Mapping) else after if isinstance(after, Mapping) else ())
+    if not sizes:
+        return _at(before, 0), _at(after, 0), None
+    middle, largest = sizes[len(sizes) // 2], sizes[-1]
+    size = middle if math.isfinite(_at(before, middle)) or math.isfinite(_at(after, middle)) else largest
+    grown = max(each for each in sizes if each <= size * larger)
+    return _at(before, size), _at(after, grown), size
 
 
-def _number(width: Width) -> float:
-    return width[sorted(width)[len(width) // 2]] if isinstance(width, Mapping) else width
+def _at(width: Width, size: int) -> float:
+    return width.get(size, math.inf) if isinstance(width, Mapping) else width
+
+
+def _format_width(width: float, *, whole: bool) -> str:
+    return format_half_width(width, whole=whole) if math.isfinite(width) else "no range at all"
+
+
+def _describe_gain(factor: float, *, beside: bool) -> str:
+    number = f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
+    return f"{number} times less error{' beside the number' if beside else ''}"

@@ -85,6 +85,8 @@ class Forecast:
     """The integer columns, whose half-width is shown as an integer."""
     assumed_delta: Fraction = Fraction(0)
     """The δ of this forecast where groups are found in the data and none was given: a release must name it."""
+    advice: str = ""
+    """The change that helps most, in words, where the error swamps what can be expected; empty elsewhere."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -127,7 +129,7 @@ class Forecast:
 
     def __str__(self) -> str:
         parts = self.parts()
-        lines = [*(["; ".join(parts)] if parts else []), *([self.free] if self.free else [])]
+        lines = [*(["; ".join(parts)] if parts else []), *(line for line in (self.free, self.advice) if line)]
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     __repr__ = __str__
@@ -138,7 +140,7 @@ class Forecast:
         verdict_text = "a stored answer is as accurate, and free" if self.stored else verdict
         summary = f"at {self.price}, with {format_percent(self.confidence)} confidence; {verdict_text}"
         warnings = (f"warning: {warning}" for warning in self.warnings)
-        return table(("column", "error"), rows) + paragraphs([summary, self.free, *warnings])
+        return table(("column", "error"), rows) + paragraphs([summary, self.free, self.advice, *warnings])
 
 
 def assumption_notes(query: Query) -> tuple[str, ...]:

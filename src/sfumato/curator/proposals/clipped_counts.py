@@ -11,14 +11,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
+from sfumato.curator.previews.advising import Tip
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Distinct
 from sfumato.plan.caveats import number_caveats
 from sfumato.plan.clipping import ClippedCount, clipped_counts
+from sfumato.plan.values.expressions import Field
+from sfumato.privacy.numbers import format_percent
+from sfumato.release.answers.answer import Answer
 from sfumato.release.prices import Price
+from sfumato.release.releasing import ReleaseRequest, find_stored
 from sfumato.release.requests import PriceRequest
+
+_ANY_ACCURACY = "0.000001"
+"""A price so low that every stored count is more accurate."""
+_LARGE_SHARE = 0.01
+"""The share that is surely cut, from which other limits and bounds are advised."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,10 @@ class ClippedQuestion(Question):
 
     about: Question | None = None
     """The question that is cut: the same conditions select its rows."""
-    counts_cells: bool = False
+    name: str = ""
+    """The limit or bound in words."""
+    column: Field | None = None
+    """The column whose cells are counted; None where units are."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -35,7 +48,7 @@ class ClippedQuestion(Question):
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name what moves these counts: what selects the rows, and for cells the limit on rows too."""
-        if self.counts_cells or self.about is None:
+        if self.column is not None or self.about is None:
             return super().caveats(strategies)
         units = tuple(Distinct() for _ in self.query.plan.measures)
         plan = replace(self.query.plan, source=self.about.query.plan.source, measures=units)
@@ -46,6 +59,29 @@ class ClippedQuestion(Question):
         if request.within is not None and not isinstance(request.within, Mapping):
             request = replace(request, within={self.query.outputs[1].name: request.within})
         return super().least_price(request, priced)
+
+    def bought_tip(self) -> Tip | None:
+        """Advise to find another limit or bound privately, where a count that was bought before says that this one cuts
+        much; None where nothing was bought, or little is cut.
+        """
+        context, prepared = self._context, self.price_release(PriceRequest(_ANY_ACCURACY))
+        request = ReleaseRequest(self.text, self.identity, context.engine.identity(), context.analyst)
+        stored, _ = find_stored(self.release_strategy(prepared), request, context.account)
+        return None if stored is None else self._tip(self.build_answer(stored, "0.95", False))
+
+    def _tip(self, answer: Answer) -> Tip | None:
+        share, interval = answer.column("share")[0], answer.intervals["share"][0]
+        if share is None or interval is None or interval[0] < _LARGE_SHARE:
+            return None
+        cut, table = format_percent(Fraction(round(1000 * share), 1000)), self.query.plan.table
+        if self.column is None:
+            cause, change = f"{cut} of units have {self.name}", f'curator.limits("{table}")'
+            now, then = "the policy's", "limits that leave 95 % of the units whole"
+        else:
+            cause = f"{cut} of cells have {self.name}"
+            change = f'curator.bounds("{self.column.table}", "{self.column.name}")'
+            now, then = "the policy's", "bounds that cover 99 % of the cells"
+        return Tip(cause, Fraction(round(100 * share), 100), change, "share", now, then)
 
 
 def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
@@ -58,7 +94,7 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
             "no limit or bound that can be counted moves this answer",
             fix="ask for the answer alone; a line beside each number names what else can move it",
         )
-    if any(count.counts_cells for count in counts) and not context.engine.reads_clamped_cells:
+    if any(count.column is not None for count in counts) and not context.engine.reads_clamped_cells:
         raise Unsupported(
             "clamped-cells",
             "cells beyond a bound cannot be counted on this engine, which reads declared columns only",
@@ -69,4 +105,4 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
 
 def _question(context: Context, count: ClippedCount, question: Question) -> ClippedQuestion:
     text = f"{count.name}: {' '.join(question.text.split())}"
-    return ClippedQuestion(context, text, count.query, count.limits, count.strategy, question, count.counts_cells)
+    return ClippedQuestion(context, text, count.query, count.limits, count.strategy, question, count.name, count.column)

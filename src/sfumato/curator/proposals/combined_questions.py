@@ -155,7 +155,7 @@ class CombinedQuestion(Question):
         """Forecast the error of a priced batch."""
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         price = price_words(prepared.price, self._context)
-        level, whole = exact(request.confidence, "confidence"), self._integer_columns
+        level, whole = exact(request.confidence, "confidence"), self.integer_columns
         return Forecast(self._widths(prepared, request), level, price, accepted, self.warnings, whole=whole)
 
     def release(

@@ -15,7 +15,7 @@ from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.frame_methods import SuggestsNames
 from sfumato.curator.policy_account import charge_operators, price_words, restrict_to_periods
-from sfumato.curator.previews.advising import Advice, Tip, advise
+from sfumato.curator.previews.advising import Advice
 from sfumato.curator.previews.explaining import (
     DEFAULT_DELTA,
     Explanation,
@@ -50,6 +50,12 @@ from sfumato.curator.proposals.bought_synopses import (
     best_free_answer,
     free_answer,
     require_no_price,
+)
+from sfumato.curator.proposals.question_advice import (
+    bought_tips,
+    question_tips,
+    with_answer_advice,
+    with_forecast_advice,
 )
 from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
@@ -277,18 +283,19 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights)
         request = self._with_defaults(stated)
         prepared = self.price_release(request)
-        return Advice(self.text, str(prepared.price), self._tips(request, prepared))
+        tips = (*bought_tips(self), *question_tips(self, request, prepared))
+        return Advice(self.text, str(prepared.price), tips)
 
-    def _tips(self, request: PriceRequest, prepared: PricedRelease) -> tuple[Tip, ...]:
-        price = request.price if request.within is None else prepared.price
+    def with_query(self, query: Query, limits: Limits) -> Self:
+        """Return the question with other measures, keys or limits; equal keys have equal groups."""
+        if query.plan.keys == self.query.plan.keys:
+            return self._with_limits(query, limits)
+        return replace(self, query=query, limits=limits)
 
-        def forecast_again(query: Query, limits: Limits) -> Mapping[str, Width]:
-            changed = self._with_limits(query, limits)
-            return changed.forecast(changed.price_release_at(price, request), request).columns
-
-        ranks = by_column(self.query, forecast_ranks(prepared, self.shared_parts.requests, request.confidence))
-        every_row, whole = self.table.every_row, self._integer_columns
-        return advise(self.query, self.limits, every_row=every_row, again=forecast_again, ranks=ranks, whole=whole)
+    @property
+    def declared_size(self) -> int | None:
+        """The public number of units; None where the policy declares none."""
+        return self._context.policy.size
 
     def explain(
         self,
@@ -316,7 +323,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             if prepared.unused_delta_reason
             else self._context.closing_warnings(prepared.curve)
         )
-        tips = self._tips(request, prepared)[:1]
+        tips = question_tips(self, request, prepared)[:1]
         warnings = (*self.warnings, *self._discovery_warning(stated, prepared), *price_notes)
         return replace(explanation, operators=operators, warnings=warnings, advice="".join(map(str, tips)))
 
@@ -347,6 +354,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
         if not stored:
+            forecast = with_forecast_advice(forecast, self, request, prepared)
             closing_warnings = self._context.closing_warnings(prepared.curve)
             warnings = (*warnings, *self._discovery_warning(stated, prepared), *closing_warnings)
         left = self._remaining_after(prepared) if forecast.accepted else ""
@@ -451,6 +459,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             self._dry_run_releases[shown_as] = prepared
         if prepared.unused_delta_reason:
             answer = replace(answer, warnings=(*answer.warnings, prepared.unused_delta_reason))
+        answer = with_answer_advice(answer, self, request, prepared).with_clipped(self.clipped)
         return self._with_sampling_error(answer, share, confidence)
 
     def preview(
@@ -573,8 +582,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
         caveats = self.caveats(terms.strategy)
-        made = answer(self.query, finished, answer_receipt, warnings, ranks, selected, caveats)
-        return made.with_clipped(self.clipped)
+        annotations = ranks, selected, caveats
+        return answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
@@ -675,13 +684,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         quality = selection_quality(self.query, prepared, self.shared_parts.requests, widths, confidence)
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)
-        counted, whole = describe_dropped_rows(prepared.measured_plans), self._integer_columns
+        counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
         return Forecast(
             widths, level, price, accepted, warnings, ranks=ranks, chosen=quality, counted=counted, whole=whole
         )
 
     @property
-    def _integer_columns(self) -> tuple[str, ...]:
+    def integer_columns(self) -> tuple[str, ...]:
         """The names of the integer columns."""
         return tuple(output.name for output in self.query.outputs if output.expression.domain.type is Type.INTEGER)
 

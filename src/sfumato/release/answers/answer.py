@@ -129,6 +129,8 @@ class Answer:
     """The key columns of WIDTH_BUCKET, each with the low end, the high end and the number of its buckets."""
     caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
     """For a column that limits, bounds or undeclared values can move, a line that names them: no ± covers this."""
+    advice: str = ""
+    """Where half of a column's numbers are too noisy to print, the change of the question that helps most."""
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
@@ -250,12 +252,26 @@ class Answer:
             raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
         return propose()
 
+    def _changed(self, **changes: Any) -> Answer:
+        """Return the answer with other fields; it still proposes to count what was cut."""
+        changed, propose = replace(self, **changes), self.__dict__.get("_propose_clipped")
+        return changed if propose is None else changed.with_clipped(propose)
+
+    def noisy_numbers(self) -> dict[str, int]:
+        """Count the numbers of each noisy column that are too noisy to print, or have no range at all."""
+        noisy: dict[str, int] = {}
+        for name, intervals in self.intervals.items():
+            if any(interval is None or interval[0] < interval[1] for interval in intervals):
+                flags = zip(self.column(name), self._noisy_flags(name), intervals, strict=True)
+                noisy[name] = sum(flag or value is None or interval is None for value, flag, interval in flags)
+        return noisy
+
     def flagged(self, above: Number = HALF) -> Answer:
         """Flag every number whose interval extends further to one side than this fraction of the number.
 
         Half of the number is the usual limit: 100 ± 51 exceeds it. Pictures mark such numbers in any case.
         """
-        return replace(self, above=parse_noise_limit(above))
+        return self._changed(above=parse_noise_limit(above))
 
     def _format_number(self, name: str, index: int, value: Any) -> str:
         interval, format_digits = (
@@ -294,7 +310,7 @@ class Answer:
         clipped_intervals = {
             name: tuple(map(_clip_at_zero, self.column(name), ranges)) for name, ranges in self.intervals.items()
         }
-        return replace(self, rows=rows, intervals=clipped_intervals)
+        return self._changed(rows=rows, intervals=clipped_intervals)
 
     def with_sampling_error(self, query: Query, rows: int, share: Fraction, confidence: Number) -> Answer:
         """Add the sampling errors of a sample of this share of the population, of at most ``rows`` rows per group and
@@ -304,7 +320,7 @@ class Answer:
         widths = sampling_errors.half_widths(
             query, values, self.intervals, rows=rows, share=share, confidence=confidence
         )
-        return replace(self, sampling=widths)
+        return self._changed(sampling=widths)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
         """Return a pyarrow table, with two more columns for the interval of each number.
@@ -506,6 +522,7 @@ class Answer:
             *selection_notes,
             *sampling_notes,
             *mark_notes,
+            *([escape_unprintable(self.advice)] if self.advice else []),
         ]
 
     def _repr_html_(self) -> str:
@@ -539,7 +556,7 @@ def answer(
         elif isinstance(column, ExactColumn) and not column.chosen_by_noise:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
-    possible = _possible_ranges(query)
+    possible = possible_ranges(query)
     shown_caveats = {name: line for name, line in caveats.items() if name in intervals or name in chosen}
     facts = names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks
     return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=shown_caveats)
@@ -593,7 +610,7 @@ def _arrow_array(column_type: Type, cells: list[Any]) -> pyarrow.Array:
     return pyarrow.array(cells, arrow_types[column_type])
 
 
-def _possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
+def possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
     """Return the bounds of every output column that is a bounded measure and nothing else."""
     if query.outer:
         return {}

@@ -114,13 +114,20 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
         format_percent(receipt.confidence) if receipt is not None and receipt.confidence else "",
         text_table(answer) if has_rows else None,
         "" if has_rows else str(answer),
-        (*(answer.caveat_lines() if hasattr(answer, "caveat_lines") else ()), *getattr(answer, "warnings", ())),
+        _answer_notes(answer),
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
         tuple(each for each in forms if each != "svg" or picture) if result.line else (),
         current_standing(gateway_of(request).budget(caller, policy)).ordinary,
         AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )
+
+
+def _answer_notes(answer: Any) -> tuple[str, ...]:
+    """Collect what can move the numbers, warnings, and what would lower the error."""
+    caveats = answer.caveat_lines() if hasattr(answer, "caveat_lines") else ()
+    advice = getattr(answer, "advice", "")
+    return (*caveats, *getattr(answer, "warnings", ()), *([advice] if advice else []))
 
 
 def _has_picture(answer: Any) -> bool:

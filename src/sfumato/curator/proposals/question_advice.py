@@ -1,0 +1,133 @@
+"""Advice on a question: which change helps most, before it is paid for and beside an answer that is mostly noise.
+
+Before, it follows from the price and the policy; afterwards from released numbers too. Both are free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from sfumato.curator.previews.advising import Tip, advise
+from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import Query
+from sfumato.release.answers.answer import Answer, possible_ranges
+from sfumato.release.measured import by_column
+from sfumato.release.pricing import PricedRelease
+from sfumato.release.requests import PriceRequest
+from sfumato.untrusted import escape_unprintable
+
+if TYPE_CHECKING:
+    from sfumato.policy import Table
+
+_MAX_ADVISED_ROWS = 10_000
+"""The most rows of an answer that are looked through for noise."""
+_MAX_RANGE_SHARE = 0.25
+"""The share of its possible range from which a forecast ± leaves little to learn."""
+_MAX_COUNT_SHARE = 0.5
+"""The share of the expected count from which a forecast ± is too wide to print."""
+
+
+def question_tips(
+    question: Any, request: PriceRequest, prepared: PricedRelease, only: Sequence[str] | None = None
+) -> tuple[Tip, ...]:
+    """Forecast a question with one setting changed at a time; with ``only``, for these columns."""
+    price = request.price if request.within is None else prepared.price
+    query: Query = question.query
+    table: Table = question.table
+
+    def forecast_again(changed_query: Query, limits: Limits) -> Mapping[str, Width]:
+        changed = question.with_query(changed_query, limits)
+        columns: Mapping[str, Width] = changed.forecast(changed.price_release_at(price, request), request).columns
+        return columns
+
+    ranks = by_column(query, forecast_ranks(prepared, question.shared_parts.requests, request.confidence))
+    return advise(
+        query,
+        question.limits,
+        every_row=table.every_row,
+        again=forecast_again,
+        ranks=ranks,
+        whole=question.integer_columns,
+        groups=() if question.discovered_keys else question.groups,
+        unit_id=table.id if isinstance(table.id, str) else None,
+        only=only,
+    )
+
+
+def bought_tips(question: Any) -> tuple[Tip, ...]:
+    """Return what counts that were bought before advise about limits and bounds."""
+    with suppress(Unsupported):
+        tips = (count.bought_tip() for count in question.clipped().questions.values())
+        return tuple(tip for tip in tips if tip is not None)
+    return ()
+
+
+def with_forecast_advice(forecast: Forecast, question: Any, request: PriceRequest, prepared: PricedRelease) -> Forecast:
+    """Add the change that helps most, where the forecast error swamps what can be expected."""
+    swamped = [name for name in forecast.columns if _is_swamped(name, forecast, question)]
+    tip = _best_tip(swamped, question, request, prepared)
+    return forecast if tip is None else replace(forecast, advice=f"{_name_columns(swamped)} mostly noise: {tip}")
+
+
+def with_answer_advice(answer: Answer, question: Any, request: PriceRequest, prepared: PricedRelease) -> Answer:
+    """Add the change that helps most, where half of the released numbers of a column are too noisy to print."""
+    if answer.is_preview or len(answer.rows) > _MAX_ADVISED_ROWS:
+        return answer
+    noisy = {name: count for name, count in answer.noisy_numbers().items() if 2 * count >= len(answer.rows)}
+    tip = _best_tip(list(noisy), question, request, prepared)
+    if tip is None:
+        return answer
+    counts = ", ".join(
+        f"{escape_unprintable(name)}: {count:,} of {len(answer.rows):,} too noisy to print"
+        for name, count in noisy.items()
+    )
+    return replace(answer, advice=f"{counts}; {tip}")
+
+
+def _best_tip(columns: Sequence[str], question: Any, request: PriceRequest, prepared: PricedRelease) -> Tip | None:
+    """Return the tip with the largest factor for one of these columns."""
+    if not columns:
+        return None
+    with suppress(Unsupported, InvalidParameter):
+        return max(question_tips(question, request, prepared, columns), key=lambda tip: tip.factor, default=None)
+    return None
+
+
+def _is_swamped(name: str, forecast: Forecast, question: Any) -> bool:
+    """Return whether a forecast error is a large part of a column's range, or of the count that the size suggests."""
+    expected = _expected_units(question)
+    width = _width_at(forecast.columns[name], expected)
+    if math.isinf(width):
+        return True
+    possible = possible_ranges(question.query).get(name)
+    if possible is not None and name not in forecast.ranks:
+        return width >= _MAX_RANGE_SHARE * (possible[1] - possible[0])
+    is_count = name in forecast.whole and name not in forecast.ranks
+    return bool(is_count and expected is not None and width > _MAX_COUNT_SHARE * expected)
+
+
+def _expected_units(question: Any) -> Fraction | None:
+    """Return the units of a group, were they spread evenly; None where the policy declares no size."""
+    size = question.declared_size
+    return None if size is None or question.discovered_keys else Fraction(size, max(1, len(question.groups)))
+
+
+def _width_at(width: Width, expected: Fraction | None) -> float:
+    """Return the half-width in a group of the expected size; where none is known, in the largest that is forecast."""
+    if not isinstance(width, Mapping):
+        return width
+    sizes = sorted(width)
+    at_most = [size for size in sizes if expected is None or size <= expected] or sizes[:1]
+    return width[at_most[-1]]
+
+
+def _name_columns(names: Sequence[str]) -> str:
+    shown = ", ".join(map(escape_unprintable, names))
+    return f"{shown} would be" if len(names) == 1 else f"{shown} would each be"
