@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
-from sfumato.policy import Domain, ListColumn, Policy, Table, Via
+from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Domain, ListColumn, Policy, Table, Value, Via
 from sfumato.policy.codings import Coding
 
 
@@ -71,6 +72,12 @@ def _refuse_bands(table: str, *_: object) -> int:
     )
 
 
+def _refuse_public_values(table: str, *_: object) -> Sequence[Value | None]:
+    """Refuse subqueries over public tables: there are no rows to evaluate them on."""
+    fix = "write the values out, as in x IN (1, 2), or join the public table in FROM"
+    raise Unsupported("public-subquery", f"{table} cannot be read in a subquery here", fix=fix)
+
+
 @dataclass(frozen=True)
 class Catalog:
     tables: Mapping[str, Described]
@@ -79,3 +86,5 @@ class Catalog:
     overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = _refuse_bands
     """Return the most rows of a public table that share one value of these columns and match one value by these
     comparisons, each as (operator, column)."""
+    public_values: Callable[[str, Expression, Expression | None], Sequence[Value | None]] = _refuse_public_values
+    """Return the value of an expression in each row of a public table that meets a condition."""

@@ -24,7 +24,8 @@ from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
-from sfumato.policy import Policy
+from sfumato.plan.values.expressions import Expression
+from sfumato.policy import Policy, Value
 
 _MAX_BOUND = 1000
 _BIND_KEY = 2**61 + 1
@@ -123,6 +124,10 @@ class StatementReader:
         self.sources.interrupt(token)
 
 
+MAX_PUBLIC_ROWS = 100_000
+"""The most rows of a public table that a subquery reads, which is free."""
+
+
 class DuckDB(StatementReader):
     """The DuckDB implementation of ``Engine``: no SQL, type or hash of DuckDB is visible outside."""
 
@@ -133,7 +138,16 @@ class DuckDB(StatementReader):
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
         tables = {name: describe_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
-        return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched)
+        return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched, self._public_values)
+
+    def _public_values(self, table: str, expression: Expression, condition: Expression | None) -> list[Value | None]:
+        """Evaluate an expression on the rows of a public table that meet a condition."""
+        if self.sources.max_rows_per_value(table, ()) > MAX_PUBLIC_ROWS:  # this refuses a private table
+            rule = f"a subquery can read a public table of at most {MAX_PUBLIC_ROWS:,} rows"
+            raise Unsupported("public-subquery", rule, fix="join the public table in FROM instead")
+        text = self._render(reading_statements.public_values(table, expression, condition))
+        rows = self._within_time_limit(lambda: self.sources.run(text))
+        return [value for (value,) in exact_keys(rows, [expression.domain.type])]
 
     def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""

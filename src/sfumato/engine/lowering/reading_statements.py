@@ -17,6 +17,7 @@ from sfumato.engine.lowering import bounded_totals
 from sfumato.engine.lowering.relation_lowering import equal_columns, staged
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
+    CleanTable,
     Constant,
     GroupTotal,
     IntegerSpan,
@@ -40,6 +41,7 @@ from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
+from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type
 
 if TYPE_CHECKING:
@@ -242,3 +244,15 @@ def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequ
     columns = zip(*rows, strict=True) if rows else ([] for _ in kinds)
     arrays = [pyarrow.array(column, arrow_type(kind)) for column, kind in zip(columns, kinds, strict=True)]
     return pyarrow.Table.from_arrays(arrays, list(names))
+
+
+def public_values(table: str, expression: Expression, condition: Expression | None) -> StagedSelect:
+    """Read the value of an expression in each row of a public table that meets a condition."""
+    read = (expression,) if condition is None else (expression, condition)
+    fields = list(dict.fromkeys(reference for each in read for reference in columns(each)))
+    lowering = RowLowering({reference: Reference(f"c{index}") for index, reference in enumerate(fields)})
+    results = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(read))
+    cells = tuple((f"c{index}", Reference(str(field), "r")) for index, field in enumerate(fields))
+    rows = Select(results, staged(Select(cells or (("c", integer_constant(0)),), CleanTable(table)), lowering))
+    where = () if condition is None else (apply(ScalarFunction.IS_TRUE, Reference("k1", "r")),)
+    return StagedSelect((), Select((("k0", Reference("k0", "r")),), rows, where=where))

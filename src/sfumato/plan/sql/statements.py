@@ -52,6 +52,7 @@ from sfumato.plan.sql.outer import (
     parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.sql.public_subqueries import inline_public_subqueries
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
@@ -235,7 +236,7 @@ def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) 
 def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
     """Return the query that a parsed statement means."""
     try:
-        return _lower_query(statement, catalog)
+        return _lower_query(inline_public_subqueries(statement, catalog), catalog)
     except RecursionError:
         raise Unsupported(
             "too-deep", "the question is nested too deeply", fix="flatten the question, for instance with WITH"
