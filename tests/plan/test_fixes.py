@@ -139,8 +139,13 @@ QUESTIONS = [
         "SELECT MEDIAN(LEAST(GREATEST(score, 0), 9)) FROM visits",
     ),
     ("SELECT MAX(ward) FROM visits", "CASE", "SELECT MAX(CASE WHEN ward = 'a' THEN 1 ELSE 0 END) FROM visits"),
-    ("SELECT MAX(ward) FROM visits", "DATE_DIFF", "SELECT MAX(DATE_DIFF('day', DATE '2024-01-01', day)) FROM visits"),
+    ("SELECT MAX(ward) FROM visits", "LENGTH", "SELECT MAX(LENGTH(ward)) FROM visits"),
     ("SELECT MAX(ward) FROM visits", "EXTRACT", "SELECT MAX(EXTRACT(month FROM day)) FROM visits"),
+    (
+        "SELECT MEDIAN(CAST(ward AS DATE)) FROM visits",
+        "LEAST(GREATEST(CAST(ward AS DATE), DATE '2024-01-01'), DATE '2024-12-31')",
+        "SELECT MEDIAN(LEAST(GREATEST(CAST(ward AS DATE), DATE '2024-01-01'), DATE '2024-12-31')) FROM visits",
+    ),
     (
         "SELECT QUANTILE_CONT(age, 1) FROM visits",
         "a fraction such as 0.5",

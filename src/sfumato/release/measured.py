@@ -239,7 +239,7 @@ def _estimate_groups(
     statements = _count_statements(estimator, parts)
     widths = [columns.scale.width(confidence, statements) for columns in scaled for _ in columns.columns]
     estimate = estimator.estimate([column for columns in scaled for column in columns.columns], widths)
-    estimate = replace(estimate, labels=scaled[0].scale.labels)
+    estimate = estimate if estimate.labels is not None else replace(estimate, labels=scaled[0].scale.labels)
     is_single_total = estimator.adds_up and len(widths) == 1
     return replace(estimate, sum_width=sum_width) if is_single_total else estimate
 
