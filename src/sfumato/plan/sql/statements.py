@@ -54,6 +54,7 @@ from sfumato.plan.sql.outer import (
 )
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.public_subqueries import inline_public_subqueries
+from sfumato.plan.sql.row_refusals import refuse_aggregate, refuse_row_window
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
@@ -220,7 +221,6 @@ _PAIR_AGGREGATES: dict[type, Callable[[Expression, Expression, Expression | None
     exp.RegrAvgx: lambda y, x, where: Mean(x, and_not_null(where, y)),
     exp.RegrAvgy: lambda y, x, where: Mean(y, and_not_null(where, x)),
 }
-_AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _ARGUMENTS = {"this", "expression", "expressions", "quantile", "count", "big_int"}
 """The parts of an aggregate that are read: all others are options that mean nothing here."""
 _AGGREGATES = (
@@ -438,11 +438,13 @@ def _lower_finish_expression(node: exp.Expr, building: _SelectBuilder, *, rename
         if isinstance(part, exp.Window) and building.aggregated and not renamed:
             window, domain = lower_noisy_window(part, read)
             return building.windows.setdefault(window, Column(WindowResult(len(building.windows)), domain))
-        if isinstance(part, exp.Window):
-            rule = "a window function over rows must be in a subquery whose result the outer SELECT aggregates"
+        if isinstance(part, exp.Window) and building.aggregated:
+            rule = "a window function over noisy rows is computed in SELECT, and read by an outer SELECT"
             raise refuse(part, "window", rule, f"write FROM (SELECT …, {node_text(part)} AS x FROM …)")
-        if isinstance(part, exp.AggFunc):
-            raise refuse(part, "aggregate", f"{node_text(part)} is not supported", _AGGREGATE_FIX)
+        if isinstance(part, exp.Window):
+            raise refuse_row_window(part, building.source)
+        if isinstance(part, (exp.AggFunc, exp.First, exp.Last, exp.IgnoreNulls, exp.RespectNulls)):
+            raise refuse_aggregate(part, building.source)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key(part, attempt)
@@ -497,7 +499,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _mode_from_within_group(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{node_text(node)} is not supported", _AGGREGATE_FIX)
+        raise refuse_aggregate(node, source)
     _check_arguments(node)
     if isinstance(node, RANKED):
         return lower_quantile(node, where, lambda value: lower_expression(value, source.resolve))
