@@ -246,8 +246,8 @@ MUTANTS = (
         "items of an array are as they are stored",
         Kind.SENSITIVITY,
         "engine.sources.clean_scans:_Build.items",
-        "value = build._clean_column(rows, table.name, item, declared.items, place)",
-        "value = build._typed(rows, table.name, item, Domain(declared.items.type), place)",
+        "value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, place))",
+        "value = build._typed(rows, _DeclaredCell(table.name, item, Domain(declared.items.type), place))",
         (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
     ),
     Mutant(

@@ -21,6 +21,7 @@ from pathlib import Path
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion
 from sfumato.curator.describing import PolicyAlone, domain_words, policy_alone, suggestions
+from sfumato.curator.lost_cells import USUAL_NULLS, name_rule
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
@@ -30,7 +31,8 @@ from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.ledger import Ledger
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.policy import Domain, Policy, Table
+from sfumato.policy import Domain, Policy, Table, Type
+from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy import Guarantee
 from sfumato.release.answers.receipts import describe_guarantee
@@ -120,6 +122,10 @@ class CheckedTable:
     """A hash of the rows. PRIVATE unless the table is public: a reader could test guesses against it."""
     costs: Inspection | None
     """Exact figures. PRIVATE; None for a public table, or without ``private``."""
+    rules: Mapping[str, CellRules] = field(default_factory=dict)
+    """The rules by which cells are read."""
+    rules_to_add: Mapping[str, str] = field(default_factory=dict)
+    """For a column that loses cells, the keys that would read them, as a policy writes them. PRIVATE."""
     remarks: tuple[str, ...] = ()
     """Remarks about the database server, nothing about the rows."""
 
@@ -135,8 +141,11 @@ class CheckedTable:
     @property
     def declared(self) -> dict[str, str]:
         """Describe each column that questions may name, as the policy declares it."""
-        cells = {name: describe_cells(self.table.codings.get(name)) for name in self.columns}
-        return {name: "; ".join([domain_words(domain), *cells[name]]) for name, domain in self.columns.items()}
+        described = {}
+        for name, domain in self.columns.items():
+            rules = self.rules[name].describe() if name in self.rules else []
+            described[name] = "; ".join([domain_words(domain), *describe_cells(self.table.codings.get(name)), *rules])
+        return described
 
     @property
     def lost_shares(self) -> dict[str, float]:
@@ -210,13 +219,19 @@ class CheckReport:
             if name not in column_names:
                 fix = f"name one of {', '.join(column_names)}"
                 raise InvalidPolicy(f"this policy has no column {name[:130]}", place="acknowledged", fix=fix)
+        to_add = {
+            f"{checked.table.name}.{name}": keys
+            for checked in self.tables
+            for name, keys in checked.rules_to_add.items()
+        }
         for name, share in emptied.items():
             if name not in acknowledged:
+                correction = f"add {to_add[name]} to it" if name in to_add else "correct its type or values"
                 raise InvalidPolicy(
                     f"PRIVATE: {share:.1%} of the values of {name} become NULL: they do not have the declared type, "
                     "or are not among the declared values",
                     place=f"tables.{name.replace('.', '.columns.', 1)}",
-                    fix=f"correct its type or values; or, if this is intended, run check with --lossy {name}",
+                    fix=f"{correction}; or, if this is intended, run check with --lossy {name}",
                 )
 
 
@@ -236,7 +251,7 @@ def compare_with_sources(policy: Policy, *, private: bool) -> CheckReport:
     """Compare a policy whose account is or may be opened with its sources (``check``)."""
     try:
         with open_inspector(policy) as sources:
-            tables = tuple(_check_table(sources, table, private) for table in policy.tables.values())
+            tables = tuple(_check_table(sources, policy, name, private) for name in policy.tables)
     except InvalidPolicy as refusal:
         return CheckReport(policy, (), refusal, tuple(misquoted_lines(policy)) if private else ())
     times = reading_times(policy) if private else ()
@@ -263,7 +278,25 @@ def _advise_table(alone: PolicyAlone, table: Described) -> list[Advice]:
     return advice
 
 
-def _check_table(sources: Inspector, table: Table, private: bool) -> CheckedTable:
-    content = sources.fingerprint(table.name)[:16] if table.public or private else None
-    costs = sources.inspect(table.name) if private and not table.public else None
-    return CheckedTable(table, sources.columns(table.name), content, costs, sources.remarks(table.name))
+def _check_table(sources: Inspector, policy: Policy, name: str, private: bool) -> CheckedTable:
+    table, rules = policy.tables[name], policy.cell_rules(name)
+    content = sources.fingerprint(name)[:16] if table.public or private else None
+    costs = sources.inspect(name) if private and not table.public else None
+    to_add = {} if costs is None else _rules_to_add(sources, table, costs, rules)
+    return CheckedTable(table, sources.columns(name), content, costs, rules, to_add, sources.remarks(name))
+
+
+def _rules_to_add(
+    sources: Inspector, table: Table, costs: Inspection, rules: Mapping[str, CellRules]
+) -> dict[str, str]:
+    """Return the rules that would read the lost cells of a table's columns. PRIVATE.
+
+    A column of plain text loses no cell, but may hold words that stand for missing ones.
+    """
+    to_add = {}
+    for name, domain in table.columns.items():
+        is_plain_text = domain.type is Type.TEXT and domain.values is None
+        if is_plain_text or costs.columns[name].nulled or domain.other is not None:
+            lost = sources.lost_texts(table.name, name, USUAL_NULLS)
+            to_add[name] = name_rule(domain, lost, rules.get(name, CellRules()))
+    return {name: keys for name, keys in to_add.items() if keys}

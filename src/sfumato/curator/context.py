@@ -73,9 +73,11 @@ class Context:
     def policy_version(self) -> str:
         """The policy's version: a hash of all its declarations."""
         policy = self.reported_policy or self.policy
+        tables = policy.tables.items()
         ids = [] if policy.id_type is None else [policy.id_type.value]
         ids += [] if policy.per is None else [["per", policy.per]]
-        return digest(policy.unit, [_table_declarations(table) for table in policy.tables.values()] + ids)
+        declarations = [_table_declarations(table) + _rule_declarations(policy, name) for name, table in tables]
+        return digest(policy.unit, declarations + ids)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -132,6 +134,12 @@ def _coding_declarations(table: Table) -> list[object]:
     spikes = [[name, coding.spikes] for name, coding in table.codings.items() if coding.spikes]
     declarations = [bins, levels, table.impossible, [list(implication) for implication in table.implies.items()]]
     return [*declarations, *([spikes] if spikes else [])] if any(declarations) else []
+
+
+def _rule_declarations(policy: Policy, table: str) -> list[object]:
+    """List the rules by which cells are read; a table without any keeps the version it had before they existed."""
+    rules = [[name, column_rules] for name, column_rules in policy.cell_rules(table).items()]
+    return [["rules", *rules]] if rules else []
 
 
 def _id_declaration(table: Table) -> object:

@@ -370,6 +370,7 @@ def protect(
     max_rows: int | None = None,
     bounds: Mapping[str, Sequence[Any]] | None = None,
     values: Mapping[str, Sequence[Value]] | None = None,
+    rules: Mapping[str, Mapping[str, Any]] | None = None,
     delta: Number = 0,
     columns: Sequence[str] | None = None,
     name: str = "data",
@@ -380,23 +381,29 @@ def protect(
 
     ``unit`` is the column with the unit's id, or "row"; ``called`` is the word for a unit, and ``name`` the table's
     name in questions. Types are those of the columns; ``bounds`` and ``values`` are what you know in advance, never
-    what you read off these rows. The account is kept in the ``ledger``, a file, so that the budget outlives the
-    process. Protecting a copy or an edited table under the same account spends the same budget. A new account has a δ
-    of 1/1000 or more only with ``allow_large_delta``.
+    what you read off these rows. ``rules`` say how cells are written, by the keys of a policy's column, such as
+    ``{"day": {"type": "date", "format": "%d.%m.%Y"}}``. The account is kept in the ``ledger``, a file, so that the
+    budget outlives the process. Protecting a copy or an edited table under the same account spends the same budget. A
+    new account has a δ of 1/1000 or more only with ``allow_large_delta``.
     """
     if isinstance(table, (str, os.PathLike)):
         fix = "run sfumato init on a file to draft its policy, and open that: sf.open('policy.toml')"
         raise InvalidParameter("table", os.fspath(table), "a pandas, polars or Arrow table", fix=fix)
     types = types_in_memory(table)
-    column_bounds, column_values = dict(bounds or {}), dict(values or {})
+    column_bounds, column_values, column_rules = dict(bounds or {}), dict(values or {}), dict(rules or {})
     if unit != ROW:
         check_keys({unit: None}, types, "unit", _NO_COLUMN, f"name {ROW}, or one of")
     for names, parameter in (
         (column_bounds, "bounds"),
         (column_values, "values"),
+        (column_rules, "rules"),
         (dict.fromkeys(columns or ()), "columns"),
     ):
         check_keys(names, types, parameter, _NO_COLUMN, "remove it, or name one of")
+    for column, keys in column_rules.items():
+        if not isinstance(keys, Mapping):
+            fix = "write rules={'day': {'type': 'date', 'format': '%d.%m.%Y'}}"
+            raise InvalidParameter(f"rules of {column}", keys, "a mapping of keys to values", fix=fix)
     for key, address in (("account", account), ("ledger", ledger)):
         if not isinstance(address, (str, os.PathLike)) or not str(address).strip():
             raise InvalidParameter(
@@ -409,7 +416,10 @@ def protect(
         column for column in (types if columns is None else columns) if column != unit or column in (columns or ())
     ]
     domains = {
-        column: _domain(types[column], column_bounds.get(column), column_values.get(column)) for column in column_names
+        column: _declare(
+            types[column], column_bounds.get(column), column_values.get(column), column_rules.get(column, {})
+        )
+        for column in column_names
     }
     protected_table = Table(name, table, domains, id=unit, max_rows=max_rows)
     privacy_unit = PrivacyUnit(called or ("row" if unit == ROW else unit), every_row=unit == ROW)
@@ -418,7 +428,10 @@ def protect(
     return Curator(policy, ledger)
 
 
-def _domain(column_type: Type, bounds: Any, values: Any) -> Domain:
-    """Declare a column by its stored type, with the given bounds and values."""
+def _declare(column_type: Type, bounds: Any, values: Any, rules: Mapping[str, Any]) -> Any:
+    """Declare a column by its stored type, with the given bounds and values; rules may give it another type."""
     lower_upper, value_list = (declared if declared is None else tuple(declared) for declared in (bounds, values))
+    if rules:
+        limits = {"bounds": lower_upper, "values": value_list}
+        return {"type": column_type, **{key: limit for key, limit in limits.items() if limit is not None}, **rules}
     return Domain(column_type, bounds=lower_upper, values=value_list)

@@ -135,8 +135,9 @@ def _describe_columns(policy: Policy, table: Described) -> dict[str, str]:
         descriptions[table.id] = f"identifies the {policy.unit.name} of a row" + (
             unit_count if table.period is None else ""
         )
+    rules = policy.cell_rules(table.name)
     for name, domain in table.columns.items():
-        cells = describe_cells(table.codings.get(name))
+        cells = [*describe_cells(table.codings.get(name)), *(rules[name].describe() if name in rules else [])]
         descriptions[name] = "; ".join(
             [domain_words(domain), *cells, *_describe_uses(domain, grouped=bool(policy.budget.delta))]
         )

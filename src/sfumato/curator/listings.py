@@ -125,7 +125,7 @@ def list_declarations(question: str, table: str, policy: Policy, catalog: Catalo
         return Listing(question, ("table", "kind", "about"), rows)
     for description in catalog.tables.values():
         if description.name.lower() == table.lower():
-            return Listing(question, ("column", "type", "declared"), tuple(_column_rows(description)))
+            return Listing(question, ("column", "type", "declared"), tuple(_column_rows(policy, description)))
     rule = f"no declared table is called {table[:60]}"
     raise Unsupported("unknown-table", rule, fix=suggest_name(table, catalog.tables))
 
@@ -136,11 +136,13 @@ def _describe_table(policy: Policy, table: Described) -> tuple[str, str]:
     return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"
 
 
-def _column_rows(table: Described) -> list[tuple[str, str, str]]:
-    column_rows = [
-        (name, domain.type.value, ", ".join([_describe_domain(domain), *describe_cells(table.codings.get(name))]))
-        for name, domain in table.columns.items()
-    ]
+def _column_rows(policy: Policy, table: Described) -> list[tuple[str, str, str]]:
+    rules = policy.cell_rules(table.name)
+    column_rows = []
+    for name, domain in table.columns.items():
+        read = rules[name].describe() if name in rules else []
+        declared = [_describe_domain(domain), *describe_cells(table.codings.get(name)), *read]
+        column_rows.append((name, domain.type.value, ", ".join(declared)))
     column_rows += [
         (
             name,

@@ -6,7 +6,7 @@ plan of a reading, and a driver is correct when it returns what the reading mean
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -171,10 +171,12 @@ class ColumnCost:
     nulled: float
     """Set to NULL: not of the declared type, or not among the values."""
     missing: float
-    """NULL in the source already."""
+    """NULL in the source already, or missing by the column's rules."""
     clamped_low: float = 0.0
     clamped_high: float = 0.0
     """Moved to the lower, and to the upper bound: both are included in ``clamped``."""
+    missing_by_rules: float = 0.0
+    """Missing by the column's rules: included in ``missing``."""
 
     @property
     def nulled_share(self) -> float:
@@ -226,6 +228,12 @@ class Inspector(Protocol):
 
     def inspect(self, table: str) -> Inspection:
         """Compute what the policy's bounds and limits cost one private table."""
+        ...
+
+    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
+        """Count the most frequent stored texts of a private column that are read as NULL, or are one of these words;
+        none if the column is not stored as text.
+        """
         ...
 
     def __enter__(self) -> Self: ...

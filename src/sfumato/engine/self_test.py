@@ -55,7 +55,9 @@ from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.values import calendar, grammars
 from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.plan.values.grammars import GRAMMARS
+from sfumato.plan.values.written_forms import date_pattern
 from sfumato.policy import Type
+from sfumato.policy.date_formats import parse_format
 
 Scan = Callable[[PublicRows, list[object]], str]
 """Writes what FROM says to read carried values, and adds what is handed over beside the statement."""
@@ -245,6 +247,7 @@ def _md5(text: str) -> str:
 
 
 def _conversion_cases() -> list[Case]:
+    month = (date_pattern(parse_format("%Y-%m-%d")), 2)
     return [
         unary_case("CAST of a whole number to text", ScalarFunction.CONVERT, "i", str, Type.TEXT),
         unary_case("CAST of a date to text", ScalarFunction.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
@@ -253,6 +256,7 @@ def _conversion_cases() -> list[Case]:
         unary_case("CAST to a real", ScalarFunction.READ, "zr", float, Type.REAL),
         unary_case("CAST to a date", ScalarFunction.READ, "zy", dt.date.fromisoformat, Type.DATE),
         unary_case("CAST to a time", ScalarFunction.READ, "zs", _parse_utc, Type.TIMESTAMP),
+        unary_case("a group of a regular expression", ScalarFunction.GROUP, "zy", lambda y: y.strip()[5:7], *month),
         unary_case("a regular expression", ScalarFunction.MATCHES, "zs", lambda _: True, GRAMMARS[Type.TIMESTAMP]),
     ]
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
-from sfumato.policy.codings import CELLS_RULE, Coding, is_coded, leaves, parse_coding
-from sfumato.policy.domains import Domain, ListColumn, Type, check_distinct_names, check_keys, check_name, common_type
+from sfumato.policy.cell_rules import CellRules, effective_rules, parse_words
+from sfumato.policy.codings import CELLS_RULE, Coding, is_coded
+from sfumato.policy.declared_columns import (
+    declared_rules,
+    parse_codings,
+    parse_column_rules,
+    parse_columns,
+    with_policy_path,
+)
+from sfumato.policy.domains import Domain, ListColumn, Type, check_distinct_names, check_keys, check_name
 from sfumato.policy.dummies import invent_tables
 from sfumato.policy.public_faces import PublicFace, public_table, without_spending
 from sfumato.policy.table_sources import DatabaseTable, OnServer, check_ledger, check_same_engine, parse_source
@@ -32,10 +40,7 @@ ACCOUNT_PERIODS = {
 ID_TYPES = (Type.INTEGER, Type.TEXT)
 """The types of ids: those in which different ids stay different."""
 
-T = TypeVar("T")
 _SHARE_RANGE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-_CODING_KEYS = ("bins", "levels", "spikes")
-_COLUMN_KEYS = ("type", "bounds", "values", "grid", "nullable", "max_length", "other", "most_items", *_CODING_KEYS)
 MAX_IMPOSSIBLE = 1_000
 """The most conditions that a table may declare impossible."""
 MAX_ROWS = 2**40
@@ -107,6 +112,10 @@ class Table:
     """Conditions over coded columns that no row meets: public knowledge, never checked against rows."""
     implies: Mapping[str, str] = field(default_factory=dict)
     """For a column, the column that its value determines, such as the region of a city."""
+    rules: Mapping[str, CellRules] = field(default_factory=dict)
+    """The cell rules of columns declared with ``format``, ``nulls`` and the like."""
+    nulls: tuple[str, ...] = ()
+    """The cells that are missing, in every column without ``nulls`` of its own."""
     path: InitVar[str | None] = None
     format: InitVar[str | None] = None
     version: InitVar[str | None] = None
@@ -119,8 +128,9 @@ class Table:
     def __post_init__(self, path: str | None, format: str | None, version: str | None) -> None:  # noqa: A002 - a key
         place = f"tables.{self.name}"
         check_name(self.name, "a table", place)
-        object.__setattr__(self, "codings", _parse_codings(self.columns, self.codings, f"{place}.columns"))
-        declarations = _parse_columns(self.columns, f"{place}.columns") | _parse_columns(self.lists, f"{place}.lists")
+        object.__setattr__(self, "codings", parse_codings(self.columns, self.codings, f"{place}.columns"))
+        column_rules = declared_rules(self.columns, self.rules)
+        declarations = parse_columns(self.columns, f"{place}.columns") | parse_columns(self.lists, f"{place}.lists")
         lists = {name: declaration for name, declaration in declarations.items() if isinstance(declaration, ListColumn)}
         object.__setattr__(
             self, "columns", {name: declaration for name, declaration in declarations.items() if name not in lists}
@@ -140,6 +150,10 @@ class Table:
         else:
             self._check_private(place)
         self._check_cells(place)
+        object.__setattr__(self, "nulls", with_policy_path(place, lambda: parse_words(self.nulls, "nulls")))
+        object.__setattr__(
+            self, "rules", parse_column_rules(column_rules, self.columns, self.lists, f"{place}.columns")
+        )
 
     def _check_cells(self, place: str) -> None:
         """Check codings, conditions and implications; conditions are parsed later (``plan.declared_cells``)."""
@@ -340,6 +354,7 @@ class Policy:
         check_same_engine([(name, table.source) for name, table in self.tables.items() if not table.public])
         _check_paths(self.tables)
         _check_periods(self.unit, self.tables)
+        _check_rules(self)
         if self.per is not None:
             _check_accounts(self)
             self.account_budget  # noqa: B018 - an invalid budget is refused now, not when the account is opened
@@ -394,25 +409,26 @@ class Policy:
             self.unit,
             self.neighbours,
             without_spending(self.budget),
-            tuple(public_table(table, self.period_column(name)) for name, table in self.tables.items()),
+            tuple(
+                public_table(table, self.period_column(name), self.cell_rules(name))
+                for name, table in self.tables.items()
+            ),
             self.size,
             self.per or "",
             analyst or "",
             None if analyst is None else self.analysts[analyst],
         )
 
+    def cell_rules(self, table: str) -> dict[str, CellRules]:
+        """Return the rules by which the cells of a table's columns are read, with those of the whole table; columns
+        that decide the unit of a row have none.
+        """
+        declared = self.tables[table]
+        return effective_rules(declared.rules, declared.nulls, declared.columns, _unit_columns(self, table))
+
     def dummy(self, rows: int = 1_000) -> dict[str, Any]:
         """Invent an Arrow table for each table, from the policy alone and always the same, to develop code against."""
         return invent_tables(self.tables, rows, self.id_type)
-
-
-def with_policy_path(place: str, make: Callable[[], T]) -> T:
-    """Return ``make()``; turn an InvalidParameter into an InvalidPolicy with the path in the policy."""
-    try:
-        return make()
-    except InvalidParameter as refusal:
-        rule, path, fix = refusal.rule, f"{place}.{refusal.parameter}", refusal.fix
-    raise InvalidPolicy(rule, place=path, fix=fix)
 
 
 def _parse_id(declared: object, place: str) -> str | Via | None:
@@ -553,6 +569,48 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
     )
 
 
+def _unit_columns(policy: Policy, table: str) -> dict[str, str]:
+    """Return the columns of a table that decide the unit of a row, here or in another table, with the role of each."""
+    declared, roles = policy.tables[table], {}
+    if isinstance(declared.id, Via):
+        roles[declared.id.on] = "refers to the owner of a row"
+    elif isinstance(declared.id, str) and not declared.every_row:
+        roles[declared.id] = "is the id"
+    for other in policy.tables.values():
+        if isinstance(other.id, Via) and other.id.via == table:
+            roles[other.id.key] = f"is the key of {other.name}"
+    period = policy.period_column(table)
+    return roles if period is None else {**roles, period: "is the period of a row"}
+
+
+def _check_rules(policy: Policy) -> None:
+    """Refuse cell rules on columns that decide the unit, and missing cells among listed values.
+
+    A rule that turns two ids into one, or none into one, would merge or split units: the account of before it and that
+    of after it would then protect other people. Such columns are refused for new accounts too.
+    """
+    for name, table in policy.tables.items():
+        for column, role in _unit_columns(policy, name).items():
+            for key in table.rules[column].keys if column in table.rules else ():
+                raise InvalidPolicy(
+                    f"{column} {role}, and reading it differently could merge or split units",
+                    place=f"tables.{name}.columns.{column}.{key}",
+                    fix=f"remove {key}, and convert the column in a view or in the file",
+                )
+        if table.nulls and not table.columns:
+            raise InvalidPolicy(
+                "nulls need declared columns", place=f"tables.{name}.nulls", fix="declare the columns of the table"
+            )
+        for column, rules in policy.cell_rules(name).items():
+            lost = next((word for word in rules.nulls or () if word in (table.columns[column].values or ())), None)
+            if lost is not None:
+                raise InvalidPolicy(
+                    f'"{lost}" cannot be missing and a listed value',
+                    place=f"tables.{name}.columns.{column}.nulls",
+                    fix=f'remove "{lost}" from the values, or list other nulls for this column: nulls = []',
+                )
+
+
 def _parse_period_column(declared: object, place: str) -> str | None:
     """Parse the period column that a table declares for itself."""
     if isinstance(declared, Mapping):
@@ -576,73 +634,6 @@ def _parse_id_type(declared: Any) -> Type | None:
     if declared not in [kind.value for kind in ID_TYPES]:
         raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
     return Type(declared)
-
-
-def _parse_columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
-    if not isinstance(columns, Mapping):
-        raise InvalidPolicy(
-            "columns are declared by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
-        )
-    for column in columns:
-        check_name(column, "a column", f"{place}.{column}")
-    check_distinct_names(columns, place)
-    return {name: _parse_domain(value, f"{place}.{name}") for name, value in columns.items()}
-
-
-def _parse_domain(value: object, place: str) -> Domain | ListColumn:
-    if isinstance(value, (Domain, ListColumn)):
-        return value
-    if not isinstance(value, Mapping):
-        raise InvalidPolicy("a column needs a type", place=place, fix='write { type = "text" }')
-    check_keys(value, _COLUMN_KEYS, place)
-    domain_keys = _domain_keys(value)
-    most_items = domain_keys.pop("most_items", None)
-    if most_items is not None and any(name in value for name in _CODING_KEYS):
-        raise InvalidPolicy(
-            "a list column has no cells", place=f"{place}.most_items", fix="remove bins, levels and spikes"
-        )
-    kind = domain_keys.pop("type", None) or common_type(domain_keys.get("values"))
-    if kind is None:
-        raise InvalidPolicy(
-            "a column needs a type, or listed values of one type",
-            place=f"{place}.type",
-            fix='add type = "integer", or "real", "text", "boolean", "date", "timestamp"',
-        )
-    domain = with_policy_path(place, lambda: Domain(kind, **domain_keys))
-    return domain if most_items is None else with_policy_path(place, lambda: ListColumn(domain, most_items))
-
-
-def _domain_keys(declaration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declaration of a column without its coding keys; nested levels also list its values."""
-    domain_keys = {name: value for name, value in declaration.items() if name not in _CODING_KEYS}
-    levels = declaration.get("levels")
-    if (
-        "values" not in domain_keys
-        and "bounds" not in domain_keys
-        and "bins" not in declaration
-        and _is_nested_values(levels)
-    ):
-        domain_keys["values"] = leaves(levels)
-    return domain_keys
-
-
-def _is_nested_values(levels: object) -> bool:
-    """Return whether levels are nested values, not edges or periods."""
-    return isinstance(levels, Mapping) or (
-        isinstance(levels, (list, tuple)) and bool(levels) and all(isinstance(item, (list, tuple)) for item in levels)
-    )
-
-
-def _parse_codings(columns: object, declared: object, place: str) -> dict[str, Coding]:
-    """Parse the codings of columns declared with bins, levels or spikes, and add those given as ``Coding``."""
-    codings = dict(declared) if isinstance(declared, Mapping) else {}
-    for name, declaration in columns.items() if isinstance(columns, Mapping) else ():
-        if isinstance(declaration, Mapping) and any(key in declaration for key in _CODING_KEYS):
-            domain = _parse_domain(declaration, f"{place}.{name}")
-            assert isinstance(domain, Domain)
-            cells = [declaration.get(key) for key in _CODING_KEYS]
-            codings[name] = with_policy_path(f"{place}.{name}", lambda d=domain, c=cells: parse_coding(d, *c))  # type: ignore[misc]
-    return codings
 
 
 def _parse_conditions(declared: object, place: str) -> tuple[str, ...]:

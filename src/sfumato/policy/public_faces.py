@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from sfumato.errors import InvalidParameter
+from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import Coding, describe_cells
 from sfumato.policy.domains import Domain, ListColumn
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
@@ -32,10 +33,14 @@ class PublicColumn:
     """A description of its cells, in words."""
     most_items: int | None = None
     """The most items of a list that count; None for other columns."""
+    rules: CellRules | None = None
+    """How its stored cells are read, where the policy says so."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
         _require(isinstance(self.domain, Domain), "domain", self.domain, "the domain of a column")
+        has_rules = self.rules is None or isinstance(self.rules, CellRules)
+        _require(has_rules, "rules", self.rules, "cell rules, or null")
 
 
 @codec.serialisable("foreign-key")
@@ -172,10 +177,10 @@ class DescribedTable(Protocol):
     def implies(self) -> Mapping[str, str]: ...
 
 
-def public_table(table: DescribedTable, period: str | None) -> PublicTable:
-    """Return the public face of a table."""
+def public_table(table: DescribedTable, period: str | None, rules: Mapping[str, CellRules]) -> PublicTable:
+    """Return the public face of a table, whose columns are read by these cell rules."""
     value_columns = [
-        PublicColumn(name, domain, tuple(describe_cells(table.codings.get(name))))
+        PublicColumn(name, domain, tuple(describe_cells(table.codings.get(name))), rules=rules.get(name))
         for name, domain in table.columns.items()
     ]
     list_columns = [PublicColumn(name, each.items, (), each.max_items) for name, each in table.lists.items()]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
+from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import Domain, Type
-from sfumato.policy.policies import ROW, with_policy_path
+from sfumato.policy.policies import ROW
 
 _MAX_BYTES = 4 << 20
 _TYPES = {

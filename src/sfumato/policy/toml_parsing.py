@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
+from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import check_keys, check_name
-from sfumato.policy.policies import PERIODS, Policy, Table, with_policy_path
+from sfumato.policy.policies import PERIODS, Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.untrusted import refuse_malformed
 
@@ -32,6 +33,7 @@ _TABLE_KEYS = (
     "period",
     "impossible",
     "implies",
+    "nulls",
 )
 _POLICY_KEYS = ("per", "allow_large_delta")
 """Keys of the budget that say how an account is opened: they are the policy's, not the account's."""

@@ -45,7 +45,7 @@ def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
         _section("unit", unit_keys, _UNIT_NOTES),
     ]
     sections += [_table_sections(table, folder, notes) for table in policy.tables.values()]
-    sections += [_section(f"analysts.{_toml(name)}", {"share": share}) for name, share in policy.analysts.items()]
+    sections += [_section(f"analysts.{toml_value(name)}", {"share": share}) for name, share in policy.analysts.items()]
     return "\n".join(sections)
 
 
@@ -102,12 +102,15 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
         "period": table.period and {"column": table.period},
         "impossible": table.impossible or None,
         "implies": table.implies or None,
+        "nulls": table.nulls or None,
     }
     section = _section(f"tables.{toml_key(table.name)}", table_keys, _TABLE_NOTES)
     if table.has_columns:
         coding_keys = {name: _coding_keys(table.columns[name], coding) for name, coding in table.codings.items()}
+        rule_keys = {name: rules.keys for name, rules in table.rules.items()}
         columns = {
-            name: {**_column_keys(domain), **coding_keys.get(name, {})} for name, domain in table.columns.items()
+            name: {**_column_keys(domain), **coding_keys.get(name, {}), **rule_keys.get(name, {})}
+            for name, domain in table.columns.items()
         }
         columns |= {
             name: {**_column_keys(each.items), "most_items": each.max_items} for name, each in table.lists.items()
@@ -195,7 +198,7 @@ def _gives_same_bins(domain: Domain, notation: Any, coding: Coding) -> bool:
 
 def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [
-        (f"# {notes[key]}\n" if key in notes else "") + f"{toml_key(key)} = {_toml(value)}"
+        (f"# {notes[key]}\n" if key in notes else "") + f"{toml_key(key)} = {toml_value(value)}"
         for key, value in keys.items()
         if value is not None
     ]
@@ -204,26 +207,27 @@ def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = Map
 
 def toml_key(name: str) -> str:
     """Return a TOML key, quoted unless it has only ASCII letters, digits, _ and -."""
-    return name if _BARE_KEY.fullmatch(name) else _toml(name)
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
 
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def _toml(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
+def toml_value(value: Value | Mapping[str, Any] | tuple[Any, ...]) -> str:
+    """Write a value as TOML does; a tuple is an array."""
     if isinstance(value, Mapping):
         return (
             "{ "
-            + ", ".join(f"{toml_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+            + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in value.items() if item is not None)
             + " }"
         )
     if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, (bool, str)):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Fraction):
         number_text = format_exact(value)
-        return _toml(number_text) if "/" in number_text else number_text
+        return toml_value(number_text) if "/" in number_text else number_text
     if isinstance(value, (dt.date, dt.datetime)):
         return value.isoformat()
     return str(value)

@@ -10,6 +10,7 @@ import click
 
 from sfumato.cli.common.exit_codes import calls_to_flags
 from sfumato.curator.checking import CheckedTable, CheckReport, check
+from sfumato.policy.cell_rules import CellRules
 from sfumato.untrusted import escape_unprintable
 
 _PRIVATE = "PRIVATE: exact figures for the owner alone. Never log, share or publish them."
@@ -108,6 +109,25 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
         clamped_shares = f"{cost.clamped_low:>9.2%} {cost.clamped_high:>9.2%} {cost.clamped:>9.2%}"
         remark = "  more than half is lost" if f"{name}.{column}" in checked.lost_shares else ""
         click.echo(f"  {column:<20} {clamped_shares} {cost.nulled:>10.2%} {cost.missing:>9.2%}{remark}")
+    _print_rules(checked)
+
+
+def _print_rules(checked: CheckedTable) -> None:
+    """Print how many cells the rules of each column leave missing, and the rules that would read lost cells."""
+    assert checked.costs is not None
+    rows = round(checked.costs.rows * (1 - checked.costs.without_id))
+    for column, rules in checked.rules.items():
+        cost = checked.costs.columns[column]
+        missing, unread = (round(share * rows) for share in (cost.missing_by_rules, cost.nulled))
+        counts = [f"nulls leaves {missing:,} of {rows:,} cells missing"] if rules.nulls else []
+        counts += [f"{unread:,} fit no {' or '.join(_reading_keys(rules))}"] if _reading_keys(rules) else []
+        click.echo(f"  {column:<20} {'; '.join(counts)}")
+    for column, keys in checked.rules_to_add.items():
+        click.secho(f"  {column:<20} to read the cells that are lost, add {keys}", fg="yellow")
+
+
+def _reading_keys(rules: CellRules) -> list[str]:
+    return [key for key in rules.keys if key != "nulls"]
 
 
 def _print_times(checked: CheckReport) -> None:

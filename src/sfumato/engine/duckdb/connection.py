@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sfumato.engine.duckdb import discovery, files, memory, owners
 from sfumato.engine.duckdb.memory import Spill
 from sfumato.engine.duckdb.owners import Relation, RowOwners
+from sfumato.engine.duckdb.ruled_scans import RuledCell, read_by_rules
 from sfumato.engine.duckdb.scan import Cell, TableScan, count_with_copies
 from sfumato.engine.protocols import DataIdentity, FetchedTable
 from sfumato.engine.sources.clean_cells import fold_name
@@ -345,16 +346,24 @@ class Sources:
             self._execute(f"DROP TABLE {copy}")
 
     def _define_view(self, table: Table, columns: Mapping[str, Domain]) -> None:
-        path, relation = f"tables.{table.name}", self._relations[table.name]
-        cells = {
-            column: (relation.cell(column, f"{path}.columns.{column}"), *self._enforced_domain(table, domain))
-            for column, domain in columns.items()
-        }
+        source, stored_cells = self._read_cells(table, columns)
+        cells = {column: (stored_cells[column], *self._enforced_domain(table, columns[column])) for column in columns}
         owner = RowOwners(self.policy, self._relations).owner_of(table)
         lists = {column: self._list_column(table, column) for column in table.lists}
-        scan = self._scans[table.name] = TableScan(relation.sql, cells, owner, lists)
+        scan = self._scans[table.name] = TableScan(source, cells, owner, lists)
         self._execute(f"CREATE OR REPLACE VIEW {quote_identifier(f'sf_{table.name}')} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
+
+    def _read_cells(self, table: Table, columns: Mapping[str, Domain]) -> tuple[str, dict[str, Cell]]:
+        """Return the source of a table with the cells of its columns, read by the rules of those that have any."""
+        relation = self._relations[table.name]
+        cells = {column: relation.cell(column, f"tables.{table.name}.columns.{column}") for column in columns}
+        rules = self.policy.cell_rules(table.name)
+        if not rules:
+            return relation.sql, cells
+        ruled = [RuledCell(cells[column], columns[column], rules[column]) for column in rules]
+        source, read = read_by_rules(relation.sql, [name for name, _ in relation.columns], ruled)
+        return source, cells | dict(zip(rules, read, strict=True))
 
     def _list_column(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
         """Return the cell of a declared list column; refuse a source that does not store a list there."""

@@ -6,17 +6,25 @@ nowhere; nothing an analyst can reach may call this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.files import find_files, first_misquoted_line
-from sfumato.engine.duckdb.scan import UNIT, TableScan, clean_cell, convert_cell
+from sfumato.engine.duckdb.scan import UNIT, Cell, TableScan, clean_cell, convert_cell
 from sfumato.engine.protocols import Inspection
-from sfumato.engine.sources.inspected_tables import inspection, loss_expressions
-from sfumato.engine.spellings.duckdb import quote_identifier as quoted
+from sfumato.engine.sources.clean_scans import InspectedCell
+from sfumato.engine.sources.inspected_tables import (
+    MAX_LOST_TEXTS,
+    OUTCOMES,
+    inspection,
+    loss_expressions,
+    lost_condition,
+)
+from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
+from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, File, Policy
 
 
@@ -37,6 +45,9 @@ class DuckDBInspector:
 
     def inspect(self, table: str) -> Inspection:
         return inspect(self._sources, table)
+
+    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
+        return lost_texts(self._sources, table, column, words)
 
     def __enter__(self) -> Self:
         return self
@@ -69,6 +80,19 @@ def inspect(sources: Sources, table: str) -> Inspection:
     return inspection(figures, list(scan.columns), keys, owned=scan.owner is not None)
 
 
+def lost_texts(sources: Sources, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
+    """Count the most frequent texts of a column that are read as NULL, or are one of these words."""
+    scan = sources.table_scan(table)
+    cell, domain, choices = scan.columns[column]
+    if cell.stored_text is None:
+        return {}
+    shown = f"CASE WHEN strlen({cell.stored_text}) <= {LONGEST} THEN {cell.stored_text} END"
+    columns = f"{scan.is_owned} AS k, {clean_cell(cell, domain, choices)} AS v, {shown} AS t, {cell.is_present} AS m"
+    condition = lost_condition(DuckDBSpelling(), InspectedCell("v", "v", "m", None, text="t"), words)
+    statement = f"SELECT t, count(*) FROM (SELECT {columns} FROM {scan.source}) WHERE k AND {condition}"
+    return dict(sources.run(f"{statement} GROUP BY t ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"))
+
+
 def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) -> str:
     """Return the SELECT of one row: how many rows there are and how many have an owner, what happened to the cells of
     each column, and what limits on rows, and on groups by each key, leave out.
@@ -76,11 +100,10 @@ def _statement(sources: Sources, table: str, keys: Sequence[str], limit: int) ->
     scan = sources.table_scan(table)
     owner, positions = scan.owner, {name: index for index, name in enumerate(scan.columns)}
     outcomes = [
-        f"{_cell_outcome(index, domain)} AS c{index}" for index, (_, domain, _) in enumerate(scan.columns.values())
+        f"{_cell_outcome(index, cell, domain)} AS c{index}"
+        for index, (cell, domain, _) in enumerate(scan.columns.values())
     ]
-    counts = [
-        f"count(*) FILTER (k AND c{index} = {outcome})" for index in range(len(outcomes)) for outcome in range(1, 6)
-    ]
+    counts = [f"count(*) FILTER (k AND c{index} = {outcome})" for index in range(len(outcomes)) for outcome in OUTCOMES]
     totals = ", ".join(["count(*)", "count(*) FILTER (k)", *counts])
     unit_columns: list[str] = []
     if owner is not None and owner.links is None:
@@ -110,7 +133,8 @@ def _source_cells(scan: TableScan) -> str:
         expressions.append(f"{scan.owner.unit} AS {UNIT}")
     for index, (cell, domain, choices) in enumerate(scan.columns.values()):
         clean, raw = clean_cell(cell, domain, choices), convert_cell(cell, domain.type)
-        expressions += [f"{clean} AS v{index}", f"{raw} AS r{index}", f"{cell.sql} IS NULL AS m{index}"]
+        expressions += [f"{clean} AS v{index}", f"{raw} AS r{index}", f"NOT ({cell.is_present}) AS m{index}"]
+        expressions += [f"{cell.is_null} AS n{index}"] if cell.is_null else []
     return f"SELECT {', '.join(expressions)} FROM {scan.source}"
 
 
@@ -118,13 +142,15 @@ def _group_columns(keys: Sequence[str]) -> str:
     return "".join(f", {quoted(key)} AS g{index}" for index, key in enumerate(keys))
 
 
-def _cell_outcome(index: int, domain: Domain) -> str:
+def _cell_outcome(index: int, cell: Cell, domain: Domain) -> str:
     """Return the SQL of a cell's outcome: 1 missing, 2 set to NULL, 3 and 4 moved to the lower and the upper bound, 5
-    otherwise changed, 0 unchanged.
+    otherwise changed, 6 missing by its rules, 0 unchanged.
     """
+    by_rules = f"WHEN n{index} THEN 6 " if cell.is_null else ""
     clean, raw = f"v{index}", f"r{index}"
     clamped_branches = (
         f"WHEN {raw} < {clean} THEN 3 WHEN {raw} > {clean} THEN 4 " if domain.bounds and not domain.values else ""
     )
     changed_branches = f"{clamped_branches}WHEN {clean} IS DISTINCT FROM {raw} THEN 5"
-    return f"CAST(CASE WHEN m{index} THEN 1 WHEN {clean} IS NULL THEN 2 {changed_branches} ELSE 0 END AS UTINYINT)"
+    null_branches = f"{by_rules}WHEN m{index} THEN 1 WHEN {clean} IS NULL THEN 2"
+    return f"CAST(CASE {null_branches} {changed_branches} ELSE 0 END AS UTINYINT)"

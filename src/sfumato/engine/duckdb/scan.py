@@ -39,6 +39,8 @@ _EXACT_ID_TYPES = (
     | {"ENUM", "BOOLEAN", "DATE", "TIME", "UUID", "BLOB", "INTERVAL", _TIMESTAMP_WITH_ZONE}
 )
 _NUMBERS = INTEGER_TYPES | _WIDE_NUMBERS | FLOAT_TYPES | {"BOOLEAN"}
+_TEXTS_OR_DIGITS = INTEGER_TYPES | {"UBIGINT", "VARCHAR", "ENUM"}
+"""The stored types that cell rules read: those whose texts are the same in every engine."""
 _CALENDAR = _TIMES | {_TIMESTAMP_WITH_ZONE, "DATE"}
 _DIRECT_TYPES = {
     Type.INTEGER: _NUMBERS,
@@ -65,6 +67,23 @@ class Cell:
     """A real in which values below the smallest magnitude in range are already 0."""
     is_infinite: bool = False
     """Proved by its grammar to lie beyond every bound."""
+    presence: str = ""
+    """The SQL of whether the cell is there, where that is not only whether it is NULL."""
+    is_null: str = ""
+    """The SQL of whether the cell is missing by its rules, where the column has any."""
+    stored: Cell | None = None
+    """The cell as the source stores it, where rules rewrote it."""
+
+    @property
+    def is_present(self) -> str:
+        """The SQL of whether the cell is there."""
+        return self.presence or f"{self.sql} IS NOT NULL"
+
+    @property
+    def stored_text(self) -> str | None:
+        """The SQL of the text or the digits that the source stores; None if it stores another type."""
+        stored = self.stored or self
+        return stored.text.sql if stored.family in _TEXTS_OR_DIGITS else None
 
     @property
     def family(self) -> str:
@@ -255,7 +274,7 @@ def _or_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
     """Map a present but undeclared value to the column's ``other``, if it has one."""
     if domain.other is None:
         return sql
-    return f"COALESCE({sql}, CASE WHEN {cell.sql} IS NOT NULL THEN {literal(domain.other)} END)"
+    return f"COALESCE({sql}, CASE WHEN {cell.is_present} THEN {literal(domain.other)} END)"
 
 
 def convert_cell(cell: Cell, kind: Type) -> str:

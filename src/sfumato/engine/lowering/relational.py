@@ -97,6 +97,9 @@ class ScalarFunction(Enum):
     Two more details say whether the match begins at the start of the text, and whether it ends at its end; else it may
     be any part of the text.
     """
+    GROUP = auto()
+    """The part of a text that a group of a pattern matches; of any other text than those that match it as a whole, no
+    matter what. Details: the pattern, which has at most one match with a text, and the number of the group, from 1."""
     READ = auto()
     """A text that is of the grammar of a type, as that type, which is the detail."""
     CODE = auto()

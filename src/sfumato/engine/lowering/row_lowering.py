@@ -57,8 +57,10 @@ _FARTHEST_EXPONENT = 400
 class RowLowering:
     """The lowering of expressions over the same rows; collects the values that are computed in stages before them."""
 
-    def __init__(self, columns: Mapping[expressions.Reference, Scalar]) -> None:
+    def __init__(self, columns: Mapping[expressions.Reference, Scalar], prefix: str = "x") -> None:
+        """``prefix`` begins the names of staged values, and no name of a column of the rows."""
         self.columns = dict(columns)
+        self._prefix = prefix
         self._names: dict[Scalar, str] = {}
         self._levels: dict[str, int] = {}
         self._staged = 0
@@ -78,7 +80,7 @@ class RowLowering:
         if not isinstance(scalar, Apply):
             return scalar
         if scalar not in self._names:
-            name = f"x{len(self._names)}"
+            name = f"{self._prefix}{len(self._names)}"
             self._levels[name] = 1 + max(
                 (self._levels.get(referenced, 0) for referenced in references(scalar)), default=0
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -535,6 +535,10 @@ class PostgresInspector:
         table_policy = self._policy.tables[table]
         figures = self._engine.server.run(text)[0]
         return inspected_tables.inspection(figures, list(table_policy.columns), keys, owned=not table_policy.every_row)
+
+    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
+        statement = inspected_tables.lost_texts_statement(self._engine.scans, table, column, words)
+        return {} if statement is None else dict(self._engine.server.run(statement))
 
     def __enter__(self) -> Self:
         return self

@@ -45,12 +45,14 @@ from sfumato.engine.sources.clean_cells import (
     truth,
     whole_number,
 )
+from sfumato.engine.sources.ruled_texts import is_listed, rewrites, rewritten
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values import calendar
 from sfumato.plan.values.grammars import EXACT, GRAMMARS
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
+from sfumato.policy.cell_rules import CellRules
 
 _KEY, _PERIOD = "sf_key", "sf_period"
 
@@ -144,6 +146,10 @@ class InspectedCell:
     there: str
     low: str | None
     """The lower bound, where the column has bounds."""
+    is_null: str | None = None
+    """Whether the cell is missing by its rules, where the column has any."""
+    text: str | None = None
+    """The stored text, where the column is stored as text; NULL if it is long."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,7 @@ class CleanScans:
         columns: dict[str, Scalar] = {}
         for name in (*declared.columns, *declared.lists) if only is None else only:
             if name in declared.columns:
-                columns[name] = build.clean(rows, declared, name, declared.columns[name])
+                columns[name] = build.clean(rows, build.declared_cell(table, name, declared.columns[name]))
             else:
                 columns[name] = build.items(declared, name, declared.lists[name])
         named_columns = tuple((named(name), scalar) for name, scalar in columns.items())
@@ -232,15 +238,16 @@ class CleanScans:
         columns: list[tuple[str, Scalar]] = []
         cells = []
         for index, (name, domain) in enumerate(declared.columns.items()):
-            policy_path = f"tables.{table}.columns.{name}"
-            column = self.stored(table, name, policy_path)
-            clean = build.clean(rows, declared, name, domain)
-            typed = build.typed(rows, table, column, policy_path, domain)
-            is_present = build.there(table, column)
+            cell = build.declared_cell(table, name, domain)
+            clean, typed, is_present = build.clean(rows, cell), build.typed(rows, cell), build.there(rows, cell)
             columns += [(f"v{index}", clean), (f"r{index}", typed), (f"m{index}", is_present)]
+            is_null, text = build.is_null(rows, cell), build.short_text(cell)
+            columns += [(f"n{index}", is_null)] if is_null is not None else []
+            columns += [(f"t{index}", text)] if text is not None else []
             low = None if domain.bounds is None or domain.values is not None else ends_of(domain)[0]
             low_sql = None if low is None else Generator(self.spelling, str).scalar(low)
-            cells.append(InspectedCell(f"v{index}", f"r{index}", f"m{index}", low_sql))
+            names = (f"n{index}" if is_null is not None else None, f"t{index}" if text is not None else None)
+            cells.append(InspectedCell(f"v{index}", f"r{index}", f"m{index}", low_sql, *names))
         return build.finish(build.with_owner_flag(declared, rows, tuple(columns))), cells
 
     def stored(self, table: str, column: str, place: str) -> StoredColumn:
@@ -258,6 +265,10 @@ class CleanScans:
             )
         return list_column, _require_shared_type(list_column.item, column, place)
 
+    def rules(self, table: str) -> Mapping[str, CellRules]:
+        """Return the rules by which the cells of a table's columns are read."""
+        return self.policy.cell_rules(table)
+
     def _find_column(self, table: str, column: str, place: str) -> StoredColumn:
         columns = [(each.name, each) for each in self.tables[table].columns]
         return clean_cells.find_column(columns, column, place, "name a column of the source that this role may read")
@@ -274,6 +285,9 @@ def _require_shared_type(stored: StoredColumn, column: str, place: str) -> Store
     return stored
 
 
+_NO_RULES = CellRules()
+_TEXTS = {Stored.TEXT, Stored.INTEGER}
+"""What cell rules rewrite: texts, and the digits of whole numbers."""
 Read = Callable[[RowLowering, StoredColumn, str], Scalar]
 """A key in the type in which it is compared; NULL where it is not of that type."""
 
@@ -283,6 +297,17 @@ class _Owner:
     key: Scalar
     period: Scalar | None
     links: Select | None
+
+
+@dataclass(frozen=True)
+class _DeclaredCell:
+    """A stored column with what the policy declares of it."""
+
+    table: str
+    column: StoredColumn
+    domain: Domain
+    place: str
+    rules: CellRules = _NO_RULES
 
 
 class _Build:
@@ -301,15 +326,19 @@ class _Build:
 
     # Cells
 
-    def clean(self, rows: RowLowering, table: Table, name: str, domain: Domain) -> Scalar:
-        place = f"tables.{table.name}.columns.{name}"
-        return self._clean_column(rows, table.name, self.scans.stored(table.name, name, place), domain, place)
+    def declared_cell(self, table: str, name: str, domain: Domain) -> _DeclaredCell:
+        place = f"tables.{table}.columns.{name}"
+        rules = self.scans.rules(table).get(name, _NO_RULES)
+        return _DeclaredCell(table, self.scans.stored(table, name, place), domain, place, rules)
 
-    def _clean_column(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
-        clean = self.limited(rows, table, column, domain, place)
-        if domain.other is None:
+    def clean(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+        """Convert a cell to its domain; NULL where it is missing, or is not of the declared type."""
+        clean, is_null = self.limited(rows, cell), self.is_null(rows, cell)
+        if is_null is not None:
+            clean = apply(ScalarFunction.CASE, is_null, missing(cell.domain.type), clean)
+        if cell.domain.other is None:
             return clean
-        other = apply(ScalarFunction.CASE, self.there(table, column), Constant(domain.other, domain.type))
+        other = apply(ScalarFunction.CASE, self.there(rows, cell), Constant(cell.domain.other, cell.domain.type))
         return apply(ScalarFunction.COALESCE, clean, other)
 
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
@@ -317,30 +346,31 @@ class _Build:
         place = f"tables.{table.name}.columns.{name}"
         column, item = self.scans.listed(table.name, name, place)
         build, rows = _Build(self.scans), RowLowering({})
-        value = build._clean_column(rows, table.name, item, declared.items, place)
+        value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, place))
         clean = CleanItem(build._read.get(table.name, {}), value, rows)
         return self._cell(table.name, self.scans.cells.clean_list(column, declared.max_items, clean))
 
-    def limited(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
+    def limited(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Convert a cell to its domain; NULL where it is not of the declared type."""
-        kind = domain.type
+        domain, kind = cell.domain, cell.domain.type
         if domain.values is not None:
             base_domain = Domain(kind) if kind is not Type.TEXT else domain
-            x = rows.shared(self._typed(rows, table, column, base_domain, place))
+            x = rows.shared(self._typed(rows, replace(cell, domain=base_domain)))
             is_declared = apply(ScalarFunction.IN, x, *(Constant(value, kind) for value in domain.values))
             return apply(ScalarFunction.CASE, is_declared, x, missing(kind))
-        typed = self._typed(rows, table, column, domain, place)
+        typed = self._typed(rows, cell)
         if kind is not Type.TEXT:
             return typed
         text = rows.shared(typed)
         return apply(ScalarFunction.SLICE, text, integer_constant(1), integer_constant(domain.max_letters))
 
-    def _typed(self, rows: RowLowering, table: str, column: StoredColumn, domain: Domain, place: str) -> Scalar:
-        cells, kind = self.scans.cells, domain.type
+    def _typed(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+        cells, table, column, domain = self.scans.cells, cell.table, cell.column, cell.domain
+        kind = domain.type
         if kind is Type.TEXT or column.kind in _NO_CELLS:
-            return self.text(table, column, place)
-        if column.kind is Stored.TEXT:
-            return READ[kind](rows, self._cell(table, cells.short(column)), domain)
+            return self._text_of(rows, cell)
+        if column.kind is Stored.TEXT or self._is_rewritten(cell):
+            return READ[kind](rows, self._readable(rows, cell), domain)
         x: Scalar = self._cell(table, cells.plain(column))
         if kind.temporal:
             return moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
@@ -357,6 +387,42 @@ class _Build:
         is_whole = self._cell(table, cells.is_integer(column))
         return whole_number(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
 
+    # Cell rules
+
+    def _is_rewritten(self, cell: _DeclaredCell) -> bool:
+        """Return whether rules rewrite a cell; a whole number needs no separators of its own."""
+        is_text = cell.column.kind in _TEXTS and (cell.column.kind is Stored.TEXT or not cell.domain.type.numeric)
+        return is_text and rewrites(cell.rules, cell.domain.type)
+
+    def short_text(self, cell: _DeclaredCell) -> Scalar | None:
+        """Return a cell as a text that grammars may read; None if it is stored as neither text nor whole numbers."""
+        if cell.column.kind is Stored.TEXT:
+            return self._cell(cell.table, self.scans.cells.short(cell.column))
+        is_whole = cell.column.kind is Stored.INTEGER
+        return self.text(cell.table, cell.column, cell.place) if is_whole else None
+
+    def _readable(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+        """Return a text cell as its rules rewrite it."""
+        text = self.short_text(cell)
+        assert text is not None
+        return rows.shared(rewritten(rows, text, cell.rules, cell.domain.type)) if self._is_rewritten(cell) else text
+
+    def _text_of(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+        """Return a cell as text, rewritten unless it is longer than any cell that rules read."""
+        text = self.text(cell.table, cell.column, cell.place)
+        return apply(ScalarFunction.COALESCE, self._readable(rows, cell), text) if self._is_rewritten(cell) else text
+
+    def is_null(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar | None:
+        """Test whether the rules of a column call a cell missing, by its text or its value; None if none do."""
+        text, kind = self.short_text(cell) if cell.rules.nulls else None, cell.domain.type
+        tests = [] if text is None else [is_listed(text, cell.rules.nulls or ())]
+        values = [Constant(value, kind) for value in cell.rules.null_values(kind)]
+        if values:
+            value = rows.shared(self._typed(rows, replace(cell, domain=Domain(kind))))
+            tests.append(apply(ScalarFunction.IN, value, *values))
+        known = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
+        return rows.shared(apply(ScalarFunction.OR, *known) if len(known) > 1 else known[0]) if known else None
+
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
         """Return a cell as text; raise if its type has none that engines share."""
         sql = self.scans.cells.text(column)
@@ -369,16 +435,24 @@ class _Build:
             )
         return self._cell(table, sql)
 
-    def typed(self, rows: RowLowering, table: str, column: StoredColumn, place: str, domain: Domain) -> Scalar:
+    def typed(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Convert a cell to its declared type, without bounds and values; a real keeps its size."""
-        if domain.type is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
-            return self._cell(table, self.scans.cells.plain(column))
-        if domain.type is Type.REAL and column.kind is Stored.TEXT:
-            return number_in(rows, self._cell(table, self.scans.cells.short(column)))
-        return self._typed(rows, table, column, Domain(domain.type), place)
+        kind, column = cell.domain.type, cell.column
+        if kind is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
+            return self._cell(cell.table, self.scans.cells.plain(column))
+        if kind is Type.REAL and column.kind is Stored.TEXT:
+            return number_in(rows, self._readable(rows, cell))
+        return self._typed(rows, replace(cell, domain=Domain(kind)))
 
-    def there(self, table: str, column: StoredColumn) -> Reference:
-        return self._cell(table, self.scans.cells.is_present(column))
+    def there(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+        """Test whether a cell is neither NULL in its source nor missing by its rules."""
+        is_present, is_null = (
+            self._cell(cell.table, self.scans.cells.is_present(cell.column)),
+            self.is_null(rows, cell),
+        )
+        if is_null is None:
+            return is_present
+        return apply(ScalarFunction.CASE, is_null, Constant(False, Type.BOOLEAN), is_present)
 
     # Owners
 
@@ -478,7 +552,7 @@ class _Build:
             return None
         kind, place = table.columns[column].type, f"tables.{table.name}.period"
         stored = self.scans.stored(table.name, column, place)
-        moment = self.limited(rows, table.name, stored, Domain(kind), place)
+        moment = self.limited(rows, _DeclaredCell(table.name, stored, Domain(kind), place))
         start: Scalar = apply(ScalarFunction.START, moment, detail=(self.policy.unit.period, kind))
         day = start if kind is Type.DATE else apply(ScalarFunction.CONVERT, start, detail=(Type.DATE,))
         bounds = table.columns[column].bounds
@@ -540,7 +614,8 @@ class _Build:
         to a unit that stays changes its rows, as if it were removed and another added; one who is two units changes
         both. So rows of such ids are nobody's, under either relation: which ones is decided by the row alone.
         """
-        number = rows.shared(self._typed(rows, table, column, Domain(Type.INTEGER), f"tables.{table}.id"))
+        cell = _DeclaredCell(table, column, Domain(Type.INTEGER), f"tables.{table}.id")
+        number = rows.shared(self._typed(rows, cell))
         if column.kind is Stored.TEXT:
             text = self._cell(table, self.scans.cells.short(column))
             is_exact = [

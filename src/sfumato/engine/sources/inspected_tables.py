@@ -12,17 +12,22 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from sfumato.engine.protocols import LIMITS, ColumnCost, DataIdentity, Inspection
 from sfumato.engine.sources.clean_scans import CleanScans, InspectedCell
+from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.policy import Type
 
-_FATE_COUNT = 5
-"""What may become of a cell: missing, made NULL, moved to the lower and to the upper bound, changed in another way."""
+OUTCOMES = range(1, 7)
+"""What may become of a cell: missing, made NULL, moved to the lower and to the upper bound, changed in another way,
+missing by its rules."""
+MAX_LOST_TEXTS = 50
+"""The most texts that are shown of one column."""
 
 
 def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[str], *, owned: bool) -> Inspection:
@@ -31,9 +36,10 @@ def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[st
     of groups by each key.
     """
     rows, owned_rows, *counts = (int(count or 0) for count in figures)
-    fates, counts = counts[: _FATE_COUNT * len(columns)], counts[_FATE_COUNT * len(columns) :]
+    width = len(OUTCOMES)
+    fates, counts = counts[: width * len(columns)], counts[width * len(columns) :]
     costs = {
-        name: _cost([_share(count, owned_rows) for count in fates[_FATE_COUNT * index : _FATE_COUNT * (index + 1)]])
+        name: _cost([_share(count, owned_rows) for count in fates[width * index : width * (index + 1)]])
         for index, name in enumerate(columns)
     }
     if not owned:
@@ -55,8 +61,8 @@ def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[st
 
 
 def _cost(fates: Sequence[float]) -> ColumnCost:
-    missing, nulled, low, high, changed = fates
-    return ColumnCost(low + high + changed, nulled, missing, low, high)
+    missing, nulled, low, high, changed, missing_by_rules = fates
+    return ColumnCost(low + high + changed, nulled, missing + missing_by_rules, low, high, missing_by_rules)
 
 
 def loss_expressions(column: str) -> list[str]:
@@ -77,8 +83,8 @@ def _share(part: int, whole: int) -> float:
 
 def cell_outcome(cell: InspectedCell) -> str:
     """Write the code of what the scan did to a cell: 1 missing, 2 made NULL, 3 and 4 moved to the lower and the upper
-    bound, 5 changed in another way, 0 nothing. What is beyond every number of its type was moved to the bound that it
-    is at.
+    bound, 5 changed in another way, 6 missing by its rules, 0 nothing. What is beyond every number of its type was
+    moved to the bound that it is at.
     """
     clean, raw, is_present = cell.clean, cell.raw, cell.there
     clamped_cases = ""
@@ -88,7 +94,30 @@ def cell_outcome(cell: InspectedCell) -> str:
             f"WHEN {raw} IS NULL AND {clean} = {cell.low} THEN 3 WHEN {raw} IS NULL THEN 4 "
         )
     other_cases = f"{clamped_cases}WHEN {raw} IS NULL OR {clean} <> {raw} THEN 5"
-    return f"CASE WHEN NOT {is_present} THEN 1 WHEN {clean} IS NULL THEN 2 {other_cases} ELSE 0 END"
+    by_rules = "" if cell.is_null is None else f"WHEN {cell.is_null} THEN 6 "
+    return f"CASE {by_rules}WHEN NOT {is_present} THEN 1 WHEN {clean} IS NULL THEN 2 {other_cases} ELSE 0 END"
+
+
+def lost_texts_statement(scans: CleanScans, table: str, column: str, words: Collection[str]) -> str | None:
+    """Write the SELECT of the most frequent texts of a column that are read as NULL, or are one of these words, with
+    their counts; None if the column is not stored as text.
+    """
+    scan, cells = scans.inspected(table)
+    cell = cells[list(scans.policy.tables[table].columns).index(column)]
+    if cell.text is None:
+        return None
+    condition = lost_condition(scans.spelling, cell, words)
+    return (
+        f"SELECT {cell.text}, count(*) FROM ({scans.written(scan)}) AS r WHERE k = 1 AND {condition}"
+        f" GROUP BY {cell.text} ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"
+    )
+
+
+def lost_condition(spelling: Spelling, cell: InspectedCell, words: Collection[str]) -> str:
+    """Write the condition that a cell is there and read as NULL, or is one of these words."""
+    listed = ", ".join(spelling.constant(word, Type.TEXT) for word in words)
+    trimmed = spelling.trim(str(cell.text), " ", start=True, end=True)
+    return f"{cell.there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({listed}))"
 
 
 def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
@@ -98,9 +127,7 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     keys = [name for name, domain in declared.columns.items() if domain.values is not None]
     fates = [f"{cell_outcome(cell)} AS c{index}" for index, cell in enumerate(cells)]
     counts = [
-        f"count(CASE WHEN k = 1 AND c{index} = {code} THEN 1 END)"
-        for index in range(len(cells))
-        for code in range(1, _FATE_COUNT + 1)
+        f"count(CASE WHEN k = 1 AND c{index} = {code} THEN 1 END)" for index in range(len(cells)) for code in OUTCOMES
     ]
     totals = ", ".join(["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
     inspected_rows = f"SELECT {', '.join(['k', *fates])} FROM ({scans.written(scan)}) AS r"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache, partial
@@ -35,7 +35,7 @@ from sfumato.engine.sources import inspected_tables
 from sfumato.engine.spark.frames import Frame, FrameWriter, SparkScans, public_frame, require_correct_results
 from sfumato.engine.spark.sessions import SparkConnection, connect, open_beside, without_cause
 from sfumato.engine.spark.sources import SparkSource, content, open_source
-from sfumato.engine.spellings.spark import quote_identifier
+from sfumato.engine.spellings.spark import SparkSpelling, quote_identifier
 from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChanged
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
@@ -401,9 +401,6 @@ def _to_python(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
-_OUTCOMES = range(1, 6)
-
-
 class SparkInspector:
     """A policy's sources, opened for their owner to inspect."""
 
@@ -438,10 +435,23 @@ class SparkInspector:
         counts = [
             f"COUNT(CASE WHEN k = 1 AND f{index} = {outcome} THEN 1 END)"
             for index in range(len(outcomes))
-            for outcome in _OUTCOMES
+            for outcome in inspected_tables.OUTCOMES
         ]
         outcome_rows = rows.selectExpr("k", *outcomes)
         return self._aggregate(outcome_rows, "COUNT(*)", "COUNT(CASE WHEN k = 1 THEN 1 END)", *counts)
+
+    def lost_texts(self, table: str, column: str, words: Collection[str]) -> Mapping[str, int]:
+        rows, cells = self._tables.scans.inspected(table)
+        cell = cells[list(self._policy.tables[table].columns).index(column)]
+        if cell.text is None:
+            return {}
+        expression, condition = (
+            self._tables.session.expression,
+            inspected_tables.lost_condition(SparkSpelling(), cell, words),
+        )
+        lost = rows.where(expression(f"k = 1 AND {condition}")).groupBy(expression(cell.text))
+        counted = lost.agg(expression("COUNT(*) AS n")).orderBy(expression("n").desc(), expression(cell.text))
+        return dict(self._tables.run(lambda: counted.limit(inspected_tables.MAX_LOST_TEXTS)))
 
     def _losses(self, table: str, keys: list[str]) -> Frame:
         """Count the units, those over the limit, and the rows and groups that each limit leaves out."""

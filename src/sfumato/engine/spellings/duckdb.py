@@ -50,6 +50,9 @@ class DuckDBSpelling(CommonSpelling):
             return f"regexp_full_match({x}, {literal(grammar)})"
         return f"regexp_matches({x}, {literal(anchored(grammar, at_start, at_end, _ENDS))})"
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        return f"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})"
+
     def read(self, x: str, kind: Type) -> str:
         if kind is not Type.TIMESTAMP:
             return f"TRY_CAST({x} AS {self.types[kind]})"

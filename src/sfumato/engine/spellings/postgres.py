@@ -71,6 +71,9 @@ class PostgresSpelling(CommonSpelling):
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} ~ {text(anchored(grammar, at_start, at_end, ('^', '$')))})"
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        return f"((REGEXP_MATCH({x}, {text(f'^(?:{pattern})$')}))[{number}] {BYTES})"
+
     def read(self, x: str, kind: Type) -> str:
         plain = self.trim(x, " ", start=True, end=True)
         if kind is not Type.TIMESTAMP:

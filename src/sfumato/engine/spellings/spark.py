@@ -112,6 +112,10 @@ class SparkSpelling(CommonSpelling):
     def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
         return f"({x} RLIKE {literal(anchored(grammar, at_start, at_end, _ENDS))})"
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        whole = literal(rf"\A(?:{pattern})\z")
+        return f"regexp_extract({x}, {whole}, {number})"
+
     def read(self, x: str, kind: Type) -> str:
         """Parse a text. A time without a zone is one of UTC. After a clock without seconds no zone is read, so they are
         added.

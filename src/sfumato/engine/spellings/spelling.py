@@ -85,6 +85,10 @@ class Spelling(Protocol):
         """
         ...
 
+    def group(self, x: str, pattern: str, number: int) -> str:
+        """Take the part of a text that a group of the pattern matches, where the whole text matches it."""
+        ...
+
     def read(self, x: str, kind: Type) -> str:
         """Parse a text that matches the grammar of a type, including spaces around it, as a value of that type; a
         time's zone is honoured.
@@ -92,7 +96,7 @@ class Spelling(Protocol):
         ...
 
     def lower(self, x: str) -> str:
-        """Convert a text to lower case, letter by letter, as ``plan.letters`` defines."""
+        """Convert a text to lower case, letter by letter, as ``policy.letters`` defines."""
         ...
 
     def upper(self, x: str) -> str:

@@ -26,16 +26,13 @@ separators, hexadecimal digits, the words yes and t, and other orders of day, mo
 What ``GRAMMARS`` admit can be converted by every engine without an error. The patterns use brackets, bars, question
 marks, stars and counts only, which all regular expressions share.
 
-Capital and small letters are turned one for one, wherever a letter stands.
-
-LOWER and UPPER use Unicode's simple mappings. İ becomes i and every Σ becomes σ; a letter without a single capital
-is left as it is, and ẞ is written ß. Texts therefore keep their length, and a pattern can be folded apart from its
-text.
+LOWER and UPPER turn letters one for one (``policy.letters``).
 """
 
 from __future__ import annotations
 
 from sfumato.policy.domains import Type
+from sfumato.policy.letters import lower as lower, upper as upper
 
 LONGEST = 1000
 """The most bytes of a cell that is read by a grammar."""
@@ -49,7 +46,8 @@ _DATE = (
     f"|{_LEAP}-02-29)"
 )
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?"
-_ZONE = "(Z|[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?)"
+ZONE = "(Z|[+-](0[0-9]|1[0-4])(:?[0-5][0-9])?)"
+"""Z, or the hours and minutes ahead of UTC."""
 
 _DIGITS = "([0-9]{1,40}([.][0-9]{0,40})?|[.][0-9]{1,40})"
 _ZEROS = "(0{1,40}([.]0{0,40})?|[.]0{1,40})"
@@ -69,7 +67,7 @@ GRAMMARS = {
     Type.REAL: _spaced(f"[+-]?{_DIGITS}([eE][+-]?[01]?[0-9]{{1,2}})?"),
     Type.BOOLEAN: f"({TRUE}|{FALSE})",
     Type.DATE: _spaced(_DATE),
-    Type.TIMESTAMP: _spaced(f"{_DATE}([ T]{_CLOCK}{_ZONE}?)?"),
+    Type.TIMESTAMP: _spaced(f"{_DATE}([ T]{_CLOCK}{ZONE}?)?"),
 }
 """The pattern that a whole text must match for an engine to convert it to the type."""
 DECIMAL = _spaced(f"[+-]?{_DIGITS}")
@@ -82,7 +80,7 @@ EXACT = _spaced("[+-]?(0{0,40}[0-9]{1,15}([.]0{0,40})?|[0-9]([.][0-9]{1,14})?[eE
 conversions", Communications of the ACM 11, 1968)."""
 LOCAL = _spaced(f"{_DATE}([ T]{_CLOCK})?")
 """Times that name no zone."""
-ZONED = _spaced(f"{_DATE}[ T]{_CLOCK}{_ZONE}")
+ZONED = _spaced(f"{_DATE}[ T]{_CLOCK}{ZONE}")
 """Times that name a zone."""
 _FAR_REAL = f"({_INFINITE}|{_DIGITS}[eE][+]?{_FAR})"
 BEYOND = {
@@ -91,28 +89,3 @@ BEYOND = {
     Type.TIMESTAMP: (_spaced(f"-{_INFINITE}"), _spaced(f"[+]?{_INFINITE}")),
 }
 """The patterns of texts that lie below and above every bound, unless they are ``ZERO``; no engine converts them."""
-
-
-def lower(text: str) -> str:
-    """Return what LOWER makes of a text.
-
-    >>> lower("ΑΣ İ ß")
-    'ασ i ß'
-    """
-    return "".join("i" if letter == "İ" else letter.lower() for letter in text)
-
-
-def upper(text: str) -> str:
-    """Return what UPPER makes of a text.
-
-    >>> upper("straße ŉ ᾳ")
-    'STRAßE ŉ ᾼ'
-    """
-    return "".join(map(_capital, text))
-
-
-def _capital(letter: str) -> str:
-    """Return Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
-    single_letters = (capital for capital in (letter.upper(), letter.title()) if len(capital) == 1)
-    capital = next(single_letters, letter)
-    return "ß" if capital == "ẞ" else capital

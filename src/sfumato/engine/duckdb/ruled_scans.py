@@ -1,0 +1,135 @@
+"""Read the cells of a source by the rules of their columns, in DuckDB's SQL.
+
+Texts are rewritten by the scalars that every engine computes (``sources.ruled_texts``), in subselects that keep the
+columns of the source. The scan then converts a rewritten cell as it does any text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
+from sfumato.engine.lowering.relation_lowering import staged
+from sfumato.engine.lowering.relational import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
+from sfumato.engine.lowering.row_lowering import RowLowering
+from sfumato.engine.sources.ruled_texts import is_listed, rewrites, rewritten
+from sfumato.engine.spellings.duckdb import DuckDBSpelling, literal_list
+from sfumato.engine.spellings.generator import Generator
+from sfumato.plan.values.grammars import LONGEST
+from sfumato.policy import Domain, Type
+from sfumato.policy.cell_rules import CellRules
+
+_WHOLE_TEXTS = INTEGER_TYPES | {"UBIGINT"}
+
+
+@dataclass(frozen=True)
+class RuledCell:
+    """A column of a source with its domain, and the rules by which its cells are read."""
+
+    cell: Cell
+    domain: Domain
+    rules: CellRules
+
+    @property
+    def text(self) -> str | None:
+        """The cell as a text that grammars may read; None if it is stored as neither text nor whole numbers."""
+        text = self.cell.stored_text
+        if text is None:
+            return None
+        return text if self.cell.family in _WHOLE_TEXTS else f"CASE WHEN strlen({text}) <= {LONGEST} THEN {text} END"
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether rules rewrite the cell; a whole number needs no separators of its own."""
+        needs_no_rules = self.cell.family in _WHOLE_TEXTS and self.domain.type.numeric
+        return self.text is not None and not needs_no_rules and rewrites(self.rules, self.domain.type)
+
+    @property
+    def is_listed_text(self) -> bool:
+        """Whether rules rewrite a listed text: one longer than any that rules read is compared as it is."""
+        return self.domain.type is Type.TEXT and self.is_rewritten
+
+
+def read_by_rules(source: str, names: Iterable[str], cells: Sequence[RuledCell]) -> tuple[str, list[Cell]]:
+    """Return a source with further columns, and in them these cells as their rules read them.
+
+    ``names`` are the columns of the source; added ones have other names.
+    """
+    prefix = _free_prefix(names)
+    texts = [f"{each.text} AS {prefix}t{index}" for index, each in enumerate(cells) if each.text is not None]
+    texts += [f"{each.cell.text.sql} AS {prefix}w{index}" for index, each in enumerate(cells) if each.is_listed_text]
+    base = f"(SELECT {', '.join(['*', *texts])} FROM {source})"
+    rows = RowLowering({}, f"{prefix}x")
+    columns = tuple(column for index, each in enumerate(cells) for column in _readings(rows, each, prefix, index))
+    read = Generator(DuckDBSpelling(), lambda _: base).select(
+        Select(columns, staged(CleanTable("source"), rows), all_columns=True)  # type: ignore[arg-type]
+    )
+    results = [_Result(each, prefix, index) for index, each in enumerate(cells)]
+    nulls = ", ".join(f"{each.null_test} AS {each.is_null}" for each in results)
+    added = ", ".join(f"{sql} AS {name}" for each in results for name, sql in each.columns.items())
+    return f"(SELECT *, {added} FROM (SELECT *, {nulls} FROM ({read})))", [each.cell for each in results]
+
+
+def _free_prefix(names: Iterable[str]) -> str:
+    """Return a prefix that begins no name of a column, whatever its letter case."""
+    taken = [name.lower() for name in names]
+    prefixes = (f"sf_r{number}_" for number in range(len(taken) + 1))
+    return next(prefix for prefix in prefixes if not any(name.startswith(prefix) for name in taken))
+
+
+def _readings(rows: RowLowering, ruled: RuledCell, prefix: str, index: int) -> Iterator[tuple[str, Scalar]]:
+    """Yield the rewritten text of a cell, and whether its text is one that is missing."""
+    text = Reference(f"{prefix}t{index}")
+    if ruled.is_rewritten:
+        reading = rewritten(rows, text, ruled.rules, ruled.domain.type)
+        whole_text = Reference(f"{prefix}w{index}")
+        whole = apply(ScalarFunction.COALESCE, reading, whole_text) if ruled.is_listed_text else reading
+        yield f"{prefix}v{index}", whole
+    if ruled.rules.nulls and ruled.text is not None:
+        yield f"{prefix}n{index}", is_listed(text, ruled.rules.nulls)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """The columns that hold a cell as its rules read it."""
+
+    ruled: RuledCell
+    prefix: str
+    index: int
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(
+            f"{self.prefix}c{self.index}",
+            self._read.stored_type,
+            presence=f"{self.prefix}p{self.index}",
+            is_null=self.is_null,
+            stored=self.ruled.cell,
+        )
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The SQL of the cell, NULL where it is missing, and whether it is there, by the names of their columns."""
+        return {
+            self.cell.sql: f"CASE WHEN {self.is_null} THEN NULL ELSE {self._read.sql} END",
+            self.cell.presence: f"({self.ruled.cell.sql} IS NOT NULL AND NOT {self.is_null})",
+        }
+
+    @property
+    def is_null(self) -> str:
+        """The column that says whether the rules call the cell missing."""
+        return f"{self.prefix}m{self.index}"
+
+    @property
+    def _read(self) -> Cell:
+        return Cell(f"{self.prefix}v{self.index}", "VARCHAR") if self.ruled.is_rewritten else self.ruled.cell
+
+    @property
+    def null_test(self) -> str:
+        """The SQL of whether the rules call the cell missing, by its text or its value."""
+        rules, kind = self.ruled.rules, self.ruled.domain.type
+        tests = [f"{self.prefix}n{self.index}"] if rules.nulls and self.ruled.text is not None else []
+        values = rules.null_values(kind)
+        tests += [f"{clean_cell(self._read, Domain(kind))} IN ({literal_list(values)})"] if values else []
+        return f"({' OR '.join(f'coalesce({test}, FALSE)' for test in tests) or 'FALSE'})"

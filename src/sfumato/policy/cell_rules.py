@@ -1,0 +1,301 @@
+"""Cell rules: how the stored cells of a column are written, where that is not how the grammars read them.
+
+Rules are declared and public. Each turns one cell by itself into a clean cell or a missing one, before the column's
+type, bounds and values apply, and none can fail:
+
+- ``nulls`` lists the cells that are missing, by their text without the spaces around it; an entry that is a value of
+  the column's type also matches cells that have this value, however they are written or stored. A column's own list
+  replaces that of its table.
+- ``format`` lists the formats of dates and times (``policy.date_formats``), of which the first that gives an existing
+  day counts. It applies to texts and whole numbers; dates and times that are stored as such stay.
+- ``true`` and ``false`` list further words for truths, compared as ``nulls`` are.
+- ``decimal``, ``thousands`` and ``currency`` are how numbers are written in texts; numbers stored as such stay.
+- ``trim``, ``case`` and ``map`` apply, in this order, to a text with listed values: spaces around it are removed, its
+  letters are turned, and it is replaced. A cell that is already a target of ``map`` stays.
+
+What fits no rule of its column is missing, or the column's ``other``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.policy.date_formats import MAX_FORMATS, parse_format
+from sfumato.policy.domains import Domain, Type, Value, parse_value
+from sfumato.policy.letters import lower, upper
+from sfumato.privacy import codec
+from sfumato.privacy.codec import constructor_repr
+
+MAX_WORDS = 100
+"""The most entries of ``nulls``, ``true`` or ``false``."""
+MAX_WORD_LENGTH = 100
+"""The most characters of an entry."""
+MAX_MAPPED = 1_000
+"""The most entries of ``map``."""
+MAX_CURRENCY_LENGTH = 8
+THOUSANDS = (".", ",", " ", "'", "’", "_")
+"""The characters between groups of three digits; a space also stands for U+00A0 and U+202F."""
+CASES: dict[str, Callable[[str], str]] = {"lower": lower, "upper": upper}
+_KEY_TYPES = {
+    "format": (Type.DATE, Type.TIMESTAMP),
+    "true": (Type.BOOLEAN,),
+    "false": (Type.BOOLEAN,),
+    "decimal": (Type.INTEGER, Type.REAL),
+    "thousands": (Type.INTEGER, Type.REAL),
+    "currency": (Type.INTEGER, Type.REAL),
+    "case": (Type.TEXT,),
+    "trim": (Type.TEXT,),
+    "map": (Type.TEXT,),
+}
+"""The types of columns that each rule fits; ``nulls`` fits all."""
+
+
+@codec.serialisable("cell-rules")
+@dataclass(frozen=True)
+class CellRules:
+    """The rules of one column; each field is the policy key of the same name.
+
+    >>> CellRules(decimal=",", thousands=".").describe()
+    ['numbers such as 1.234,5']
+    """
+
+    format: tuple[str, ...] = ()
+    nulls: tuple[str, ...] | None = None
+    """None where the column declares none: then its table's apply."""
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
+    decimal: str = ""
+    thousands: str = ""
+    currency: str = ""
+    case: str = ""
+    trim: bool = False
+    map: tuple[tuple[str, str], ...] = ()
+
+    __repr__ = constructor_repr
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "format", _parse_formats(self.format))
+        object.__setattr__(self, "nulls", None if self.nulls is None else parse_words(self.nulls, "nulls"))
+        for name in ("true", "false"):
+            object.__setattr__(self, name, parse_words(getattr(self, name), name))
+        object.__setattr__(self, "map", _parse_map(self.map))
+        self._check_numbers()
+        if self.case not in ("", *CASES):
+            raise InvalidParameter("case", self.case, "lower or upper")
+        if not isinstance(self.trim, bool):
+            raise InvalidParameter("trim", self.trim, "true or false")
+        self._check_disjoint()
+
+    def _check_numbers(self) -> None:
+        if self.decimal not in ("", ".", ","):
+            raise InvalidParameter("decimal", self.decimal, "a comma or a point", fix='write decimal = ","')
+        if self.thousands not in ("", *THOUSANDS):
+            allowed = " ".join(f'"{separator}"' for separator in THOUSANDS)
+            raise InvalidParameter("thousands", self.thousands, f"one of {allowed}")
+        if self.thousands and self.thousands == (self.decimal or "."):
+            other = "," if self.thousands == "." else "."
+            raise InvalidParameter(
+                "thousands", self.thousands, "different from the decimal separator", fix=f'add decimal = "{other}"'
+            )
+        if not _is_currency(self.currency):
+            rule = (
+                f"a sign or word of at most {MAX_CURRENCY_LENGTH} characters without digits, spaces, signs and commas"
+            )
+            raise InvalidParameter("currency", self.currency, rule, fix='write currency = "€"')
+
+    def _check_disjoint(self) -> None:
+        """Refuse an entry that two rules would read differently."""
+        lists = {"nulls": self.nulls or (), "true": self.true, "false": self.false, "map": [key for key, _ in self.map]}
+        seen: dict[str, str] = {}
+        for name, words in lists.items():
+            for word in words:
+                if seen.setdefault(word.strip(" "), name) != name:
+                    rule = f"without the entry that {seen[word.strip(' ')]} has too"
+                    raise InvalidParameter(name, word, rule, fix=f'remove "{word}" from one of them')
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The declared keys with their values, as a policy writes them."""
+        declared = {each.name: getattr(self, each.name) for each in fields(self)}
+        keys = {name: value for name, value in declared.items() if value is not None and value not in ((), "", False)}
+        keys |= {"nulls": ()} if self.nulls == () else {}
+        keys |= {"format": self.format[0]} if len(self.format) == 1 else {}
+        return {**keys, "map": dict(self.map)} if self.map else keys
+
+    def describe(self) -> list[str]:
+        """Describe the rules in words, one phrase each."""
+        phrases = [f"written as {' or '.join(self.format)}"] if self.format else []
+        words = (("missing", self.nulls or ()), ("true", self.true), ("false", self.false))
+        phrases += [f"{name} if {_quote_all(entries)}" for name, entries in words if entries]
+        if self.decimal or self.thousands or self.currency:
+            number = f"1{self.thousands}234{self.decimal or '.'}5"
+            phrases.append(f"numbers such as {number}{f' {self.currency}' if self.currency else ''}")
+        phrases += ["spaces around it removed"] if self.trim else []
+        phrases += [f"in {self.case} case"] if self.case else []
+        mapped = [f"{source} read as {target}" for source, target in self.map[:3]]
+        return [*phrases, *mapped, *(["…"] if len(self.map) > 3 else [])]
+
+    def check_fit(self, domain: Domain) -> None:
+        """Refuse rules that do not fit the type of a column, or lead to a value that it does not list."""
+        for name, kinds in _KEY_TYPES.items():
+            if getattr(self, name) and domain.type not in kinds:
+                types = " or ".join(kind.value for kind in kinds)
+                rule = f"declared for a column of type {types}; this one is {domain.type.value}"
+                raise InvalidParameter(
+                    name, getattr(self, name), rule, fix=f'remove {name}, or write type = "{kinds[0].value}"'
+                )
+            if getattr(self, name) and kinds == (Type.TEXT,) and domain.values is None:
+                raise InvalidParameter(
+                    name, getattr(self, name), "declared for a text with listed values", fix="add values = [...]"
+                )
+        self._check_values(domain)
+
+    def null_values(self, kind: Type) -> tuple[Value, ...]:
+        """Return the entries of ``nulls`` that are values of a type, by which cells are missing however they are
+        written: numbers without an exponent, and ISO dates and times.
+        """
+        pattern = _VALUE_PATTERNS.get(kind)
+        entries = [word for word in self.nulls or () if pattern is not None and pattern.fullmatch(word)]
+        values = [_value_or_none(kind, word) for word in entries]
+        return tuple(dict.fromkeys(value for value in values if value is not None))
+
+    def fold(self, text: str) -> str:
+        """Return what ``trim`` and ``case`` make of a text."""
+        trimmed = text.strip(" ") if self.trim else text
+        return CASES[self.case](trimmed) if self.case else trimmed
+
+    def _check_values(self, domain: Domain) -> None:
+        targets = {target for _, target in self.map}
+        for source, target in self.map:
+            if self.fold(source) != source:
+                rule = "compared after trim and case, which would change this entry"
+                raise InvalidParameter("map", source, rule, fix=f'write "{self.fold(source)}"')
+            if target not in (domain.values or ()):
+                raise InvalidParameter("map", target, "a map to listed values", fix=f'add "{target}" to values')
+            if source in (domain.values or ()):
+                raise InvalidParameter("map", source, "a map from texts that are no listed values", fix="remove it")
+        for value in (domain.values or ()) if self.trim or self.case else ():
+            if self.fold(str(value)) != value and value not in (*targets, domain.other):
+                rule = "values as trim and case leave them"
+                raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or name it in map')
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,40}([.][0-9]{1,40})?")
+_VALUE_PATTERNS = {
+    Type.INTEGER: _NUMBER,
+    Type.REAL: _NUMBER,
+    Type.DATE: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    Type.TIMESTAMP: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?"),
+}
+"""The entries of ``nulls`` that are compared as values, by the type of the column."""
+
+
+def _value_or_none(kind: Type, word: str) -> Value | None:
+    try:
+        return parse_value(kind, word, "nulls")
+    except InvalidParameter:  # a number with decimals in a column of whole numbers, or a day that does not exist
+        return None
+
+
+RULE_KEYS = tuple(each.name for each in fields(CellRules))
+"""The policy keys of a column that are cell rules."""
+
+
+def parse_rules(declared: Mapping[str, Any], domain: Domain) -> CellRules:
+    """Parse the rules of a column as a policy declares them."""
+    given = {name: value for name, value in declared.items() if name in RULE_KEYS}
+    if isinstance(given.get("format"), str):
+        given["format"] = (given["format"],)
+    for name, value in given.items():
+        if value in ((), [], "", {}) and name != "nulls":
+            raise InvalidParameter(name, value, "left out, or not empty", fix=f"remove {name}")
+    rules = CellRules(**given)
+    rules.check_fit(domain)
+    return rules
+
+
+def effective_rules(
+    rules: Mapping[str, CellRules], nulls: tuple[str, ...], columns: Iterable[str], exempt: Collection[str]
+) -> dict[str, CellRules]:
+    """Return the rules of each column that has any, with its table's ``nulls`` unless it has its own or is exempt."""
+    resolved = {}
+    for name in columns:
+        own = rules.get(name, CellRules())
+        inherits = own.nulls is None and name not in exempt
+        effective = replace(own, nulls=(nulls if inherits else own.nulls) or None)
+        if effective != CellRules():
+            resolved[name] = effective
+    return resolved
+
+
+def parse_words(declared: object, name: str) -> tuple[str, ...]:
+    """Parse a list of cells, which are compared without the spaces around them; numbers and dates become texts."""
+    if not isinstance(declared, (list, tuple)) or len(declared) > MAX_WORDS:
+        example = '["NA", ""]' if name == "nulls" else '["Y"]' if name == "true" else '["N"]'
+        raise InvalidParameter(name, declared, f"a list of at most {MAX_WORDS} texts, such as {example}")
+    words = tuple(map(_as_word, declared))
+    for word in words:
+        if not isinstance(word, str) or len(word) > MAX_WORD_LENGTH or not _is_storable(word):
+            raise InvalidParameter(name, word, f"a list of texts of at most {MAX_WORD_LENGTH} characters")
+        if word != word.strip(" "):
+            raise InvalidParameter(
+                name, word, "compared without the spaces around it", fix=f'write "{word.strip(" ")}"'
+            )
+    if len(set(words)) != len(words):
+        raise InvalidParameter(name, declared, "a list without repeated entries")
+    return words
+
+
+def _as_word(value: Any) -> Any:
+    is_number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    return str(value) if is_number or isinstance(value, dt.date) else value
+
+
+def _parse_formats(declared: object) -> tuple[str, ...]:
+    if not isinstance(declared, (list, tuple)) or len(declared) > MAX_FORMATS:
+        raise InvalidParameter("format", declared, f"a format such as %d.%m.%Y, or a list of at most {MAX_FORMATS}")
+    for text in declared:
+        parse_format(text)
+    if len(set(declared)) != len(declared):
+        raise InvalidParameter("format", declared, "a list without repeated formats")
+    return tuple(declared)
+
+
+def _parse_map(declared: object) -> tuple[tuple[str, str], ...]:
+    pairs = declared.items() if isinstance(declared, Mapping) else declared
+    rule = f'a table of at most {MAX_MAPPED:,} texts, such as {{ "F" = "female" }}'
+    try:
+        parsed = tuple((source, target) for source, target in pairs)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidParameter("map", declared, rule) from None
+    texts = [text for pair in parsed for text in pair]
+    if len(parsed) > MAX_MAPPED or len({source for source, _ in parsed}) != len(parsed):
+        raise InvalidParameter("map", declared, rule)
+    for text in texts:
+        if not isinstance(text, str) or len(text) > MAX_WORD_LENGTH or not _is_storable(text):
+            raise InvalidParameter("map", text, f"{rule}, each of at most {MAX_WORD_LENGTH} characters")
+    return parsed
+
+
+def _is_currency(text: object) -> bool:
+    """Return whether this is no currency at all, or one that has a character which no number has."""
+    if not isinstance(text, str) or len(text) > MAX_CURRENCY_LENGTH or not text.isprintable():
+        return False
+    has_number_letters = any(letter.isdigit() or letter.isspace() or letter in "+-,'’_" for letter in text)
+    return not text or (not has_number_letters and bool(set(text) - set("eE.")))
+
+
+def _is_storable(text: str) -> bool:
+    """Return whether engines can store a text: no NUL, no lone surrogate."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _quote_all(words: tuple[str, ...]) -> str:
+    shown = ", ".join(f'"{word}"' for word in words[:5])
+    return shown + (", …" if len(words) > 5 else "")

@@ -1,0 +1,142 @@
+"""Seeded bugs in cell rules: cells that fail a row, are missing here and not there, or are read in another order."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_CELLS = "engine/test_ruled_cells.py"
+_TABLE = f"{_CELLS}::test_every_rule_means_what_its_table_says"
+_POLICY = "policy/test_cell_rules.py"
+_CURATOR = "curator/test_cell_rules.py"
+MUTANTS = (
+    Mutant(
+        "a format fails the row that it does not fit",
+        Kind.HOSTILE,
+        "engine.spellings.duckdb:DuckDBSpelling.group",
+        "return f\"regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number})\"",
+        "return f\"CAST(CAST(regexp_extract({x}, {literal(f'^(?:{pattern})$')}, {number}) AS INTEGER) AS VARCHAR)\"",
+        (_TABLE,),
+    ),
+    Mutant(
+        "a cell that is missing by its rules is another value where one is declared",
+        Kind.NAN,
+        "engine.duckdb.ruled_scans:_Result.columns",
+        "IS NOT NULL AND NOT {self.is_null})",
+        "IS NOT NULL)",
+        (_TABLE,),
+    ),
+    Mutant(
+        "a cell on a server that is missing by its rules is another value where one is declared",
+        Kind.NAN,
+        "engine.sources.clean_scans:_Build.there",
+        "if is_null is None:",
+        "if True:",
+        ("engine/postgres/test_postgres_cell_rules.py",),
+    ),
+    Mutant(
+        "a missing number is missing as it is listed alone",
+        Kind.NAN,
+        "policy.cell_rules:CellRules.null_values",
+        "pattern = _VALUE_PATTERNS.get(kind)",
+        "pattern = None",
+        (f"{_CURATOR}::test_a_missing_cell_is_missing_in_every_measure",),
+    ),
+    Mutant(
+        "an answer stays when other cells are missing",
+        Kind.REUSE,
+        "policy.cell_rules:CellRules",
+        "nulls: tuple[str, ...] | None = None",
+        "nulls: tuple[str, ...] | None = __import__('dataclasses').field(default=None, compare=False)",
+        (f"{_CURATOR}::test_a_rule_is_part_of_what_a_question_means",),
+    ),
+    Mutant(
+        "texts are mapped before they are trimmed and turned",
+        Kind.KEYS,
+        "engine.sources.ruled_texts:_listed_text",
+        "apply(ScalarFunction.IN, folded, *map(_text, texts))",
+        "apply(ScalarFunction.IN, text, *map(_text, texts))",
+        (_TABLE,),
+    ),
+    Mutant(
+        "rules are read on columns that decide the unit",
+        Kind.NEIGHBOURS,
+        "policy.policies:_check_rules",
+        "for key in table.rules[column].keys if column in table.rules else ():",
+        "for key in ():",
+        (_POLICY,),
+    ),
+    Mutant(
+        "what is missing in a table is missing in its keys and periods",
+        Kind.NEIGHBOURS,
+        "policy.cell_rules:effective_rules",
+        "inherits = own.nulls is None and name not in exempt",
+        "inherits = own.nulls is None",
+        (_POLICY,),
+    ),
+    Mutant(
+        "numbers beside each other leave out their zeros",
+        Kind.HOSTILE,
+        "policy.date_formats:parse_format",
+        "is_padded=bool({index - 1, index} & beside)",
+        "is_padded=False",
+        (_TABLE,),
+    ),
+    Mutant(
+        "the last of several formats counts",
+        Kind.HOSTILE,
+        "engine.lowering.written_dates:iso_text",
+        "for each in formats]",
+        "for each in reversed(formats)]",
+        (_TABLE,),
+    ),
+    Mutant(
+        "a format counts though its day does not exist",
+        Kind.HOSTILE,
+        "engine.lowering.written_dates:iso_text",
+        "_matches(each, GRAMMARS[Type.TIMESTAMP])",
+        "_matches(each, '[0-9: .-]*')",
+        (_TABLE,),
+    ),
+    Mutant(
+        "the year 68 is of the last century",
+        Kind.HOSTILE,
+        "engine.lowering.written_dates:_PIVOT",
+        "(69|[7-9][0-9])",
+        "(6[89]|[7-9][0-9])",
+        (_TABLE,),
+    ),
+    Mutant(
+        "noon is an hour that no day has",
+        Kind.HOSTILE,
+        "engine.lowering.written_dates:_hour",
+        "number % 12 + 12",
+        "number + 12",
+        (_TABLE,),
+    ),
+    Mutant(
+        "groups of thousands have any number of digits",
+        Kind.HOSTILE,
+        "plan.values.written_forms:number_pattern",
+        "(?:{separator}[0-9]{{3}}){{1,13}}",
+        "(?:{separator}[0-9]{{1,3}}){{1,13}}",
+        (f"{_CELLS}::test_random_cells_mean_what_python_reads",),
+    ),
+    Mutant(
+        "a format reads a cell of any length",
+        Kind.LIMITS,
+        "engine.lowering.written_dates:iso_text",
+        "apply(ScalarFunction.CASE, is_short, text, missing(Type.TEXT))",
+        "apply(ScalarFunction.COALESCE, text, missing(Type.TEXT))",
+        (_TABLE,),
+    ),
+    Mutant(
+        "figures for the owner do not count what rules leave missing",
+        Kind.NAN,
+        "engine.duckdb.inspection:_cell_outcome",
+        "if cell.is_null else ''",
+        "if False else ''",
+        (f"{_CELLS}::test_an_inspection_counts_what_rules_leave_missing",),
+    ),
+)
+
+test_the_tests_of_cell_rules_notice = suite(MUTANTS)
