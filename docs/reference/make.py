@@ -60,6 +60,11 @@ AGGREGATES = (
         "SELECT COUNT(DISTINCT distance) FROM flights",
     ),
     (
+        "COUNT(DISTINCT x, y)",
+        "distinct tuples of rows without NULL; of COUNT(DISTINCT (x, y)) NULL is a value too",
+        "SELECT COUNT(DISTINCT origin, carrier) FROM flights",
+    ),
+    (
         "MODE(x)",
         "the most frequent of listed values; also MODE() WITHIN GROUP (ORDER BY x)",
         "SELECT MODE(origin) FROM flights",
@@ -86,6 +91,11 @@ AGGREGATES = (
         "MEDIAN(x), QUANTILE_CONT(x, 0.9), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
         "quantiles, by rank; x has known bounds; _DISC keeps the column's type ([how](../how-to/medians.md))",
         "SELECT MEDIAN(delay), PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY delay) FROM flights",
+    ),
+    (
+        "MEDIAN, quantiles, MIN and MAX of dates and times",
+        "the same of a bounded date, shown as a date",
+        "SELECT origin, MEDIAN(day) AS half FROM flights GROUP BY origin",
     ),
     (
         "QUANTILE_CONT(x, [0.25, 0.5, 0.75])",
@@ -124,8 +134,13 @@ CLAUSES = (
     ),
     (
         "EXISTS, NOT EXISTS, IN, NOT IN (SELECT …)",
-        "whether the unit has such rows",
-        "SELECT COUNT(*) FROM flights WHERE tailnum NOT IN (SELECT tailnum FROM flights WHERE delay > 60)",
+        "whether the unit has such rows; joined with other conditions by AND, OR and NOT",
+        "SELECT COUNT(*) FROM flights WHERE origin = 'JFK' OR tailnum IN (SELECT tailnum FROM flights WHERE delay > 9)",
+    ),
+    (
+        "subqueries over a public table",
+        "one value, IN (SELECT …) or EXISTS: the values are written into the question",
+        "SELECT COUNT(*) FROM flights WHERE carrier IN (SELECT carrier FROM airlines WHERE name LIKE 'A%')",
     ),
     (
         "x IN (SELECT … FROM public), EXISTS (SELECT … FROM public WHERE column = x)",
@@ -150,7 +165,7 @@ CLAUSES = (
     ),
     (
         "GROUP BY id in a subquery",
-        "one row for each unit: COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST, LAST, ARG_MIN, ARG_MAX "
+        "one row for each unit: COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST, LAST, MODE, ARG_MIN, ARG_MAX "
         "([how](../how-to/per-person.md))",
         "SELECT AVG(n) FROM (SELECT tailnum, COUNT(*) AS n FROM flights GROUP BY tailnum HAVING COUNT(*) > 1)",
     ),

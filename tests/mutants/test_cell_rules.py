@@ -84,15 +84,15 @@ MUTANTS = (
     Mutant(
         "the last of several formats counts",
         Kind.HOSTILE,
-        "engine.sources.ruled_texts:_dates",
-        "for each in rules.format]",
-        "for each in reversed(rules.format)]",
+        "engine.lowering.written_dates:iso_text",
+        "for each in formats]",
+        "for each in reversed(formats)]",
         (_TABLE,),
     ),
     Mutant(
         "a format counts though its day does not exist",
         Kind.HOSTILE,
-        "engine.sources.ruled_texts:_dates",
+        "engine.lowering.written_dates:iso_text",
         "_matches(each, GRAMMARS[Type.TIMESTAMP])",
         "_matches(each, '[0-9: .-]*')",
         (_TABLE,),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "the year 68 is of the last century",
         Kind.HOSTILE,
-        "engine.sources.ruled_texts:_PIVOT",
+        "engine.lowering.written_dates:_PIVOT",
         "(69|[7-9][0-9])",
         "(6[89]|[7-9][0-9])",
         (_TABLE,),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "noon is an hour that no day has",
         Kind.HOSTILE,
-        "engine.sources.ruled_texts:_hour",
+        "engine.lowering.written_dates:_hour",
         "number % 12 + 12",
         "number + 12",
         (_TABLE,),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "a format reads a cell of any length",
         Kind.LIMITS,
-        "engine.sources.ruled_texts:_dates",
+        "engine.lowering.written_dates:iso_text",
         "apply(ScalarFunction.CASE, is_short, text, missing(Type.TEXT))",
         "apply(ScalarFunction.COALESCE, text, missing(Type.TEXT))",
         (_TABLE,),

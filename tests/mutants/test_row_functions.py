@@ -89,6 +89,14 @@ MUTANTS = (
         ("plan/test_joins.py::test_rows_compared_under_or_are_cut",),
     ),
     Mutant(
+        "a text is read as a date by the first of several formats only",
+        Kind.KEYS,
+        "engine.lowering.row_lowering:_strptime",
+        "range(1, len(call.arguments))",
+        "range(1, 2)",
+        ("engine/lowering/test_row_lowering.py::test_ordinary_values_as_the_engine_computes_them",),
+    ),
+    Mutant(
         "a bucket is counted from the year 1 whatever its origin is",
         Kind.KEYS,
         "plan.values.calendar:Bucket.count_offset",

@@ -11,36 +11,20 @@ _ORACLE = "safety/test_towns_oracle.py::test_nothing_is_lost_where_no_limit_is_r
 _JOINS = "plan/test_joins.py"
 MUTANTS = (
     Mutant(
+        "NOT EXISTS over a public table drops rows without a value",
+        Kind.NAN,
+        "plan.sql.public_subqueries:_exists",
+        "exp.func('COALESCE', _in_list(pair[1], select, own, pair[0]), exp.false())",
+        "_in_list(pair[1], select, own, pair[0])",
+        ("plan/sql/test_public_values.py::test_rows_are_kept_as_duckdb_keeps_them",),
+    ),
+    Mutant(
         "a date of three numbers may lie outside the range that is claimed",
         Kind.SENSITIVITY,
         "plan.values.calendar:_nearest_date",
         "min(max(day, 1), monthrange(year, month)[1])",
         "1",
         ("plan/test_functions.py",),
-    ),
-    Mutant(
-        "a NULL among public values is forgotten",
-        Kind.NAN,
-        "plan.sql.public_subqueries:_PublicTest._membership",
-        "if with_null or value is not None",
-        "if value is not None",
-        ("plan/sql/test_public_subqueries.py::test_rows_are_kept_as_duckdb_keeps_them",),
-    ),
-    Mutant(
-        "NOT EXISTS drops rows without a value",
-        Kind.NAN,
-        "plan.sql.public_subqueries:_PublicTest.replacement",
-        "exp.func('COALESCE', test, exp.false())",
-        "test",
-        ("plan/sql/test_public_subqueries.py::test_rows_are_kept_as_duckdb_keeps_them",),
-    ),
-    Mutant(
-        "the condition inside a public subquery is dropped",
-        Kind.KEYS,
-        "engine.lowering.reading_statements:public_values",
-        "where=tests",
-        "where=()",
-        ("plan/sql/test_public_subqueries.py::test_rows_are_kept_as_duckdb_keeps_them",),
     ),
     Mutant(
         "any column that is tested for NULL is taken for an id",

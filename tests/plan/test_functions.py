@@ -130,6 +130,7 @@ DOMAINS = {
     "TIME_BUCKET(INTERVAL '2 weeks', born)": Domain("date", bounds=("2019-12-23", "2020-12-21")),
     "TIME_BUCKET(INTERVAL '5 months', born)": Domain("date", bounds=("2020-01-01", "2020-11-01")),
     "TIME_BUCKET(INTERVAL '1 hour', paid)": Domain("timestamp", bounds=("2020-01-01 00:00:00", "2020-01-02 12:00:00")),
+    "STRPTIME(name, '%d.%m.%Y')": Domain("timestamp", nullable=True),
     "EXTRACT(century FROM seen)": Domain("integer", bounds=(1, 100)),
     "EXTRACT(yearweek FROM born)": Domain("integer", bounds=(202001, 202053)),
     "EXTRACT(epoch FROM born)": Domain("integer", bounds=(1577836800, 1609372800)),

@@ -284,7 +284,6 @@ def _date_cases() -> list[Case]:
             lambda y, s: (s.date() - y).days,
         ),
         unary_case("seconds of a time", ScalarFunction.SECONDS, "s", lambda s: (s - epoch) // dt.timedelta(seconds=1)),
-        case_of_columns("the time of a second", _moment_of_seconds("s"), ("s",), lambda s: s.replace(microsecond=0)),
         unary_case(
             "a date as a time",
             ScalarFunction.CONVERT,
@@ -292,13 +291,22 @@ def _date_cases() -> list[Case]:
             lambda y: dt.datetime(y.year, y.month, y.day),
             Type.TIMESTAMP,
         ),
+        case_of_columns("the time of a second", _moment_of_number("n"), ("n",), _seconds_after_year_1),
         unary_case("a time as a date", ScalarFunction.CONVERT, "s", lambda s: s.date(), Type.DATE),
         Case("IS TRUE", apply(ScalarFunction.IS_TRUE, column_reference("b")), lambda row: row["b"] is True),
     ]
 
 
-def _moment_of_seconds(column: str) -> Scalar:
-    return apply(ScalarFunction.MOMENT, apply(ScalarFunction.SECONDS, column_reference(column)))
+_SECONDS_APART = 7_000_000_001
+
+
+def _moment_of_number(column: str) -> Scalar:
+    seconds = apply(ScalarFunction.MULTIPLY, column_reference(column), integer_constant(_SECONDS_APART))
+    return apply(ScalarFunction.MOMENT, seconds)
+
+
+def _seconds_after_year_1(n: int) -> dt.datetime:
+    return dt.datetime.min + dt.timedelta(seconds=n * _SECONDS_APART)
 
 
 def _truncation_cases() -> list[Case]:

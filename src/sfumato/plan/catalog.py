@@ -72,9 +72,10 @@ def _refuse_bands(table: str, *_: object) -> int:
     )
 
 
-def _refuse_public_values(table: str, *_: object) -> tuple[Value | None, ...]:
-    """Refuse a subquery over a public table: the engine cannot list its values."""
-    raise Unsupported("public-subquery", f"{table} can only be joined here", fix=f"join {table} in FROM")
+def _refuse_public_values(table: str, *_: object) -> Sequence[Value | None]:
+    """Refuse subqueries over public tables: there are no rows to evaluate them on."""
+    fix = "write the values out, as in x IN (1, 2), or join the public table in FROM"
+    raise Unsupported("public-subquery", f"{table} cannot be read in a subquery here", fix=fix)
 
 
 @dataclass(frozen=True)
@@ -85,5 +86,5 @@ class Catalog:
     overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = _refuse_bands
     """Return the most rows of a public table that share one value of these columns and match one value by these
     comparisons, each as (operator, column)."""
-    public_values: Callable[[str, Expression, tuple[Expression, ...]], Sequence[Value | None]] = _refuse_public_values
-    """Return the distinct values of an expression over the rows of a public table that meet conditions."""
+    public_values: Callable[[str, Expression, Expression | None], Sequence[Value | None]] = _refuse_public_values
+    """Return the value of an expression in each row of a public table that meets a condition."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, rounding, value_range
+from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.aggregates.spread import Pairs
 from sfumato.plan.aggregates.unit_measures import (
     EndValue,
@@ -133,6 +134,8 @@ def _frame_sql(frame: Frame) -> str:
 def describe_measure(measure: AggregateRequest) -> str:
     """Describe what a measure counts or adds up."""
     operand = "" if measure.value is None else f" of {expression_sql(measure.value)}"
+    if isinstance(measure, Quantile):
+        operand = f" of {expression_sql(measure.ranked)}"
     if isinstance(measure, Pairs):
         operand = f" of {expression_sql(measure.y)} and {expression_sql(measure.x)}"
     rank = f" number {measure.place + 1}" if isinstance(measure, FrequentValue) and measure.k > 1 else ""

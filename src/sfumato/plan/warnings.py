@@ -79,7 +79,7 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
         for quantile in inner_quantiles
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
-    operand_texts = dict.fromkeys(expression_sql(quantile.value) for quantile in shared_readings)
+    operand_texts = dict.fromkeys(expression_sql(quantile.ranked) for quantile in shared_readings)
     rule = "the other quantiles may be off by that many more ranks"
     return [
         f"If many rows have the same value as one of the quantiles of {operand}, {rule}." for operand in operand_texts

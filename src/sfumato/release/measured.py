@@ -288,7 +288,7 @@ def _estimate_groups(
     statements = _count_statements(estimator, parts)
     widths = [columns.scale.width(confidence, statements) for columns in scaled for _ in columns.columns]
     estimate = estimator.estimate([column for columns in scaled for column in columns.columns], widths)
-    return replace(estimate, labels=scaled[0].scale.labels)
+    return estimate if estimate.labels is not None else replace(estimate, labels=scaled[0].scale.labels)
 
 
 def _count_statements(estimator: Estimator, parts: int) -> int:

@@ -272,6 +272,10 @@ ARGUMENTS: dict[str, list[list[Any]]] = {
         [[whole(each) for each in (1, 7, 5_000)], [text(each) for each in calendar.UNITS], MOMENTS],
         [[whole(5)], [text("month"), text("day"), text("hour")], MOMENTS, [literal(Type.DATE, dt.date(2024, 3, 1))]],
     ],
+    "STRPTIME": [
+        [TEXTS, [text(each) for each in ("%d.%m.%Y", "%Y-%m-%d %H:%M:%S", "%I:%M %p %A %d %B %y")]],
+        [TEXTS, [text("%d.%m.%Y")], [text("%y%m%d"), text("%Y-%m-%d")]],
+    ],
     "AGE": [[[text(each) for each in ("year", "month", "day")], MOMENTS, MOMENTS]],
     "MAKE_DATE": [[WHOLE, WHOLE, WHOLE], [[whole(2024)], WHOLE, [whole(29), whole(31)]], [WHOLE, [whole(2)], WHOLE]],
     "DATE_DIFF": [[[text(each) for each in calendar.UNITS], MOMENTS, MOMENTS]],

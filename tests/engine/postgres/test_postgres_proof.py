@@ -90,6 +90,7 @@ OPERATIONS: dict[ScalarFunction, tuple[Wrong, str]] = {
         lambda _, x, grammar: f"({x} ~ '(?n)^({grammar})$')",
         "a regular expression over lines",
     ),
+    ScalarFunction.GROUP: (_changed(ScalarFunction.GROUP, "({} || '0')"), "a group of a regular expression"),
     ScalarFunction.READ: (_changed(ScalarFunction.READ, "NULLIF({0}, {0})"), "CAST to a whole number"),
     ScalarFunction.CODE: (_around("UPPER({})"), "a code of a text"),
     ScalarFunction.DIGEST: (lambda _, *texts: f"MD5(CONCAT({', '.join(texts)}))", "MD5"),

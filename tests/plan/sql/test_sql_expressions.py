@@ -262,6 +262,14 @@ REFUSED = {
     "REPLACE(name, 'a', '" + "x" * 33 + "')": "replacement",
     "EXTRACT(timezone FROM paid)": "unit",
     "DATE_TRUNC('fortnight', born)": "unit",
+    "STRPTIME(name, '%Q')": "date-format",
+    "STRPTIME(name, '%d.%m')": "date-format",
+    "STRPTIME(name, '%d%f%m%Y')": "date-format",
+    "STRPTIME(name, colour)": "literal-needed",
+    "STRPTIME(age, '%d.%m.%Y')": "type-mismatch",
+    "STRPTIME(name, [])": "arguments",
+    "TO_DATE(name, 'DD.MM.YYYY')": "function",
+    "TO_CHAR(born, 'YYYY')": "function",
     "AGE(born, seen)": "function",
     "AGE(born)": "function",
     "EXTRACT(hour FROM AGE(born, seen))": "unit",
@@ -359,7 +367,7 @@ def test_a_large_value_after_case_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("strptime(name, '%Y')", "STRPTIME"),
+        ("strpdate(name, '%Y')", "STRPDATE"),
         ("date_bin(5, born)", "DATE_BIN"),
         ("repeat(name, 3)", "REPEAT"),
         ("epoch_ns(moment)", "EPOCH_NS"),

@@ -124,6 +124,10 @@ class StatementReader:
         self.sources.interrupt(token)
 
 
+MAX_PUBLIC_ROWS = 100_000
+"""The most rows of a public table that a subquery reads, which is free."""
+
+
 class DuckDB(StatementReader):
     """The DuckDB implementation of ``Engine``: no SQL, type or hash of DuckDB is visible outside."""
 
@@ -138,12 +142,14 @@ class DuckDB(StatementReader):
         tables = {name: describe_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
         return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched, self._public_values)
 
-    def _public_values(self, table: str, item: Expression, conditions: Sequence[Expression]) -> Sequence[Value | None]:
-        """List the distinct values of an expression over the rows of a public table that meet conditions, sorted."""
-        text = self._render(reading_statements.public_values(table, item, conditions))
+    def _public_values(self, table: str, expression: Expression, condition: Expression | None) -> list[Value | None]:
+        """Evaluate an expression on the rows of a public table that meet a condition."""
+        if self.sources.max_rows_per_value(table, ()) > MAX_PUBLIC_ROWS:  # this refuses a private table
+            rule = f"a subquery can read a public table of at most {MAX_PUBLIC_ROWS:,} rows"
+            raise Unsupported("public-subquery", rule, fix="join the public table in FROM instead")
+        text = self._render(reading_statements.public_values(table, expression, condition))
         rows = self._within_time_limit(lambda: self.sources.run(text))
-        keys = exact_keys(rows, [item.domain.type])
-        return sorted((key for (key,) in keys), key=lambda value: (value is not None, value))
+        return [value for (value,) in exact_keys(rows, [expression.domain.type])]
 
     def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""

@@ -41,7 +41,7 @@ from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
-from sfumato.plan.values.expressions import Expression, Field, columns
+from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type
 
 if TYPE_CHECKING:
@@ -82,17 +82,6 @@ def distinct_results(world: ValueCombinations) -> StagedSelect:
     keys = tuple(name for name, _ in key_columns)
     evaluated = Select(key_columns, staged(source, lowering), where=tests)
     return StagedSelect((), Select(equal_columns(keys), evaluated, group_by=keys))
-
-
-def public_values(table: str, item: Expression, conditions: Sequence[Expression]) -> StagedSelect:
-    """List the distinct values of an expression over the rows of a public table that meet conditions."""
-    read = {reference for expression in (item, *conditions) for reference in columns(expression)}
-    names = tuple(sorted(reference.name for reference in read if isinstance(reference, Field)))
-    rows = Select(equal_columns(names), CleanTable(table, names))
-    lowering = RowLowering({Field(0, table, name): Reference(name) for name in names})
-    tests = tuple(lowering.lower(condition) for condition in conditions)
-    evaluated = Select((("k0", lowering.lower(item)),), staged(rows, lowering), where=tests)
-    return StagedSelect((), Select(equal_columns(("k0",)), evaluated, group_by=("k0",)))
 
 
 def _choice_relations(world: ValueCombinations) -> list[Relation]:
@@ -255,3 +244,15 @@ def as_arrow(rows: Sequence[tuple[Any, ...]], kinds: Sequence[Type], names: Sequ
     columns = zip(*rows, strict=True) if rows else ([] for _ in kinds)
     arrays = [pyarrow.array(column, arrow_type(kind)) for column, kind in zip(columns, kinds, strict=True)]
     return pyarrow.Table.from_arrays(arrays, list(names))
+
+
+def public_values(table: str, expression: Expression, condition: Expression | None) -> StagedSelect:
+    """Read the value of an expression in each row of a public table that meets a condition."""
+    read = (expression,) if condition is None else (expression, condition)
+    fields = list(dict.fromkeys(reference for each in read for reference in columns(each)))
+    lowering = RowLowering({reference: Reference(f"c{index}") for index, reference in enumerate(fields)})
+    results = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(read))
+    cells = tuple((f"c{index}", Reference(str(field), "r")) for index, field in enumerate(fields))
+    rows = Select(results, staged(Select(cells or (("c", integer_constant(0)),), CleanTable(table)), lowering))
+    where = () if condition is None else (apply(ScalarFunction.IS_TRUE, Reference("k1", "r")),)
+    return StagedSelect((), Select((("k0", Reference("k0", "r")),), rows, where=where))

@@ -37,6 +37,7 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
     references,
 )
+from sfumato.engine.lowering.written_dates import iso_text
 from sfumato.plan.values import expressions, grammars, intervals
 from sfumato.plan.values.expressions import Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS
@@ -399,6 +400,11 @@ def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:
     return rows.dated(case(*converted, otherwise=missing(kind)), *CALENDAR[kind], kind)
 
 
+def _strptime(call: Application) -> Scalar:
+    formats = [call.written(index) for index in range(1, len(call.arguments))]
+    return _parse_text(call.rows, call.rows.shared(iso_text(call.rows, call.shared(), formats)), Type.TIMESTAMP)
+
+
 def _matches(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
@@ -479,5 +485,6 @@ _LOWERINGS: dict[str, Lowering] = {
     "STARTS_WITH": _starts_with,
     "REGEXP_MATCHES": _regexp_matches,
     **DATE_LOWERINGS,
+    "STRPTIME": _strptime,
     "CAST": _cast,
 }

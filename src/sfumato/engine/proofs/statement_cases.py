@@ -275,7 +275,8 @@ def _exists_cases() -> list[StatementCase]:
     """Test whether another row names this one; some rows name NULL."""
     is_named = apply(ScalarFunction.EQUAL, column_reference("n"), Reference("j", "o"))
     named_numbers = {row["j"] for row in ALL}
-    is_other = apply(ScalarFunction.UNEQUAL, column_reference("n"), integer_constant(4))
+    is_other = apply(ScalarFunction.UNEQUAL, column_reference("n"), integer_constant(7))
+    is_late = apply(ScalarFunction.AT_LEAST, column_reference("n"), integer_constant(8))
     either = Exists(StageReference("p"), "o", is_named), Exists(StageReference("p"), "o", is_other, negated=True)
     return [
         StatementCase(
@@ -294,9 +295,11 @@ def _exists_cases() -> list[StatementCase]:
             Select(
                 (("k", column_reference("n")), *_values(column_reference("n"))),
                 StageReference("p"),
-                where=(AnyOf((apply(ScalarFunction.IS_TRUE, column_reference("b")), *either)),),
+                where=(AnyOf((is_late, *either)),),
             ),
-            tuple((str(row["n"]), row["n"]) for row in ALL if row["b"] or row["n"] in named_numbers or row["n"] == 4),
+            tuple(
+                (str(row["n"]), row["n"]) for row in ALL if row["n"] >= 8 or row["n"] in named_numbers or row["n"] == 7
+            ),
         )
     ]
 

@@ -6,10 +6,11 @@ and the maximum are approached from within, at a rank that the price decides.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +32,8 @@ from sfumato.plan.aggregates.measures import (
     power_above,
     value_range,
 )
-from sfumato.plan.values.expressions import Expression
+from sfumato.plan.values import calendar
+from sfumato.plan.values.expressions import Call, Expression
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, format_exact
@@ -59,10 +61,37 @@ class RankedValue(Sum):
         return step
 
 
+@dataclass(frozen=True)
+class Moments(Sequence[dt.date]):
+    """The dates, or the times of whole seconds, from an origin on."""
+
+    origin: dt.date
+
+    @classmethod
+    def since(cls, text: str) -> Moments:
+        """Return those from a date or time on, in ISO form."""
+        return cls(dt.datetime.fromisoformat(text) if "T" in text else dt.date.fromisoformat(text))
+
+    @property
+    def kind(self) -> Type:
+        return Type.TIMESTAMP if isinstance(self.origin, dt.datetime) else Type.DATE
+
+    def __len__(self) -> int:
+        return 1 + calendar.between("second" if self.kind is Type.TIMESTAMP else "day", self.origin, dt.datetime.max)
+
+    def __getitem__(self, count: Any) -> Any:
+        return self.origin + (dt.timedelta(seconds=count) if self.kind is Type.TIMESTAMP else dt.timedelta(days=count))
+
+
 @codec.serialisable("quantile")
 @dataclass(frozen=True)
 class Quantile:
-    """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum."""
+    """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum.
+
+    A quantile of dates is one of the days from an origin to them, which rank as the dates do: a unit moves ranks by as
+    many rows as it has, whatever is ranked (Smith, "Privacy-preserving statistical estimation", 2011), so it is
+    selected by the same mechanism at the same price, and shown as the date. Of times, the seconds count.
+    """
 
     value: Expression
     probability: Fraction
@@ -71,6 +100,8 @@ class Quantile:
     """Whether the result is one of the column's declared values, and has its type: otherwise it is a number that may
     lie between two.
     """
+    origin: str | None = None
+    """The date or time, in ISO form, from which the value counts days or seconds, where the result is one too."""
     reads: ClassVar[ReadingKind] = ReadingKind.RANKS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
@@ -83,16 +114,23 @@ class Quantile:
         return _NAMES.get(self.probability, f"{format_exact(100 * self.probability)} % quantile")
 
     @property
+    def ranked(self) -> Expression:
+        """What is ranked, as it is asked for: the date or time itself, where its days or seconds are counted."""
+        return self.value if self.origin is None or not isinstance(self.value, Call) else self.value.arguments[-1]
+
+    @property
     def reading_key(self) -> Hashable:
         return self.reads, self.value, self.where
 
     @property
     def result(self) -> Domain:
+        if self.origin is not None:
+            return Domain(Moments.since(self.origin).kind, nullable=True)
         return Domain(self.value.domain.type if self.listed else Type.REAL, nullable=True)
 
     @property
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
-        return value_range(self.value)
+        return value_range(self.value) if self.origin is None else None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
@@ -100,7 +138,7 @@ class Quantile:
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
-        return SelectedValueEstimate(low, high, self.probability)
+        return SelectedValueEstimate(low, high, self.probability, self.origin)
 
 
 _NAMES = {Fraction(0): "least", Fraction(1, 2): "median", Fraction(1): "greatest"}
@@ -118,9 +156,12 @@ class SelectedValueEstimate:
     low: Fraction
     high: Fraction
     probability: Fraction
+    origin: str | None = None
+    """Where the value counts days or seconds: from when, in ISO form."""
     adds_up: ClassVar[bool] = False
 
-    def __init__(self, low: Number, high: Number, probability: Number) -> None:
+    def __init__(self, low: Number, high: Number, probability: Number, origin: str | None = None) -> None:
+        object.__setattr__(self, "origin", origin)
         object.__setattr__(self, "low", exact(low, "low"))
         object.__setattr__(self, "high", exact(high, "high"))
         object.__setattr__(self, "probability", exact(probability, "probability"))
@@ -130,6 +171,9 @@ class SelectedValueEstimate:
         requested confidence.
         """
         value, *ends = totals
+        if self.origin is not None:
+            count = np.clip(value, float(self.low), float(self.high))
+            return GroupEstimate(count, count, count, labels=Moments.since(self.origin))
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
         prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
         if np.max(widths[0], initial=0) > 0:

@@ -11,9 +11,9 @@ import re
 from sqlglot import ErrorLevel, exp
 from sqlglot.dialects.duckdb import DuckDB
 
-_TYPED_NAME = "typed_name"
+TYPED_NAME = "typed_name"
 DIALECT = DuckDB()
-DIALECT.ORIGINAL_NAME_META_KEY = _TYPED_NAME
+DIALECT.ORIGINAL_NAME_META_KEY = TYPED_NAME
 
 _CALL = re.compile(r"([A-Za-z_]\w*)\(")
 _COMMON_NAMES = {"LISTAGG": "STRING_AGG"}
@@ -25,7 +25,7 @@ def function_name(node: exp.Expr) -> str:
         return node.name.upper()
     if isinstance(node, (exp.Ceil, exp.Floor)):  # written as ROUND where they have digits
         return node.key.upper()
-    typed_name = node.meta.get(_TYPED_NAME)
+    typed_name = node.meta.get(TYPED_NAME)
     if typed_name is not None:
         return str(typed_name).upper()
     call = _CALL.match(node.sql(dialect=DIALECT, unsupported_level=ErrorLevel.IGNORE))

@@ -39,6 +39,7 @@ _REGEX_PARTS = (
     "write CASE WHEN REGEXP_MATCHES(text, 'pattern') THEN 'a' ELSE 'b' END, SUBSTR(text, 1, 3) or "
     "REPLACE(text, 'old', 'new')",
 )
+_FORMATTED = ("function", "formats of dates are written as in strftime here", "write STRFTIME(date, '%Y-%m')")
 _GLOB = ("regex", "GLOB is not supported", "write text LIKE 'start%', or REGEXP_MATCHES(text, '^start')")
 _SUBQUERY = (
     "subquery",
@@ -72,6 +73,7 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
     ((exp.RegexpILike,), _REGEX_CASE),
     ((exp.RegexpExtract, exp.RegexpReplace, exp.RegexpExtractAll, exp.RegexpSplit), _REGEX_PARTS),
     ((exp.Glob,), _GLOB),
+    ((exp.ToChar,), _FORMATTED),
     ((exp.Subquery, exp.Query, exp.Exists, exp.Any, exp.All), _SUBQUERY),
     (
         (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
@@ -138,7 +140,15 @@ _NAMES = {
         "AGE returns an interval, which is no number",
         "write EXTRACT(year FROM AGE(later, earlier)) with two dates, or DATE_DIFF('day', earlier, later)",
     ),
-    "strptime": ("function", "STRPTIME is not supported", "write CAST(… AS DATE) or CAST(… AS TIMESTAMP)"),
+    **dict.fromkeys(
+        ("to_date", "to_timestamp", "str_to_date", "date_parse", "parse_date"),
+        (
+            "function",
+            "formats of dates are written as in strptime here",
+            "write CAST(STRPTIME(text, '%d.%m.%Y') AS DATE)",
+        ),
+    ),
+    **dict.fromkeys(("to_char", "date_format", "format_date"), _FORMATTED),
 }
 
 

@@ -1,130 +1,221 @@
-"""Subqueries over one public table, replaced by the values they list.
+"""Subqueries over public tables: what they return is public, so it is written into the question as literals.
 
-``x IN (SELECT …)`` and ``EXISTS (SELECT … WHERE public.column = x)`` over a public table say of each private row
-whether its x is among values that everybody may know. The values are read when the question is, and the plan holds
-them, so a row is kept or dropped by its own cells alone, and a changed public table makes another plan.
+A scalar subquery becomes its value, ``x IN (SELECT …)`` the list of values, and ``EXISTS (SELECT …)`` over rows with
+one column equal to something outside ``IN`` that column. They are evaluated before anything is priced or charged, on
+the rows of public tables alone; the plan that is priced holds the values, so an answer is bought for these values.
+
+A NULL in such a list equals nothing and empties nothing, as in tests for rows of private tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar, cast
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 from sqlglot import exp
 
+from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.sql.parameters import value_literal
-from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import refuse
+from sfumato.plan.sql.sql_expressions import lower_expression, with_position
+from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
+from sfumato.plan.sql.unit_joins import conjunction, conjuncts
 from sfumato.plan.values.expressions import Column, Expression, Field
+from sfumato.policy import Value
 
-T = TypeVar("T", bound=exp.Expr)
-
-MAX_PUBLIC_VALUES = 10_000
-"""The most values that a subquery over a public table may list: each is compared with every row."""
+MAX_VALUES = 10_000
+"""The most values of a list that a question holds."""
 _CLAUSES = {"expressions", "from_", "where", "distinct"}
+_FIX = "join the public table in FROM instead, on a column with unique values"
 
 
-def inline_public_subqueries(statement: T, catalog: Catalog) -> T:
-    """Replace every test against one public table by a test against its values."""
-    public = {name.lower(): table for name, table in catalog.tables.items() if table.public}
-    public = {name: table for name, table in public.items() if name not in _cte_names(statement)}
-    if not public or not any(_tested_table(node, public) for node in statement.find_all(exp.In, exp.Exists)):
-        return statement
+@dataclass(frozen=True)
+class _PublicSelect:
+    """A SELECT of rows of one public table."""
 
-    def inline(node: exp.Expr) -> exp.Expr:
-        table = _tested_table(node, public)
-        return node if table is None else _PublicTest(table, catalog).replacement(node)
+    node: exp.Select
+    table: Described
+    alias: str
+    catalog: Catalog
 
-    return cast(T, statement.transform(inline))
+    def resolve(self, qualifier: str | None, name: str) -> Expression:
+        if qualifier is None or qualifier.lower() == self.alias.lower():
+            for column, domain in self.table.columns.items():
+                if column.lower() == name.lower():
+                    return Column(Field(0, self.table.name, column), domain)
+        rule = f"{self.alias} has no column named {name[:60]}"
+        raise Unsupported("unknown-column", rule, fix=suggest_name(name, self.table.columns))
 
-
-def _cte_names(statement: exp.Expr) -> set[str]:
-    return {cte.alias_or_name.lower() for cte in statement.find_all(exp.CTE)}
-
-
-def _tested_select(node: exp.Expr) -> exp.Select | None:
-    """Return the SELECT that EXISTS or IN tests; None for IN with a list of values."""
-    query = node.this if isinstance(node, exp.Exists) else node.args.get("query") if isinstance(node, exp.In) else None
-    select = query.this if isinstance(query, exp.Subquery) else query
-    return select if isinstance(select, exp.Select) else None
-
-
-def _tested_table(node: exp.Expr, public: dict[str, Described]) -> Described | None:
-    """Return the public table that a test reads; None if it reads another, or more than one row-wise SELECT does."""
-    select = _tested_select(node)
-    if select is None or not {clause for clause, value in select.args.items() if value} <= _CLAUSES:
-        return None
-    source = select.args["from_"].this if select.args.get("from_") else None
-    return public.get(source.name.lower()) if isinstance(source, exp.Table) and not source.args.get("joins") else None
-
-
-class _PublicTest:
-    """A test of a private row against the rows of a public table."""
-
-    def __init__(self, table: Described, catalog: Catalog) -> None:
-        self._table, self._catalog = table, catalog
-        self._columns = {name.lower(): name for name in table.columns}
-
-    def replacement(self, node: exp.Expr) -> exp.Expr:
-        """Return the test against values; the node itself where it compares more than one value of a private row."""
-        select = _tested_select(node)
-        assert select is not None
-        self._alias = select.args["from_"].this.alias_or_name.lower()
-        where = select.args.get("where")
-        conditions = (
-            [] if where is None else list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    def reads_only_public(self, node: exp.Expr) -> bool:
+        """Return whether a condition can be evaluated on rows of the public table alone."""
+        columns = {name.lower() for name in self.table.columns}
+        return all(
+            column.table.lower() == self.alias.lower() if column.table else column.name.lower() in columns
+            for column in node.find_all(exp.Column)
         )
-        correlated = [part for part in conditions if not self._is_public(part)]
-        public_conditions = [self._lower(part) for part in conditions if self._is_public(part)]
-        if isinstance(node, exp.In):
-            item = select.expressions[0].unalias()
-            if (
-                correlated
-                or len(select.expressions) != 1
-                or not self._is_public(item)
-                or isinstance(node.this, exp.Tuple)
-            ):
-                return node
-            return self._membership(node, node.this, item, public_conditions, with_null=True)
-        sides = self._matched_sides(correlated)
-        if sides is None:
-            return node
-        test = self._membership(node, sides[1], sides[0], public_conditions, with_null=False)
-        return exp.func("COALESCE", test, exp.false())
 
-    def _membership(
-        self, node: exp.Expr, operand: exp.Expr, item: exp.Expr, conditions: Sequence[Expression], *, with_null: bool
-    ) -> exp.Expr:
-        """Return ``operand IN (values)``, with NULL among them as SQL's IN has it."""
-        values = self._catalog.public_values(self._table.name, self._lower(item), tuple(conditions))
-        if len(values) > MAX_PUBLIC_VALUES:
-            rule = f"a subquery over a public table can list at most {MAX_PUBLIC_VALUES:,} values"
-            fix = f"join {self._table.name} in FROM instead: LEFT JOIN … and test its column IS NULL or IS NOT NULL"
-            raise refuse(node, "public-subquery", rule, fix)
-        literals = [value_literal(value) for value in values if with_null or value is not None]
-        return exp.In(this=operand.copy(), expressions=literals) if literals else exp.false()
+    def values(self, expression: Expression, conditions: Sequence[exp.Expr]) -> list[Value | None]:
+        """Return the value of an expression in each row that meets the conditions."""
+        condition = conjunction([lower_expression(node, self.resolve) for node in conditions])
+        try:
+            return list(self.catalog.public_values(self.table.name, expression, condition))
+        except Unsupported as error:
+            raise with_position(error, self.node) from None
 
-    def _matched_sides(self, correlated: Sequence[exp.Expr]) -> tuple[exp.Expr, exp.Expr] | None:
-        """Return (public side, private side) of the one equality with the rows around EXISTS."""
-        if len(correlated) != 1 or not isinstance(correlated[0], exp.EQ):
-            return None
-        left, right = correlated[0].this, correlated[0].expression
-        sides = [(left, right)] if self._is_public(left) else [(right, left)] if self._is_public(right) else []
-        return next(((inner, outer) for inner, outer in sides if not self._reads_public(outer)), None)
+    @property
+    def conditions(self) -> list[exp.Expr]:
+        where = self.node.args.get("where")
+        return [] if where is None else conjuncts(where.this)
 
-    def _resolves(self, column: exp.Column) -> bool:
-        return column.name.lower() in self._columns and column.table.lower() in ("", self._alias)
 
-    def _is_public(self, node: exp.Expr) -> bool:
-        return all(map(self._resolves, node.find_all(exp.Column))) and node.find(exp.Subquery, exp.Select) is None
+def inline_public_subqueries(statement: exp.Select, catalog: Catalog) -> exp.Select:
+    """Return the statement with the values of its subqueries over public tables in their place."""
+    kinds = (exp.Subquery, exp.In, exp.Exists)
+    if statement.find(*kinds) is None or not any(table.public for table in catalog.tables.values()):
+        return statement
+    statement = statement.copy()
+    for node in reversed(list(statement.find_all(*kinds))):
+        replacement = _inlined(node, statement, catalog)
+        if replacement is not None:
+            node.replace(replacement)
+    return statement
 
-    def _reads_public(self, node: exp.Expr) -> bool:
-        return any(map(self._resolves, node.find_all(exp.Column)))
 
-    def _lower(self, node: exp.Expr) -> Expression:
-        """Lower an expression over the columns of the public table."""
-        return lower_expression(node, lambda _, name: self._column(self._columns[name.lower()]))
+def _inlined(node: exp.Expr, statement: exp.Select, catalog: Catalog) -> exp.Expr | None:
+    """Return what stands for a subquery over a public table; None for any other node."""
+    if isinstance(node, exp.In):
+        select = _public_select(node.args.get("query"), statement, catalog)
+        return None if select is None else _in_list(node.this, select, select.conditions, _only_item(select))
+    if isinstance(node, exp.Exists):
+        select = _public_select(node.this, statement, catalog)
+        return None if select is None else _exists(select)
+    if isinstance(node.parent, (exp.From, exp.Join, exp.In, exp.Exists, exp.CTE, exp.Subquery, exp.SetOperation)):
+        return None
+    select = _public_select(node, statement, catalog)
+    return None if select is None else _scalar(select)
 
-    def _column(self, name: str) -> Column:
-        return Column(Field(0, self._table.name, name), self._table.columns[name])
+
+def _public_select(node: object, statement: exp.Select, catalog: Catalog) -> _PublicSelect | None:
+    select = node.this if isinstance(node, exp.Subquery) else node
+    if not isinstance(select, exp.Select) or select.args.get("from_") is None:
+        return None
+    source = select.args["from_"].this
+    if not isinstance(source, exp.Table) or source.name.lower() in {
+        cte.alias.lower() for cte in statement.find_all(exp.CTE)
+    }:
+        return None
+    public = (table for table in catalog.tables.values() if table.public and table.name.lower() == source.name.lower())
+    table = next(public, None)
+    if table is None:
+        return None
+    if any(value and clause not in _CLAUSES for clause, value in select.args.items()):
+        rule = "a subquery over a public table can have SELECT, FROM one table and WHERE"
+        raise refuse(select, "public-subquery", rule, _FIX)
+    return _PublicSelect(select, table, source.alias or source.name, catalog)
+
+
+def _only_item(select: _PublicSelect) -> exp.Expr:
+    items = select.node.expressions
+    if len(items) != 1 or items[0].find(exp.Star, exp.AggFunc):
+        rule = "this subquery over a public table must select one column"
+        raise refuse(select.node, "public-subquery", rule, _FIX)
+    return items[0].unalias()
+
+
+def _in_list(operand: exp.Expr, select: _PublicSelect, conditions: Sequence[exp.Expr], item: exp.Expr) -> exp.Expr:
+    """Return ``operand IN (…)`` with the values of a column; FALSE without any."""
+    values = select.values(lower_expression(item, select.resolve), conditions)
+    listed = sorted({value for value in values if value is not None})
+    if len(listed) > MAX_VALUES:
+        rule = (
+            f"a subquery over a public table can list at most {MAX_VALUES:,} values, and this one has {len(listed):,}"
+        )
+        raise refuse(select.node, "public-subquery", rule, _FIX)
+    if not listed:
+        return exp.false()
+    return exp.In(this=operand.copy(), expressions=[_literal(value) for value in listed])
+
+
+def _exists(select: _PublicSelect) -> exp.Expr:
+    """Return what EXISTS tests: a column that is among values, or whether there is a row at all."""
+    own = [condition for condition in select.conditions if select.reads_only_public(condition)]
+    outside = [condition for condition in select.conditions if condition not in own]
+    if not outside:
+        return exp.true() if _count_rows(select, own) else exp.false()
+    pair = _equated(outside[0], select) if len(outside) == 1 else None
+    if pair is None:
+        rule = "EXISTS over a public table can compare one of its columns with one expression outside, by ="
+        raise refuse(select.node, "public-subquery", rule, _FIX)
+    # of a row without a value SQL's EXISTS is false, and not unknown: NOT EXISTS keeps it
+    return exp.func("COALESCE", _in_list(pair[1], select, own, pair[0]), exp.false())
+
+
+def _equated(node: exp.Expr, select: _PublicSelect) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return the side of an equality that reads the public table, and the other."""
+    if not isinstance(node, exp.EQ):
+        return None
+    for public, other in ((node.this, node.expression), (node.expression, node.this)):
+        if select.reads_only_public(public) and not any(map(select.reads_only_public, other.find_all(exp.Column))):
+            return public, other
+    return None
+
+
+def _count_rows(select: _PublicSelect, conditions: Sequence[exp.Expr]) -> int:
+    some_column = next(iter(select.table.columns))
+    return len(select.values(select.resolve(None, some_column), conditions))
+
+
+_AGGREGATES: dict[type[exp.Expr], Callable[[list[Value]], Value | None]] = {
+    exp.Min: lambda values: min(values, default=None),
+    exp.Max: lambda values: max(values, default=None),
+    exp.Count: len,
+    exp.Sum: lambda values: sum(values) if values else None,  # type: ignore[arg-type]
+    exp.Avg: lambda values: Fraction(sum(values)) / len(values) if values else None,  # type: ignore[arg-type]
+}
+
+
+def _scalar(select: _PublicSelect) -> exp.Expr:
+    """Return the only value of a subquery: of its only row, or of an aggregate of its rows."""
+    if len(select.node.expressions) == 1:
+        item = select.node.expressions[0].unalias()
+        aggregate = _AGGREGATES.get(type(item))
+        if aggregate is not None:
+            return _literal(aggregate(_aggregated(item, select)))
+    values = select.values(lower_expression(_only_item(select), select.resolve), select.conditions)
+    values = list(dict.fromkeys(values)) if select.node.args.get("distinct") else values
+    if len(values) > 1:
+        rule = f"this subquery has {len(values):,} rows, and one value is needed"
+        raise refuse(
+            select.node, "subquery-rows", rule, "write MIN(…), MAX(…) or AVG(…) of it, or a WHERE that one row meets"
+        )
+    return _literal(values[0] if values else None)
+
+
+def _aggregated(item: exp.Expr, select: _PublicSelect) -> list[Value]:
+    """Return the values that an aggregate of public rows is over, NULL aside."""
+    if isinstance(item, exp.Count) and (item.this is None or isinstance(item.this, exp.Star)):
+        return [1] * _count_rows(select, select.conditions)
+    distinct = isinstance(item.this, exp.Distinct)
+    operand = lower_expression(item.this.expressions[0] if distinct else item.this, select.resolve)
+    if isinstance(item, (exp.Sum, exp.Avg)) and not operand.domain.type.numeric:
+        rule = f"only numbers can be summed; {node_text(item.this)} is {operand.domain.type.value}"
+        raise refuse(item, "type-mismatch", rule, "use COUNT, MIN or MAX")
+    values = [value for value in select.values(operand, select.conditions) if value is not None]
+    return list(dict.fromkeys(values)) if distinct else values
+
+
+def _literal(value: Value | None) -> exp.Expr:
+    """Write a value as SQL."""
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case dt.date():
+            kind = "TIMESTAMP" if isinstance(value, dt.datetime) else "DATE"
+            return exp.cast(exp.Literal.string(str(value)), kind)
+        case str():
+            return exp.Literal.string(value)
+    number = exp.Literal.number(str(abs(value)) if isinstance(value, int) else repr(abs(float(value))))
+    return exp.Paren(this=exp.Neg(this=number)) if value < 0 else number

@@ -433,6 +433,12 @@ def _unit(node: Node) -> str:
     return _time_unit(node.args["unit"].name) if node.args.get("unit") is not None else ""
 
 
+def _strptime(text: Node, date_format: Node, read: Read) -> Expression:
+    """Lower STRPTIME(text, 'format'), or with a list of formats."""
+    formats = date_format.expressions if isinstance(date_format, exp.Array) else [date_format]
+    return call("STRPTIME", read(text), *map(read, formats))
+
+
 def _time_bucket(node: exp.DateBin, read: Read) -> Expression:
     amount, unit = _interval_parts(node.this) if isinstance(node.this, exp.Interval) else (None, "")
     if amount is None:
@@ -530,6 +536,8 @@ def _anonymous(node: exp.Anonymous, read: Read) -> Expression:
         return _extract_part(arguments[0].name, arguments[1], read)
     if name in _PART_FUNCTIONS and len(arguments) == 1:
         return _extract_part(name, arguments[0], read)
+    if name == "try_strptime" and len(arguments) == 2:
+        return _strptime(arguments[0], arguments[1], read)
     if name == "iff":
         return call("IF", *map(read, arguments))
     if name == "isnull":
@@ -615,6 +623,7 @@ _READERS: dict[type[Node], tuple[Reader, frozenset[str]]] = {
         for part in PARTS
         if part not in ("dow", "isodow", "doy", "microsecond")
     },
+    exp.StrToTime: _parts_read(lambda node, read: _strptime(node.this, node.args["format"], read), "this", "format"),
     exp.TimeToUnix: _part_reader("epoch"),
     exp.DateBin: _parts_read(_time_bucket, "this", "expression", "unit", "zone"),
     exp.TimeToStr: _function_reader("STRFTIME", "this", "format"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 
@@ -54,12 +55,14 @@ from sfumato.plan.sql.outer import (
 )
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.public_subqueries import inline_public_subqueries
+from sfumato.plan.sql.row_refusals import refuse_aggregate, refuse_row_window
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
 from sfumato.plan.sql.unit_joins import period_sql, periods
+from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import (
     Column,
     Expression,
@@ -100,12 +103,13 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
     if isinstance(value, exp.Distinct):
         rule = "a quantile is over all rows, so DISTINCT is not supported"
         raise refuse(node, "distinct", rule, "leave out DISTINCT")
-    operand = _require_bounded_number(read(value), value)
+    operand, origin = _rank_by_number(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
-        return Quantile(operand, _FIXED_PROBABILITIES[type(node)], where, listed=not isinstance(node, exp.Median))
+        is_listed = not isinstance(node, exp.Median)
+        return Quantile(operand, _FIXED_PROBABILITIES[type(node)], where, is_listed, origin)
     probability = _parse_probability(node, probability_node if share is None else share)
     is_discrete = isinstance(node.this if isinstance(node, exp.WithinGroup) else node, _DISCRETE_QUANTILES)
-    return Quantile(operand, 1 - probability if descending else probability, where, is_discrete)
+    return Quantile(operand, 1 - probability if descending else probability, where, is_discrete, origin)
 
 
 _FIXED_PROBABILITIES = {exp.Min: Fraction(0), exp.Median: Fraction(1, 2), exp.Max: Fraction(1)}
@@ -143,10 +147,24 @@ def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
     return Fraction(millionths, MAX_DECIMALS)
 
 
+def _rank_by_number(value: Expression, node: exp.Expr) -> tuple[Expression, str | None]:
+    """Return the bounded number that a value is ranked by; of dates and times, days or seconds from an origin."""
+    if not value.domain.type.temporal:
+        return _require_bounded_number(value, node), None
+    if value.domain.range is None:
+        rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the dates between them"
+        fix = f"write LEAST(GREATEST({node_text(node)}, DATE '2024-01-01'), DATE '2024-12-31'), or declare bounds"
+        raise refuse(node, "unbounded", rule, fix)
+    kind, unit = value.domain.type, "day" if value.domain.type is Type.DATE else "second"
+    low: Any = value.domain.range[0]
+    origin = low if kind is Type.DATE else calendar.truncate("second", low)
+    return call("DATE_DIFF", literal(Type.TEXT, unit), literal(kind, origin), value), origin.isoformat()
+
+
 def _require_bounded_number(value: Expression, node: exp.Expr) -> Expression:
     if not value.domain.type.numeric:
-        rule = f"quantiles, MIN and MAX need a number; {node_text(node)} is {value.domain.type.value}"
-        raise refuse(node, "type-mismatch", rule, "turn it into a number with CASE, DATE_DIFF or EXTRACT")
+        rule = f"quantiles, MIN and MAX need a number or a date; {node_text(node)} is {value.domain.type.value}"
+        raise refuse(node, "type-mismatch", rule, "turn it into a number with CASE, LENGTH or EXTRACT")
     if value.domain.range is None:
         rule = f"{node_text(node)} has no declared bounds, and a quantile is selected from the numbers between them"
         fix = f"declare bounds in the policy, or write LEAST(GREATEST({node_text(node)}, low), high)"
@@ -204,7 +222,6 @@ _PAIR_AGGREGATES: dict[type, Callable[[Expression, Expression, Expression | None
     exp.RegrAvgx: lambda y, x, where: Mean(x, and_not_null(where, y)),
     exp.RegrAvgy: lambda y, x, where: Mean(y, and_not_null(where, x)),
 }
-_AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTER (WHERE …)"
 _ARGUMENTS = {"this", "expression", "expressions", "quantile", "count", "big_int"}
 """The parts of an aggregate that are read: all others are options that mean nothing here."""
 _AGGREGATES = (
@@ -438,10 +455,9 @@ def _lower_finish_expression(
             rule = "HAVING is decided before windows are computed, so it cannot contain one"
             raise refuse(part, "window", rule, "use QUALIFY instead of HAVING")
         if isinstance(part, exp.Window):
-            rule = "a window function over rows must be in a subquery whose result the outer SELECT aggregates"
-            raise refuse(part, "window", rule, f"write FROM (SELECT …, {node_text(part)} AS x FROM …)")
-        if isinstance(part, exp.AggFunc):
-            raise refuse(part, "aggregate", f"{node_text(part)} is not supported", _AGGREGATE_FIX)
+            raise refuse_row_window(part, building.source)
+        if isinstance(part, (exp.AggFunc, exp.First, exp.Last, exp.IgnoreNulls, exp.RespectNulls)):
+            raise refuse_aggregate(part, building.source)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key(part, attempt)
@@ -496,7 +512,7 @@ def _lower_aggregate(node: exp.Expr, source: RowSource) -> AggregateRequest:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode):
         node = _mode_from_within_group(node)
     if not isinstance(node, _AGGREGATES):
-        raise refuse(node, "aggregate", f"{node_text(node)} is not supported", _AGGREGATE_FIX)
+        raise refuse_aggregate(node, source)
     _check_arguments(node)
     if isinstance(node, RANKED):
         return lower_quantile(node, where, lambda value: lower_expression(value, source.resolve))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
-from sfumato.plan.sql.dialect import DIALECT
+from sfumato.plan.sql.dialect import DIALECT, TYPED_NAME
 from sfumato.plan.sql.parameters import (
     Parameters,
     bind_parameters,
@@ -143,6 +143,18 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     return bind_parameters(statements[0], places, values)
 
 
+def _with_typed_name(name: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a reader of a function that remembers by which name it was typed, as the parser's own table does."""
+
+    def read_named(parser: Any) -> Any:
+        node = read(parser)
+        if isinstance(node, exp.Func):
+            node.meta.setdefault(TYPED_NAME, name)
+        return node
+
+    return read_named
+
+
 class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]
     """DuckDB's parser, but it drops no argument of a quantile: a third one is refused as for any other function. And ~
     is not taken for REGEXP_MATCHES, which finds a part of a text where DuckDB's ~ matches the whole.
@@ -153,7 +165,9 @@ class _QuantileParser(DuckDB.Parser):  # type: ignore[valid-type, misc]
         TokenType.TILDE: DuckDB.Parser.RANGE_PARSERS[TokenType.SIMILAR_TO],
     }
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: read for name, read in DuckDB.Parser.FUNCTION_PARSERS.items() if not name.startswith("QUANTILE")
+        name: _with_typed_name(name, read)
+        for name, read in DuckDB.Parser.FUNCTION_PARSERS.items()
+        if not name.startswith("QUANTILE")
     }
 
 

@@ -58,18 +58,26 @@ def suggest_keyword(text: str) -> str:
     return ""
 
 
+_MAX_LENGTH = 60
+
+
 def node_text(node: exp.Expr) -> str:
     """Return the analyst's own text of a node, with functions as they were typed, truncated."""
     return _shown_sql(node, DIALECT).replace("LISTAGG(", "STRING_AGG(")
 
 
-def _shown_sql(node: exp.Expr, dialect: DuckDB) -> str:
+def whole_text(node: exp.Expr) -> str:
+    """Return the analyst's own text of a node in full, to be typed again."""
+    return _shown_sql(node, DIALECT, longest=None)
+
+
+def _shown_sql(node: exp.Expr, dialect: DuckDB, longest: int | None = _MAX_LENGTH) -> str:
     try:
         node_sql = node.sql(dialect=dialect, unsupported_level=ErrorLevel.IGNORE)
         text = escape_unprintable(node.name if isinstance(node, exp.Literal) else node_sql)
     except (ValueError, RecursionError):
         return "this"
-    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 
 
 def default_column_name(node: exp.Expr) -> str:
@@ -84,4 +92,3 @@ def default_column_name(node: exp.Expr) -> str:
 
 
 _WORD_PATTERN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d]\w*""")
-_MAX_LENGTH = 60

@@ -147,7 +147,7 @@ class QuantilesPart:
         return errors if self.confidence is None else errors | {"missed": 1 - self.confidence}
 
     def words(self, measurements: Sequence[Measurement], confidence: Number) -> tuple[str, str]:
-        column, coverage = expression_sql(self.asked[0].value), f"with {format_percent(confidence)} confidence"
+        column, coverage = expression_sql(self.asked[0].ranked), f"with {format_percent(confidence)} confidence"
         scales = [(quantile, self._scale(quantile, measurements)) for quantile in self.asked]
         rank_errors = [
             f"{quantile.name} {_describe_rank_error(quantile, scale, confidence)}" for quantile, scale in scales

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sfumato.errors import Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
@@ -18,9 +18,12 @@ from sfumato.plan.values.functions.declaring import (
     declare_function,
     literal,
     require_temporal,
+    require_text,
     type_mismatch,
     written,
 )
+from sfumato.plan.values.written_forms import MAX_DATE_LETTERS, format_steps
+from sfumato.policy.date_formats import DIRECTIVES, MAX_FORMATS, parse_format
 from sfumato.policy.domains import Domain, Type
 
 TypedCall = tuple[Sequence[Expression], Domain]
@@ -150,6 +153,41 @@ def _strftime(x: Expression, date_format: Expression) -> TypedCall:
     x = as_timestamp(x) if has_clock else require_temporal(x)
     letters = sum(len(piece) if isinstance(piece, str) else piece.width for piece in format_pieces)
     return (x, date_format), Domain(Type.TEXT, nullable=x.domain.nullable, max_length=letters)
+
+
+def _written_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
+    """Return the formats that the literals of a STRPTIME name; refuse one under which a text has no single reading."""
+    texts = tuple(str(written(each, Type.TEXT, "the format")) for each in formats)
+    if len(texts) > MAX_FORMATS:
+        raise Unsupported("date-format", f"at most {MAX_FORMATS} formats can be tried", fix="write fewer formats")
+    for text in texts:
+        try:
+            parse_format(text)
+        except InvalidParameter as error:
+            fix = "write a format such as '%d.%m.%Y' or '%Y-%m-%d %H:%M:%S'"
+            raise Unsupported("date-format", f"the format of a date must be {error.allowed}", fix=fix) from None
+    return texts
+
+
+def _parsing_steps(node: Call) -> int:
+    return sum(format_steps(text) for text in _written_formats(node.arguments[1:])) + 10 * MAX_DATE_LETTERS
+
+
+@declare_function(
+    "STRPTIME",
+    "STRPTIME(text, '%d.%m.%Y'), TRY_STRPTIME",
+    "the time that a text denotes by a format, or by the first of a list; NULL where none fits: "
+    + " ".join(f"%{code}" for code in DIRECTIVES),
+    steps=_parsing_steps,
+    held=lambda node: 64 * len(node.arguments) * MAX_DATE_LETTERS // 10,
+)
+def _strptime(x: Expression, *formats: Expression) -> TypedCall:
+    """Type a text that is read by formats: a total function, of the years 1 to 9999 or NULL."""
+    if not formats:
+        rule = "STRPTIME takes a text and a format"
+        raise Unsupported("arguments", rule, fix="write STRPTIME(text, '%d.%m.%Y')")
+    _written_formats(formats)
+    return (require_text(x), *formats), Domain(Type.TIMESTAMP, nullable=True)
 
 
 @declare_function("DAYNAME", "DAYNAME(date)", "Monday to Sunday")
