@@ -80,6 +80,14 @@ MUTANTS = (
         "right.keys >= bare[1]",
         _COMBINED,
     ),
+    Mutant(
+        "the columns of a pivot come from rows",
+        Kind.KEYS,
+        "plan.sql.pivots:_listed_values",
+        "if not isinstance(value, (exp.Literal, exp.Boolean)):",
+        "if not isinstance(value, exp.Expr):",
+        _COMBINED,
+    ),
 )
 
 test_the_tests_of_noisy_windows_notice = suite(MUTANTS)

@@ -52,6 +52,7 @@ from sfumato.plan.sql.outer import (
     parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.sql.pivots import expand_pivots
 from sfumato.plan.sql.rows import RowSource, lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text import parse_select as parse_text
@@ -239,6 +240,7 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
 
 
 def _lower_query(select: exp.Select, catalog: Catalog) -> Query:
+    select = expand_pivots(select, catalog, lambda probe: _lower_query(probe, catalog))
     if combines_noisy_rows(select, catalog):
         return lower_combined(select, catalog, lambda leaf: _lower_query(leaf, catalog))
     inner_select = inner_aggregate_select(select, catalog)
