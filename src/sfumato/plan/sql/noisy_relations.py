@@ -82,7 +82,7 @@ class _Shape:
     def combines(self, select: exp.Select, visible: Scope) -> bool:
         visible = own_scope(select, visible)
         if select.args.get("from_") is None:
-            return False
+            return any(self.scalar_subqueries(select, visible))
         sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
         bodies = [body_of(source, visible) for source in sources]
         if any(body is None for body in bodies):
@@ -223,7 +223,11 @@ class _Combining:
         """Lower a SELECT whose sources are noisy rows."""
         scope = own_scope(select, visible)
         scalars = list(self.shape.scalar_subqueries(select, visible))
-        if body_of(select.args["from_"].this, scope) is None or (scalars and not self._reads_noisy_rows(select, scope)):
+        if select.args.get("from_") is None:
+            rows, columns = self._scalar(scalars[0], scope), []  # its one row
+        elif body_of(select.args["from_"].this, scope) is None or (
+            scalars and not self._reads_noisy_rows(select, scope)
+        ):
             select, leaf = _lift_scalars(select)
             rows = self._leaf(leaf, visible)
             scalars = list(self.shape.scalar_subqueries(select, scope))

@@ -203,8 +203,11 @@ def check_exact_key(expression: Expression, node: exp.Expr, clause: str) -> None
 
 
 def _aggregate(node: exp.Expr, read: Read, fix: str) -> tuple[str, Expression | None]:
-    if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-        rule = f"{node_text(node)} over aggregated rows is not supported: a window takes no FILTER and no IGNORE NULLS"
+    if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)):
+        rule = f"{node_text(node)} over aggregated rows is not supported"
+        raise refuse(node, "row-aggregate", rule, "leave out IGNORE NULLS and RESPECT NULLS")
+    if isinstance(node, exp.Filter):
+        rule = f"{node_text(node)} over aggregated rows is not supported: a window takes no FILTER"
         raise refuse(node, "row-aggregate", rule, "use CASE inside it: SUM(CASE WHEN … THEN n END) OVER (…)")
     if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
         raise refuse(node, "row-aggregate", f"{node_text(node)} over aggregated rows is not supported", fix)
@@ -233,10 +236,10 @@ def _aggregate_domain(function: str, argument: Expression | None) -> Domain:
 
 def expand_named_windows(select: exp.Select) -> exp.Select:
     """Return the SELECT with the windows that WINDOW names written out where they are used."""
-    if not select.args.get("windows"):
+    if not any(window.args.get("alias") for window in select.find_all(exp.Window)):
         return select
     expanded = select.copy()
-    definitions = {definition.name.lower(): definition for definition in expanded.args["windows"]}
+    definitions = {definition.name.lower(): definition for definition in expanded.args.get("windows") or ()}
     expanded.set("windows", None)
     for window in list(expanded.find_all(exp.Window)):
         alias = window.args.get("alias")

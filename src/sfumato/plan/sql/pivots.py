@@ -114,7 +114,7 @@ def _pivot(pivot: exp.Pivot, source: exp.Expr, columns: _Columns) -> exp.Select:
 
 def _listed_values(field: exp.In) -> list[tuple[exp.Expr, str]]:
     """Return the values after IN with the names of their columns."""
-    values = []
+    values: list[tuple[exp.Expr, str]] = []
     for item in field.expressions:
         value = item.this if isinstance(item, (exp.PivotAlias, exp.Alias)) else item
         if not isinstance(value, (exp.Literal, exp.Boolean)):
@@ -182,7 +182,7 @@ def _unpivot(pivot: exp.Pivot, source: exp.Expr, columns: _Columns) -> exp.Expr:
     members = []
     for item in chosen:
         column = known[item.lower()]
-        items = [exp.column(other, quoted=True) for other in kept]
+        items: list[exp.Expr] = [exp.column(other, quoted=True) for other in kept]
         items += [exp.alias_(exp.Literal.string(column), name, quoted=True)]
         items += [exp.alias_(exp.column(column, quoted=True), value, quoted=True)]
         members.append(exp.select(*items).from_(source.copy() if isinstance(source, exp.Table) else _aliased(source)))
