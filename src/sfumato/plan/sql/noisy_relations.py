@@ -27,6 +27,7 @@ from sfumato.plan.noisy_rows import (
     WithScalars,
     selects_by_noise,
 )
+from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.noisy_windows import check_exact_key, expand_named_windows
 from sfumato.plan.sql.outer import (
     OuterBuilder,
@@ -67,10 +68,12 @@ def combines_noisy_rows(select: exp.Select, catalog: Catalog) -> bool:
 
 def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) -> Query:
     """Return the query of a SELECT that combines noisy rows."""
-    lowering = _Combining(_Shape(catalog), lower_leaf, [])
+    lowering = _Combining(_Shape(catalog), lower_leaf, [], [])
     rows = lowering.select(select, {})
     assert isinstance(rows.relation, NoisySelect)
-    return replace(lowering.queries[0], combined=CombinedRows(tuple(lowering.queries), rows.relation))
+    return replace(
+        lowering.queries[0], combined=CombinedRows(tuple(lowering.queries), rows.relation, tuple(lowering.texts))
+    )
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ class _Combining:
     shape: _Shape
     lower_leaf: LowerLeaf
     queries: list[Query]
+    texts: list[str]
 
     def rows(self, node: exp.Expr, visible: Scope) -> _Rows:
         node = body_node(node)
@@ -187,6 +191,7 @@ class _Combining:
         query = self.lower_leaf(with_scope(select, visible))
         if query not in self.queries:
             self.queries.append(query)
+            self.texts.append(with_scope(select, visible).sql(dialect=DIALECT))
         if len(self.queries) > MAX_QUERIES:
             rule = f"a question can combine the results of at most {MAX_QUERIES} SELECTs"
             raise refuse(select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas: free")
