@@ -14,7 +14,7 @@ MUTANTS = (
         "release.noisy_rows.noise_forms:NoiseForm.over_ranges",
         "self.starts[np.maximum(first, end)]",
         "self.starts[np.minimum(first + 1, len(self))]",
-        _WINDOWS,
+        (f"{_WINDOWS[0]}::test_half_widths_of_gaussian_noise_are_those_of_the_covariance",),
     ),
     Mutant(
         "noise that cancels is added",
@@ -22,7 +22,7 @@ MUTANTS = (
         "release.noisy_rows.noisy_columns:_linear_sum",
         "right.form.scaled(np.full(len(right.value), sign))",
         "right.form",
-        _WINDOWS,
+        (f"{_WINDOWS[0]}::test_noise_that_cancels_leaves_no_range",),
     ),
     Mutant(
         "the noise of one row is kept once where a number reads it twice",
@@ -38,7 +38,7 @@ MUTANTS = (
         "release.noisy_rows.window_functions:window",
         "return made if is_certain else",
         "return made if True else",
-        _WINDOWS,
+        (f"{_WINDOWS[0]}::test_a_row_that_noisy_numbers_put_before_may_be_any",),
     ),
     Mutant(
         "LAG reads across partitions",
@@ -46,7 +46,7 @@ MUTANTS = (
         "release.noisy_rows.window_functions:_picked_values",
         "(picked >= low) & (picked < high)",
         "(picked >= 0) & (picked < len(position))",
-        _WINDOWS,
+        (f"{_WINDOWS[0]}::test_the_ends_of_a_series_are_null_without_a_range",),
     ),
     Mutant(
         "a mean of a frame has the noise of its sum",
@@ -54,7 +54,7 @@ MUTANTS = (
         "release.noisy_rows.window_functions:_frame_total",
         "form.scaled(np.nan_to_num(1 / divisor))",
         "form.scaled(np.nan_to_num(0 / divisor))",
-        _WINDOWS,
+        (f"{_WINDOWS[0]}::test_at_least_94_of_100_draws_are_covered",),
     ),
     Mutant(
         "rows that QUALIFY selects by noise have ranges of their own",
@@ -78,6 +78,14 @@ MUTANTS = (
         "plan.sql.noisy_relations:_joined_keys",
         "right.keys <= bare[1]",
         "right.keys >= bare[1]",
+        _COMBINED,
+    ),
+    Mutant(
+        "the columns of a pivot come from rows",
+        Kind.KEYS,
+        "plan.sql.pivots:_listed_values",
+        "if not isinstance(value, (exp.Literal, exp.Boolean)):",
+        "if not isinstance(value, exp.Expr):",
         _COMBINED,
     ),
 )

@@ -615,6 +615,8 @@ class CombinedRows:
 
     queries: tuple[Query, ...]
     rows: NoisySelect
+    texts: tuple[str, ...] = field(default=(), compare=False)
+    """The SQL of each query."""
 
 
 def relations(relation: Relation) -> Iterator[Relation]:

@@ -11,6 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
+from sfumato.release.noisy_rows.noisy_columns import LinearColumn, Statement, count_statements
 from sfumato.release.parts.scales import NoisyScale
 
 SCALE = NoisyScale(Fraction(1), sf.Laplace(3), 2)
@@ -99,6 +100,15 @@ def test_a_noise_of_two_kinds_holds_by_a_union_bound() -> None:
     both = float(noises.widths(NoiseForm(np.array([0, 2]), np.arange(2), np.array([1.0, -2.0])), 1)[0])
     parts = [float(sf.Laplace(30).error("0.975")), 0.5 * 2 * float(sf.Gaussian(80).error("0.975"))]
     assert both == pytest.approx(sum(parts), rel=0.06)
+
+
+def test_rows_that_a_join_repeats_are_counted_as_often() -> None:
+    """All of twelve differences from one total hold at once: twelve statements, not one."""
+    noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 1),), Fraction("0.95"))
+    total = LinearColumn(np.ones(1), np.ones(1), NoiseForm.single(np.arange(1)), noises, 1, Statement.about(1))
+    repeated = total.take(np.zeros(12, int))
+    assert count_statements(repeated.ranged.statements, jointly=True) == 12
+    assert count_statements(repeated.ranged.statements, jointly=False) == 1
 
 
 def test_long_sums_are_rounded_up_to_few_lengths() -> None:

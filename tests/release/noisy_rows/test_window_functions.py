@@ -17,9 +17,9 @@ from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import estimator
-from sfumato.release.noisy_rows.finishing import Finished, finish
+from sfumato.release.noisy_rows.finishing import Finished, finish, finish_for
 from sfumato.release.noisy_rows.key_functions import answer_rows
-from sfumato.release.noisy_rows.noisy_columns import NumberColumn
+from sfumato.release.noisy_rows.noisy_columns import LinearColumn, NumberColumn
 
 DAYS = 12
 GROUPS = tuple((region, day) for region in ("north", "south") for day in range(1, DAYS + 1))
@@ -50,7 +50,8 @@ WINDOWS = (
     "PERCENT_RANK() OVER (ORDER BY n)",
     "CUME_DIST() OVER (PARTITION BY region ORDER BY n DESC)",
     "SUM(n) OVER (ORDER BY n, region, d)",
-    "LAG(n) OVER (ORDER BY n, region, d)",
+    "LAG(s) OVER (ORDER BY n, region, d)",
+    "AVG(s) OVER (ORDER BY n, region, d ROWS 2 PRECEDING)",
 )
 numbers = st.lists(st.integers(-6, 30), min_size=len(GROUPS), max_size=len(GROUPS))
 
@@ -160,6 +161,16 @@ def test_noise_that_cancels_leaves_no_range() -> None:
     assert (widths[1:DAYS] > 0).all()
 
 
+def test_a_row_that_noisy_numbers_put_before_may_be_any() -> None:
+    """Counts that are closer than their ranges may have another order: the row before may be any of them."""
+    column = _finished(_question("LAG(s) OVER (ORDER BY n, region, d)"), [5] * 24, list(range(24)), 2.0).columns[2]
+    total = _finished(_question("SUM(s) OVER (ORDER BY n, region, d)"), [5] * 24, list(range(24)), 2.0).columns[2]
+    assert isinstance(column, NumberColumn)
+    assert isinstance(total, NumberColumn)
+    assert (column.low[5], column.high[5]) == (-2, 25)
+    assert (total.low[5], total.high[5]) == (-3, sum(range(24)) + 48)
+
+
 def test_the_ends_of_a_series_are_null_without_a_range() -> None:
     found = _released(
         _question("LAG(n) OVER (PARTITION BY region ORDER BY d)"), list(range(24)), [0] * 24, sf.Laplace(4)
@@ -186,15 +197,24 @@ def _coverage(window: str, noise: sf.Laplace | sf.Gaussian, tries: int) -> np.nd
 
 @pytest.mark.parametrize("noise", [sf.Laplace(5), sf.Gaussian(9)])
 def test_most_draws_are_covered(noise: sf.Laplace | sf.Gaussian) -> None:
-    """Of 12 × 120 sums, less than 88.9 % would be seen once in 10⁶ runs if each were covered 95 times in 100."""
-    assert _coverage(COVERED[0], noise, 120).min() >= 0.80
+    """60 draws of 12 sums: one below 75 % would be seen once in 10⁷ runs if each were covered 95 times in 100."""
+    assert _coverage(COVERED[0], noise, 60).min() >= 0.75
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("noise", [sf.Laplace(5), sf.Laplace("0.4"), sf.Gaussian(9), sf.Gaussian("0.7")])
 @pytest.mark.parametrize("window", COVERED)
 def test_at_least_94_of_100_draws_are_covered(window: str, noise: sf.Laplace | sf.Gaussian) -> None:
-    """2,000 draws of each cell: fewer than 92.4 % would be seen once in 10⁶ (Chernoff, at 95 %)."""
-    coverage = _coverage(window, noise, 2000)
-    assert coverage.min() >= 0.924
-    assert coverage.mean() >= 0.94
+    """2,000 draws of each cell, by its own form: fewer than 92.4 % would be seen once in 10⁶ (Chernoff, at 95 %)."""
+    query = _parsed(_question(window))
+    count = len(query.plan.measures)
+    columns = [(0,) * len(GROUPS)] * count
+    estimated = estimator(stored([("1", noise, TotalEstimate(whole=True))] * count, columns), "0.95")
+    column = finish_for(query, answer_rows((), GROUPS), estimated, 1).columns[2]
+    assert isinstance(column, LinearColumn)
+    matrix = np.zeros((len(column.form), count * len(GROUPS)))
+    matrix[column.form.rows, column.form.noises] = column.form.weights
+    moved = np.asarray(noise.apply(np.zeros((2000, count * len(GROUPS)), np.int64))) @ matrix.T
+    widths = column.ranged.high - column.ranged.value
+    covered = (np.abs(moved) <= widths + 1e-9).mean(axis=0)[~np.isnan(column.value)]
+    assert covered.min() >= 0.924
+    assert covered.mean() >= 0.94

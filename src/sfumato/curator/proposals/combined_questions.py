@@ -60,7 +60,8 @@ class CombinedQuestion(Question):
     @cached_property
     def parts(self) -> tuple[Question, ...]:
         """The question of each SELECT that aggregates private rows."""
-        return tuple(Question(self._context, self.text, query, query.plan.limits) for query in self.combined.queries)
+        queries = zip(self.combined.texts, self.combined.queries, strict=True)
+        return tuple(Question(self._context, text, query, query.plan.limits) for text, query in queries)
 
     @cached_property
     def workload(self) -> WorkloadProposal:

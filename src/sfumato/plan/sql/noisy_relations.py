@@ -27,6 +27,7 @@ from sfumato.plan.noisy_rows import (
     WithScalars,
     selects_by_noise,
 )
+from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.noisy_windows import check_exact_key
 from sfumato.plan.sql.outer import (
     OuterBuilder,
@@ -38,6 +39,7 @@ from sfumato.plan.sql.outer import (
     with_referenced_ctes,
 )
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
+from sfumato.plan.sql.unit_joins import check_no_value_of_others
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -67,10 +69,12 @@ def combines_noisy_rows(select: exp.Select, catalog: Catalog) -> bool:
 
 def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) -> Query:
     """Return the query of a SELECT that combines noisy rows."""
-    lowering = _Combining(_Shape(catalog), lower_leaf, [])
+    lowering = _Combining(_Shape(catalog), lower_leaf, [], [])
     rows = lowering.select(select, {})
     assert isinstance(rows.relation, NoisySelect)
-    return replace(lowering.queries[0], combined=CombinedRows(tuple(lowering.queries), rows.relation))
+    return replace(
+        lowering.queries[0], combined=CombinedRows(tuple(lowering.queries), rows.relation, tuple(lowering.texts))
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class _Shape:
     def combines(self, select: exp.Select, visible: Scope) -> bool:
         visible = own_scope(select, visible)
         if select.args.get("from_") is None:
-            return False
+            return any(self.scalar_subqueries(select, visible))
         sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
         bodies = [body_of(source, visible) for source in sources]
         if any(body is None for body in bodies):
@@ -175,6 +179,7 @@ class _Combining:
     shape: _Shape
     lower_leaf: LowerLeaf
     queries: list[Query]
+    texts: list[str]
 
     def rows(self, node: exp.Expr, visible: Scope) -> _Rows:
         node = body_node(node)
@@ -187,6 +192,7 @@ class _Combining:
         query = self.lower_leaf(with_scope(select, visible))
         if query not in self.queries:
             self.queries.append(query)
+            self.texts.append(with_scope(select, visible).sql(dialect=DIALECT))
         if len(self.queries) > MAX_QUERIES:
             rule = f"a question can combine the results of at most {MAX_QUERIES} SELECTs"
             raise refuse(select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas: free")
@@ -223,8 +229,16 @@ class _Combining:
         """Lower a SELECT whose sources are noisy rows."""
         scope = own_scope(select, visible)
         scalars = list(self.shape.scalar_subqueries(select, visible))
-        if body_of(select.args["from_"].this, scope) is None or (scalars and not self._reads_noisy_rows(select, scope)):
+        if select.args.get("from_") is None:
+            rows, columns = self._scalar(scalars[0], scope), []  # its one row
+        elif body_of(select.args["from_"].this, scope) is None or (
+            scalars and not self._reads_noisy_rows(select, scope)
+        ):
             select, leaf = _lift_scalars(select)
+            for clause in filter(
+                None, (leaf.args.get("where"), leaf.args.get("group"), *(leaf.args.get("joins") or ()))
+            ):
+                check_no_value_of_others(clause)
             rows = self._leaf(leaf, visible)
             scalars = list(self.shape.scalar_subqueries(select, scope))
             columns = scope_columns("", rows.outputs)

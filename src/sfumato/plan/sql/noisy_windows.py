@@ -202,8 +202,11 @@ def check_exact_key(expression: Expression, node: exp.Expr, clause: str) -> None
 
 
 def _aggregate(node: exp.Expr, read: Read, fix: str) -> tuple[str, Expression | None]:
-    if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
-        rule = f"{node_text(node)} over aggregated rows is not supported: a window takes no FILTER and no IGNORE NULLS"
+    if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)):
+        rule = f"{node_text(node)} over aggregated rows is not supported"
+        raise refuse(node, "row-aggregate", rule, "leave out IGNORE NULLS and RESPECT NULLS")
+    if isinstance(node, exp.Filter):
+        rule = f"{node_text(node)} over aggregated rows is not supported: a window takes no FILTER"
         raise refuse(node, "row-aggregate", rule, "use CASE inside it: SUM(CASE WHEN … THEN n END) OVER (…)")
     if type(node) not in ROW_TOTALS or node.args.get("expressions") or isinstance(node.this, exp.Distinct):
         raise refuse(node, "row-aggregate", f"{node_text(node)} over aggregated rows is not supported", fix)

@@ -54,6 +54,7 @@ from sfumato.plan.sql.outer import (
     parse_row_count,
 )
 from sfumato.plan.sql.parameters import Parameters
+from sfumato.plan.sql.pivots import expand_pivots
 from sfumato.plan.sql.public_subqueries import inline_public_subqueries
 from sfumato.plan.sql.row_refusals import refuse_aggregate, refuse_row_window
 from sfumato.plan.sql.row_sources import RowSource
@@ -258,6 +259,7 @@ def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
 
 
 def _lower_query(select: exp.Select, catalog: Catalog) -> Query:
+    select = expand_pivots(select, catalog, lambda probe: _lower_query(probe, catalog))
     if combines_noisy_rows(select, catalog):
         return lower_combined(select, catalog, lambda leaf: _lower_query(leaf, catalog))
     inner_select = inner_aggregate_select(select, catalog)
@@ -344,6 +346,17 @@ class _SelectBuilder:
         lowered = (attempt or self.attempt)(node)
         return None if lowered is None else self._named.get(lowered)
 
+    def definition(self, node: exp.Expr) -> exp.Expr | None:
+        """Return what an output is defined as, for its name in another one; a column of a table comes first.
+
+        It must not use such names itself: each would be lowered again and again.
+        """
+        if not isinstance(node, exp.Column) or node.table or self.attempt(node) is not None:
+            return None
+        definition = self.aliases.get(node.name.lower(), node)
+        names = {column.name.lower() for column in definition.find_all(exp.Column) if self.attempt(column) is None}
+        return None if names & self.aliases.keys() else definition
+
     def grouping(self, node: exp.Expr) -> Expression:
         """Lower GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
         grouped_keys = [self.key(argument) for argument in node.expressions]
@@ -421,15 +434,6 @@ def _lower_top_k(
     return [(str(rank + 1), FrequentValue(value, k, rank, where)) for rank in range(k)]
 
 
-def _lower_in_window(node: exp.Expr, building: _SelectBuilder, read: Read) -> Expression:
-    """Lower a part of a window; the name of an output stands for its definition, unless a table has such a column."""
-    if isinstance(node, exp.Column) and not node.table and building.key(node) is None:
-        definition = building.aliases.get(node.name.lower())
-        if definition is not None and building.attempt(node) is None:
-            return read(definition)
-    return read(node)
-
-
 def _lower_finish_expression(
     node: exp.Expr, building: _SelectBuilder, *, renamed: bool = False, windows: bool = True
 ) -> Expression:
@@ -449,7 +453,7 @@ def _lower_finish_expression(
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
             return building.grouping(part)
         if isinstance(part, exp.Window) and building.aggregated and windows:
-            window, domain = lower_noisy_window(part, lambda node: _lower_in_window(node, building, read))
+            window, domain = lower_noisy_window(part, read)
             return windowed_column(building.windows, window, domain)
         if isinstance(part, exp.Window) and not windows:
             rule = "HAVING is decided before windows are computed, so it cannot contain one"
@@ -461,6 +465,9 @@ def _lower_finish_expression(
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
         key = building.key(part, attempt)
+        definition = None if key is not None else building.definition(part)
+        if definition is not None and definition is not part:
+            return read(definition)
         return key or (_refuse_ungrouped(part, building) if isinstance(part, exp.Column) else None)
 
     lowered = lower_with(node, lower_part)

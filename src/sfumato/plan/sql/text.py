@@ -44,6 +44,8 @@ def parse_select(text: object, parameters: Parameters | None = None) -> exp.Sele
     statement = _statement(text, parameters)
     if isinstance(statement, exp.Union):
         statement = _select_from_union(statement)
+    if isinstance(statement, exp.Pivot):
+        statement = _select_from_pivot(statement)
     if not isinstance(statement, exp.Select):
         rule = (
             "INTERSECT and EXCEPT of answers are not supported"
@@ -63,6 +65,17 @@ def _select_from_union(union: exp.Union) -> exp.Select:
     select = exp.select("*").from_(exp.Subquery(this=union, alias=exp.TableAlias(this=exp.to_identifier("answers"))))
     for part, value in clauses.items():
         select.set(part, value)
+    return select
+
+
+def _select_from_pivot(statement: exp.Pivot) -> exp.Select:
+    """Return SELECT * over the table of a PIVOT or UNPIVOT statement."""
+    source, with_clause = statement.this, statement.args.get("with_")
+    for part in ("this", "with_"):
+        statement.set(part, None)
+    source.set("pivots", [statement])
+    select = exp.select("*").from_(source)
+    select.set("with_", with_clause)
     return select
 
 
@@ -203,8 +216,8 @@ def _normalise(statement: exp.Select) -> exp.Select:
         if options is None or not (options.args.get("percent") or options.args.get("with_ties")):
             count = fetch.args.get("count") or exp.Literal.number(1)
             fetch.replace(exp.Limit(expression=count))
-    for select in statement.find_all(exp.Select):
-        if select.args.get("windows"):
+    if any(window.args.get("alias") for window in statement.find_all(exp.Window)):
+        for select in statement.find_all(exp.Select):
             _inline_named_windows(select)
     return statement
 

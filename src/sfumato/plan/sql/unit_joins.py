@@ -495,7 +495,17 @@ def check_no_subquery(node: exp.Expr) -> None:
             "EXISTS (…) and x IN (SELECT …) can only be conditions of WHERE, joined by AND, OR and NOT",
             "write WHERE EXISTS (…) OR x > 5 instead of CASE, functions and comparisons of them",
         )
-    if (subquery := node.find(exp.Subquery)) is not None:
+    check_no_value_of_others(node)
+
+
+def check_no_value_of_others(node: exp.Expr) -> None:
+    """Refuse a scalar subquery in a condition on rows: its value would be that of other people's rows."""
+    scalar_subqueries = (
+        subquery
+        for subquery in node.find_all(exp.Subquery)
+        if not isinstance(subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists))
+    )
+    if (subquery := next(scalar_subqueries, None)) is not None:
         raise refuse(
             subquery,
             "subquery-value",

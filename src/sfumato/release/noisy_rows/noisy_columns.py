@@ -101,7 +101,8 @@ class LinearColumn:
 
     def derived(self, value: Floats, centre: Floats, form: NoiseForm) -> LinearColumn:
         """Return a column computed from this one and others of the same release."""
-        statement = replace(self.statement, identity=_next_identity(), per_cell=1)
+        total = max(self.statement.total, len(value))  # a join may repeat rows
+        statement = Statement(_next_identity(), 1, total)
         return replace(self, value=value, centre=centre, form=form, statement=statement)
 
     def take(self, rows: NDArray[np.intp]) -> LinearColumn:
