@@ -40,6 +40,16 @@ def reconstruction() -> Picture:
     return attacks.reconstruction_by_noise().plot()
 
 
+def recovery() -> Picture:
+    """The law of information recovery: success and error along the number of questions."""
+    return attacks.information_recovery().plot()
+
+
+def refusals() -> Picture:
+    """A bit from whether a sum is withheld."""
+    return attacks.refusals().plot()
+
+
 def census() -> Picture:
     """Ancestries found from three small tables of each block."""
     return attacks.census().plot()
@@ -51,7 +61,8 @@ def linkage() -> Picture:
 
 
 DRAWINGS: dict[str, Callable[[], Picture]] = {
-    each.__name__: each for each in (differencing, spread, suppression, averaging, reconstruction, census, linkage)
+    each.__name__: each
+    for each in (differencing, spread, suppression, refusals, averaging, reconstruction, recovery, census, linkage)
 }
 
 if __name__ == "__main__":

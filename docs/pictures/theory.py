@@ -11,6 +11,7 @@ import numpy as np
 from altair_style import INK, save
 
 import sfumato as sf
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound
 
 Row = dict[str, object]
 
@@ -588,6 +589,46 @@ def weights() -> None:
     save(chart, "theory-weights")
 
 
+def weights_bound() -> None:
+    """The proven error of multiplicative weights by the number of people, and the worst error of ten runs at each."""
+    shape = np.array([1, 1, 2, 5, 11, 17, 25, 30, 25, 17, 11, 5, 2, 1, 1, 1]) / 155
+    cells, runs, promise = len(shape), 10, sf.Guarantee(1, "1e-6")
+    queries = np.array([[a <= i <= b for i in range(cells)] for a in range(cells) for b in range(a, cells)], float)
+    data: list[Row] = []
+    for error in ("0.8", "0.6", "0.4", "0.3", "0.2"):
+        plan = sf.theorems.multiplicative_weights(error, "0.05", len(queries), cells, promise)
+        truth = np.round(shape * plan.people)
+        worst = max(_weights_error(truth, queries, plan, float(error) / 4) for _ in range(runs))
+        data += [
+            {"n": plan.people, "e": float(error), "kind": "proven"},
+            {"n": plan.people, "e": worst, "kind": "worst of 10"},
+        ]
+    chart = lines(
+        data,
+        alt.X("n:Q", title="people", scale=alt.Scale(type="log")),
+        alt.Y("e:Q", title="worst error over 136 questions", axis=alt.Axis(format="%")),
+        "kind",
+        ["proven", "worst of 10"],
+        "Private multiplicative weights at (1, 1e-6): bound and measured error",
+        points=True,
+    )
+    save(chart, "theory-weights-bound")
+
+
+def _weights_error(truth: np.ndarray, queries: np.ndarray, plan: sf.theorems.WeightsPlan, alpha: float) -> float:  # type: ignore[type-arg]
+    """Run the notes' update once, on shares of all people; it may stop where no update is needed."""
+    n, epsilon = truth.sum(), plan.epsilon
+    model = MwemModel.thresholded(truth.shape, int(n), plan.rounds, 2 * alpha * n)
+    choose, noise = sf.Exponential(epsilon, neighbours="replace"), sf.Laplace(1 / epsilon)
+    for _ in range(plan.rounds):
+        query = queries[choose.choose(np.abs(queries @ (model.weights - truth)).astype(int))]
+        view = CellView((0,), tuple(np.flatnonzero(query).tolist()))
+        model = model.updated(MwemRound(view, (noise.apply(int(query @ truth)),)))
+        if model.settled is not None:
+            break
+    return float(np.abs(queries @ (model.fitted - truth)).max() / n)
+
+
 def neighbours() -> None:
     """The databases of two kinds of records, and which of them are neighbours of one."""
     data: list[Row] = []
@@ -635,10 +676,12 @@ DRAWINGS = (
     advanced,
     parallel,
     group,
+    sampling,
     kl,
     largest,
     chernoff,
     azuma,
     stirling,
     weights,
+    weights_bound,
 )

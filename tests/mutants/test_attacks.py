@@ -282,6 +282,30 @@ MUTANTS = (
         "return simulated_policy(columns, epsilon)",
         ("attacks/test_membership.py::test_synthetic_rows_are_paid_for_under_the_relation_that_is_named",),
     ),
+    Mutant(
+        "a refusal is read as a yes",
+        Kind.AUDIT,
+        "attacks.refusals:read_refusal",
+        "(~np.isnan(",
+        "(np.isnan(",
+        ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),
+    ),
+    Mutant(
+        "the accomplices are not asked about",
+        Kind.AUDIT,
+        "attacks.refusals:_asked_sums",
+        "[row_index, *others[:known]]",
+        "[row_index]",
+        ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),
+    ),
+    Mutant(
+        "one budget pays for every question anew",
+        Kind.CHARGE_ORDER,
+        "attacks.reconstruction:information_recovery",
+        "(Fraction(1, 2), questions / price)",
+        "(Fraction(1, 2), 1 / price)",
+        ("attacks/test_refusals.py::test_the_law_of_information_recovery",),
+    ),
 )
 
 test_the_tests_of_attacks_notice = suite(MUTANTS)

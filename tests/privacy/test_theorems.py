@@ -184,3 +184,36 @@ def test_two_to_the_minus_kappa_is_negligible() -> None:
         lambda: theorems.negligible_from(1000),
     ):
         assert_refused(call)
+
+
+def test_what_multiplicative_weights_need() -> None:
+    """The numbers of the statement, by mpmath: T = 4 ln|X|/α², n = 2 ln(2T|Q|/β)/(ε₀α), and ε₀ within the promise."""
+    for promise in (sf.Guarantee(1), sf.Guarantee("0.5", "1e-6"), sf.Guarantee(3, "0.01")):
+        plan = theorems.multiplicative_weights("0.4", "0.05", 136, 16, promise)
+        assert plan.rounds == mpmath.ceil(4 * mpmath.log(16) / mpmath.mpf("0.1") ** 2)
+        first = 2 * mpmath.log(2 * plan.rounds * 136 / mpmath.mpf("0.05")) / (mpmath.mpf("0.1") * float(plan.epsilon))
+        assert 0 <= plan.people - first < 2
+        steps = 2 * plan.rounds
+        if not promise.delta:
+            assert steps * plan.epsilon == promise.epsilon
+        else:
+            assert theorems.advanced(sf.Guarantee(plan.epsilon), steps, promise.delta).epsilon <= promise.epsilon
+            more = sf.Guarantee(plan.epsilon * Fraction(1001, 1000))
+            assert theorems.advanced(more, steps, promise.delta).epsilon > promise.epsilon
+            assert plan.epsilon > promise.epsilon / steps
+    for call in (
+        lambda: theorems.multiplicative_weights(2, "0.1", 1, 2, sf.Guarantee(1)),
+        lambda: theorems.multiplicative_weights("0.1", 0, 1, 2, sf.Guarantee(1)),
+        lambda: theorems.multiplicative_weights("0.1", "0.1", 0, 2, sf.Guarantee(1)),
+        lambda: theorems.multiplicative_weights("0.1", "0.1", 1, 1, sf.Guarantee(1)),
+        lambda: theorems.multiplicative_weights("0.1", "0.1", 1, 2, sf.Guarantee(0)),
+    ):
+        assert_refused(call)
+
+
+def test_the_root_that_the_notes_leave_out() -> None:
+    """n grows with √ln|X|, not with ln|X|: squaring the cells twice multiplies it by about 2, and not by 4."""
+    promise = sf.Guarantee(1, "1e-6")
+    small, large = (theorems.multiplicative_weights("0.4", "0.05", 1000, cells, promise) for cells in (2**8, 2**32))
+    assert large.rounds == pytest.approx(4 * small.rounds, rel=1e-3)
+    assert 1.9 < large.people / small.people < 2.4

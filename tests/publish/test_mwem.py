@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from refusals import assert_refused
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.mwem import MwemProposal, propose_mwem
 from sfumato.engine.duckdb.driver import DuckDB
@@ -27,7 +28,7 @@ from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.privacy import codec
 from sfumato.publish.fits import FitRound
 from sfumato.publish.marginals.group_totals import AdaptiveGaussianError
-from sfumato.publish.mwem import MwemModel, MwemRound, NoisyCounts, replayed
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replayed
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import Choice
 from sfumato.release.measurement import Measurement
@@ -83,7 +84,8 @@ def exact(policy: sf.Policy, price: Price, **more: Any) -> tuple[MwemProposal, A
 
 def proposed_to(engine: DuckDB, **more: Any) -> MwemProposal:
     context = Context(engine.sources.policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-    return propose_mwem(context, engine.catalog(), "people", NAMES, None if "queries" in more else 2, 3, **more)
+    ways, rounds = None if "queries" in more else 2, more.pop("rounds", 3)
+    return propose_mwem(context, engine.catalog(), "people", NAMES, ways, rounds, **more)
 
 
 def worlds(relation: str, units: bool) -> list[list[Row]]:
@@ -269,6 +271,86 @@ def test_the_textbooks_update_is_the_published_one() -> None:
         one = one * 100 / one.sum()
         seen.append(one)
     assert np.allclose(model.fitted, sum(seen) / 2, rtol=1e-12)
+
+
+def test_the_notes_update_is_the_one_that_was_written_down() -> None:
+    """p ∝ p·(1 − s·√(ln|X|/T)·q) where the measured error is above 2α, s its sign; else p is answered from."""
+    proposal, _ = exact(policy_of([]), Price(2), rounds=20, update="notes")
+    view = proposal._candidates(Price(2)).view(4)
+    start = proposal._initial_model(100, Fraction(30))
+    q = np.zeros(proposal.cells).reshape(3, 4, 3)
+    q[1, 0] = 1
+    p, eta = start.weights / 100, np.sqrt(np.log(36) / 20)
+    below = start.updated(MwemRound(view, (60,)))  # 8.3 predicted, 51.7 too low: the weights of the query rise
+    raised = p * (1 + eta * q)
+    assert np.allclose(below.weights, 100 * raised / raised.sum(), rtol=1e-12)
+    lowered = p * (1 - eta * q)
+    above = start.updated(MwemRound(view, (-40,)))
+    assert np.allclose(above.weights, 100 * lowered / lowered.sum(), rtol=1e-12)
+    quiet = below.updated(MwemRound(view, (40,)))
+    assert quiet.weights is below.weights
+    later = quiet.updated(MwemRound(view, (90,)))
+    assert not np.array_equal(later.weights, below.weights)
+    assert later.fitted is below.weights  # of the last round that changed nothing
+    assert below.fitted is below.weights  # there was none yet
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_notes_update_stops_before_its_rounds_are_over(seed: int) -> None:
+    """The theorem with every noise as large as it may be, either way: fewer than T updates, then all within 4α."""
+    generator = np.random.default_rng(seed)
+    cells, rounds, total = 12, 2500, 1_000_000
+    truth = generator.dirichlet(np.full(cells, 0.1)) * total
+    queries = np.array([generator.random(cells) < 0.5 for _ in range(80)])
+    alpha = 2 * np.sqrt(np.log(cells) / rounds) * total
+    model = MwemModel.thresholded((cells,), total, rounds, 2 * alpha)
+    updates = 0
+    for _ in range(rounds):
+        errors = queries @ (model.weights - truth)
+        worst = int(np.argmax(np.abs(errors)))
+        noise = np.copysign(alpha, errors[worst]) * (1 if generator.random() < 0.7 else -1)
+        view = CellView((0,), tuple(np.flatnonzero(queries[worst]).tolist()))
+        before = model.weights
+        model = model.updated(MwemRound(view, (round(queries[worst] @ truth - noise),)))
+        updates += model.weights is not before
+    assert 5 < updates < rounds
+    assert np.abs(queries @ (model.fitted - truth)).max() <= 4 * alpha
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_model_by_the_notes_is_released_replayed_and_read_back(tmp_path: Path, relation: str) -> None:
+    with curator(tmp_path, people(3, 400), relation=relation) as clinic:
+        proposal = clinic.mwem("people", NAMES, 2, rounds=15, update="notes")
+        found = proposal.release(epsilon=20)
+        steps, candidates = proposal._split_price(Price(20)), len(proposal._candidates(Price(20)))
+        again = FittedModel.from_json(found.to_json())
+    threshold = proposal._threshold(steps, candidates, found.model.measured)
+    steepest = 2 * np.sqrt(np.log(36) / 15) * found.model.measured
+    assert found.model.threshold == threshold >= 2 * steepest
+    assert threshold >= 2 * steps.noise.error(1 - Fraction(1, 600))
+    assert isinstance(steps.noise, sf.Laplace)
+    start = proposal._initial_model(found.model.measured, threshold)
+    assert np.array_equal(replayed(start, found.model.rounds).fitted, found.model.fitted)
+    assert np.array_equal(again.model.fitted, found.model.fitted)
+    assert all(each.cells is not None for each in found.rounds)
+    assert "notes' update" in proposal.question
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"update": "other", "rounds": 20}, "'notes', or left out"),
+        ({"update": "notes", "rounds": 14}, "at least 15 for 36 cells"),
+        ({"update": "notes", "rounds": 20, "textbook": True}, "left out"),
+    ],
+)
+def test_updates_that_no_theorem_covers_are_refused(tmp_path: Path, given: dict[str, Any], rule: str) -> None:
+    with curator(tmp_path, []) as clinic:
+        assert_refused(lambda: clinic.mwem("people", NAMES, 2, **given), rule)
+        notes = clinic.mwem("people", NAMES, 2, update="notes", rounds=15)
+        assert_refused(lambda: notes.explain(epsilon=1, delta="1e-6"), "ε alone")
+        plain = clinic.mwem("people", NAMES, 2, textbook=True, rounds=15)
+        assert plain.identity != notes.identity
 
 
 @pytest.mark.parametrize("units", [False, True])

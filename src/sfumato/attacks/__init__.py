@@ -5,6 +5,7 @@ ceilings           upper bounds on any attack's success against answers with a p
 differencing       differencing two totals that differ by one person; over many questions, or through a table's totals
 suppression        suppressed small cells of a table, with complementary suppression
 averaging          averaging repeated answers to one question
+refusals           whether an answer is withheld, read as an answer
 reconstruction     database reconstruction of everyone's bit from sums over random groups
 census             reconstruction of everyone's ancestry from small tables of their block
 linkage            re-identification by columns that two tables share
@@ -56,7 +57,14 @@ from sfumato.attacks.findings import Finding, Findings, Sweep
 from sfumato.attacks.linkage import Person, homogeneous, linkage, linkage_people
 from sfumato.attacks.membership import membership
 from sfumato.attacks.policy_attacks import PolicyAttack, policy
-from sfumato.attacks.reconstruction import Method, reconstruct, reconstruction, reconstruction_by_noise
+from sfumato.attacks.reconstruction import (
+    Method,
+    information_recovery,
+    reconstruct,
+    reconstruction,
+    reconstruction_by_noise,
+)
+from sfumato.attacks.refusals import read_refusal, refusals
 from sfumato.attacks.row_attacks import attribute_of_rows, membership_of_rows
 from sfumato.attacks.scores import Scores, TracingResult
 from sfumato.attacks.suppression import cell_bounds, linked_tables, suppressed_table, suppression
@@ -93,6 +101,7 @@ __all__ = [
     "epsilon_lower_bound",
     "guess_ceiling",
     "homogeneous",
+    "information_recovery",
     "invented_bits",
     "isolate",
     "linkage",
@@ -104,9 +113,11 @@ __all__ = [
     "policy",
     "power_ceiling",
     "private_answers",
+    "read_refusal",
     "reconstruct",
     "reconstruction",
     "reconstruction_by_noise",
+    "refusals",
     "replacement_guarantee",
     "spread_groups",
     "suppressed_table",

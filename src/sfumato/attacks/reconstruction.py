@@ -32,9 +32,10 @@ from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, S
 from sfumato.attacks.fitting import least_deviations, least_squares
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee
-from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
 
 NAME = "reconstruction"
+RECOVERY = "information recovery"
 MAX_CURATOR_QUESTIONS = 400
 """The most questions to a real curator; beyond that the same noise is drawn without one, which is faster."""
 _MAX_CELLS = 1 << 27
@@ -146,6 +147,39 @@ def reconstruction_by_noise(
         "√n",
         (words,),
     )
+
+
+def information_recovery(people: int = 48, most: int = 1024, epsilon: Number = 1, tables: int = 5) -> Sweep:
+    """Return the law of information recovery along the number of questions: the share of bits that least squares
+    recover from answers of a fixed small error, and from answers out of one budget, beside its ceiling and the error
+    that the budget leaves in each answer, as a share of the people.
+
+    Overly accurate answers to too many questions destroy privacy (Dinur & Nissim 2003; Dwork & Roth 2014, section 1).
+    So from one budget the scale of the noise is questions/ε: the error of each answer grows with their number.
+    """
+    people_count, price = exact_integer(people, "people", at_least=10), exact(epsilon, "epsilon", POSITIVE)
+    numbers = [1 << step for step in range(3, exact_integer(most, "most", at_least=8).bit_length())]
+    accurate, budgeted, errors = [], [], []
+    for questions in numbers:
+        scales = Fraction(1, 2), questions / price
+        shares = [
+            [_success_share(people_count, questions, scale, Method.LEAST_SQUARES) for _ in range(tables)]
+            for scale in scales
+        ]
+        accurate.append(float(np.mean(shares[0])))
+        budgeted.append(float(np.mean(shares[1])))
+        errors.append(min(1.0, float(scales[1]) / people_count))
+    curves = (
+        SuccessCurve("noise of scale ½ each", tuple(accurate)),
+        SuccessCurve("from one budget", tuple(budgeted)),
+        SuccessCurve(CEILING, (guess_ceiling(Guarantee(price)),) * len(numbers)),
+        SuccessCurve("error of an answer ÷ people", tuple(errors)),
+    )
+    words = (
+        f"Random groups of {people_count:,} people; the budget is ε = {format_exact(price)} for all questions.",
+        "The error of an answer is drawn up to the number of people.",
+    )
+    return Sweep(RECOVERY, "questions", tuple(map(float, numbers)), curves, float(people_count), "n", words)
 
 
 def _guess_bits(groups: Groups, answers: Sums, method: Method) -> Values:

@@ -160,6 +160,7 @@ class Proposing(ABC):
         queries: Queries | None = None,
         rounds: int = 10,
         textbook: bool = False,
+        update: str | None = None,
         where: str | None = None,
         rows: int | None = None,
     ) -> MwemProposal:
@@ -167,9 +168,11 @@ class Proposing(ABC):
         wrong, among the marginals of this many columns, of these sets, or the counts of ``queries``. This is free.
 
         ``textbook`` measures single counts and uses each once, as published; by default whole marginals are measured,
-        and all are used again after every round. ``rows`` lowers the limit of rows per unit.
+        and all are used again after every round. ``update="notes"`` measures single counts with Laplace noise, and
+        changes the model only where one is off by more than a threshold (``theorems.multiplicative_weights``).
+        ``rows`` lowers the limit of rows per unit.
         """
-        return self.propose(MwemSpec(table, columns, ways, queries, rounds, textbook, where, rows))
+        return self.propose(MwemSpec(table, columns, ways, queries, rounds, textbook, where, rows, update))
 
     def synthesize(
         self,

@@ -154,6 +154,53 @@ def negligible_from(power: int) -> int:
     return kappa
 
 
+# ── private multiplicative weights ─────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class WeightsPlan:
+    """What private multiplicative weights need for an error: people, rounds, and the ε of each of two steps a round."""
+
+    people: int
+    rounds: int
+    epsilon: Fraction
+
+    __repr__ = constructor_repr
+
+
+def multiplicative_weights(error: Number, miss: Number, queries: int, cells: int, guarantee: Guarantee) -> WeightsPlan:
+    """Private multiplicative weights answer |Q| linear queries over |X| cells, each as a share of n people and all
+    within ``error`` except with probability ``miss``, from n people (replace neighbours, n public) on.
+
+    With α = error/4: T = ⌈4 ln|X|/α²⌉ rounds (``publish.mwem``), each a selection and a measurement of ε₀, 2T·ε₀ = ε,
+    or the largest ε₀ that ``advanced`` composition of 2T steps allows at δ; and n = ⌈2 ln(2T|Q|/β)/(ε₀α)⌉, so that all
+    selections, within (2/ε₀n)·ln(2T|Q|/β) of the worst (Dwork & Roth 2014, Thm 3.11), and all Laplace noises of scale
+    1/(ε₀n) are within α. So n = O(ln|Q|·√(ln|X|·ln(1/δ))/(α²ε)); lecture notes also state it without the root, which
+    is a weaker claim.
+    """
+    alpha, beta = exact(error, "error", INSIDE_UNIT) / 4, exact(miss, "miss", INSIDE_UNIT)
+    query_count, cell_count = exact_integer(queries, "queries", at_least=1), exact_integer(cells, "cells", at_least=2)
+    promise = Guarantee.of(guarantee)
+    if not promise.epsilon:
+        raise InvalidParameter("guarantee", guarantee, "above 0 in ε")
+    rounds = math.ceil(4 * math.log(cell_count) / float(alpha) ** 2 * _ROUND_UP)
+    step_epsilon = promise.epsilon / (2 * rounds)
+    if promise.delta:
+        step_epsilon = max(step_epsilon, _advanced_step(promise, 2 * rounds))
+    log_term = math.log(2 * rounds) + math.log(query_count) - math.log(beta)
+    return WeightsPlan(math.ceil(2 * log_term * _ROUND_UP / float(step_epsilon * alpha)), rounds, step_epsilon)
+
+
+def _advanced_step(promise: Guarantee, steps: int) -> Fraction:
+    """Return nearly the largest ε₀ of so many pure steps that advanced composition keeps within the guarantee."""
+    low, high = Fraction(0), promise.epsilon
+    for _ in range(40):
+        middle = Fraction(float((low + high) / 2))
+        fits = middle <= 300 and advanced(Guarantee(middle), steps, promise.delta).epsilon <= promise.epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return Fraction(math.floor(low * 10**12), 10**12) or low
+
+
 # ── conversions between currencies ─────────────────────────────────────────────────────────────
 
 
@@ -308,6 +355,7 @@ def stirling(n: int) -> tuple[float, float]:
 
 __all__ = [
     "RenyiAllowance",
+    "WeightsPlan",
     "advanced",
     "azuma",
     "basic",
@@ -317,6 +365,7 @@ __all__ = [
     "kappa_secure",
     "mu_to_delta",
     "mu_to_epsilon",
+    "multiplicative_weights",
     "negligible_from",
     "optimal",
     "parallel",

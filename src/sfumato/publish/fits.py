@@ -27,7 +27,7 @@ from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets
-from sfumato.publish.mwem import CellView, MwemModel, MwemRound, replayed
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, initial_model, replayed
 from sfumato.release.prices import Price
 
 _MAX_ROUNDS = 1000
@@ -75,6 +75,8 @@ class MwemFit:
     """The number of rounds that were paid for; fewer were run if the fit was interrupted."""
     textbook: bool
     price: Price
+    threshold: Fraction | None = None
+    """2α of the notes' update, in steps; None for the others."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -90,6 +92,8 @@ class MwemFit:
             if noise_type not in (Gaussian, Laplace) or not isinstance(getattr(self, name), field_type):
                 raise InvalidParameter(name, getattr(self, name), "a value that a model is fitted with")
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", exact(self.threshold, "threshold", POSITIVE))
         object.__setattr__(self, "attributes", tuple(self.attributes))
         object.__setattr__(self, "rounds", tuple(self.rounds))
         is_complete = all(isinstance(attribute, Attribute) for attribute in self.attributes) and self.attributes
@@ -121,7 +125,7 @@ class MwemFit:
     def model(self) -> MwemModel:
         """The model, recomputed deterministically."""
         shape = tuple(attribute.size for attribute in self.attributes)
-        start = MwemModel.uniform(shape, self.rows, self.planned, textbook=self.textbook)
+        start = initial_model(shape, self.rows, self.planned, textbook=self.textbook, threshold=self.threshold)
         return replayed(
             start,
             (MwemRound(CellView(fit_round.places, fit_round.cells), fit_round.values) for fit_round in self.rounds),

@@ -5,6 +5,18 @@ a candidate is chosen by the distance of its counts from the model's (``Candidat
 (``NoisyCounts``), and the weights are multiplied by e^{q(x)·(measured − predicted)/2n̂}. Only choices and measurements
 read rows, and each is a complete release with a charge of its own; the model is deterministic post-processing of what
 was released.
+
+*The notes' update* (a lecture's private multiplicative weights). A round whose measured count is more than 2α from the
+model's multiplies every weight by 1 − s·η·q(x), s the sign of (predicted − measured), η = √(ln|X|/T); any other round
+leaves the model as it is, and answers are taken from the model of the last such round.
+
+Theorem. Let T ≥ 4 ln|X|, so that η ≤ ½, and α/n ≥ 2η. If every noise is at most α and every selected count is within α
+of the worst, then some round makes no update, and in each such round all counts are within 4α. Proof. While a
+round updates, s·(predicted − true) > 2α − α = α. Multiplicative weights with losses s·q in [−1, 1] have, against the
+true distribution p, Σ s·⟨q, pᵗ⟩ ≤ Σ s·⟨q, p⟩ + η·U + ln|X|/η over U updates (Arora, Hazan & Kale 2012, Thm 2.1). So
+U·α/n < η·U + ln|X|/η, hence U·α/2n < ln|X|/η and U < 2·√(T·ln|X|)·n/α ≤ T. Where none is made, the selected count
+is within 2α + α of the truth, and the worst one within α more. ∎ ``theorems.multiplicative_weights`` states how many
+people that takes. The number of rows is n̂ here, so its own error comes on top.
 """
 
 from __future__ import annotations
@@ -12,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -94,6 +107,12 @@ class MwemModel:
     passes: int = 1
     added: Floats | None = None
     """For the textbook variant: the sum of the weights after every round."""
+    threshold: float | None = None
+    """For the notes' update: 2α in steps; a count that is no further off changes nothing."""
+    rate: float = 0.0
+    """For the notes' update: η."""
+    settled: Floats | None = None
+    """For the notes' update: the weights of the last round that changed nothing."""
 
     @classmethod
     def uniform(cls, shape: tuple[int, ...], rows: int, rounds: int, *, textbook: bool = False) -> MwemModel:
@@ -102,11 +121,20 @@ class MwemModel:
         passes = 1 if textbook else max(1, min(_MAX_PASSES, 2 * _MAX_UPDATES // (cells * rounds * (rounds + 1))))
         return cls(np.full(shape, total / cells), total, rows, (), textbook, passes)
 
+    @classmethod
+    def thresholded(cls, shape: tuple[int, ...], rows: int, rounds: int, threshold: float) -> MwemModel:
+        """Start with equal weights, to be changed by the notes' update."""
+        start = cls.uniform(shape, rows, rounds, textbook=True)
+        return replace(start, threshold=threshold, rate=math.sqrt(math.log(math.prod(shape)) / rounds))
+
     def updated(self, found: MwemRound) -> MwemModel:
         """Return the model after one more measurement: the textbook variant applies it once, otherwise all are
         applied in turn, several times.
         """
         rounds, weights = (*self.rounds, found), self.weights
+        if self.threshold is not None:
+            moved = threshold_update(weights, self.total, found, self.threshold, self.rate)
+            return replace(self, weights=moved, rounds=rounds, settled=weights if moved is weights else self.settled)
         for _ in range(self.passes):
             for mwem_round in (found,) if self.textbook else rounds:
                 weights = update_weights(weights, self.total, mwem_round)
@@ -115,7 +143,11 @@ class MwemModel:
 
     @property
     def fitted(self) -> Floats:
-        """The weights to answer from: the last, or for the textbook variant the mean over all rounds (Theorem 2.2)."""
+        """The weights to answer from: the last; for the textbook variant the mean over all rounds (Theorem 2.2); for
+        the notes' update those of the last round that changed nothing.
+        """
+        if self.settled is not None:
+            return self.settled
         return self.weights if self.added is None else self.added / len(self.rounds)
 
     def predicted(self, view: MwemView) -> Integers:
@@ -141,12 +173,38 @@ def update_weights(weights: Floats, total: float, mwem_round: MwemRound) -> Floa
     return scaled
 
 
+def threshold_update(weights: Floats, total: float, mwem_round: MwemRound, threshold: float, rate: float) -> Floats:
+    """Multiply every weight by 1 − s·η·q, s the sign of (predicted − measured), and rescale to n̂; return the weights
+    themselves where the measured count is within the threshold.
+    """
+    view = mwem_round.view
+    (gap,) = view.sum_cells(weights) - np.array(mwem_round.values, np.float64)
+    if abs(gap) <= threshold:
+        return weights
+    assert view.cells is not None
+    shape = tuple(size if place in view.places else 1 for place, size in enumerate(weights.shape))
+    factor = np.ones(math.prod(shape))
+    factor[list(view.cells)] = 1 - math.copysign(rate, gap)
+    changed = weights * factor.reshape(shape)
+    scaled: Floats = changed * (total / changed.sum())
+    return scaled
+
+
 def replayed(start: MwemModel, rounds: Iterable[MwemRound]) -> MwemModel:
     """Recompute a model from its start and what the rounds released, bit for bit."""
     model = start
     for mwem_round in rounds:
         model = model.updated(mwem_round)
     return model
+
+
+def initial_model(
+    shape: tuple[int, ...], rows: int, rounds: int, *, textbook: bool, threshold: Fraction | None
+) -> MwemModel:
+    """Return the uniform model that the rounds of a fit change."""
+    if threshold is None:
+        return MwemModel.uniform(shape, rows, rounds, textbook=textbook)
+    return MwemModel.thresholded(shape, rows, rounds, float(threshold))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ATTACKS = {
     "differencing": "differencing",
     "suppression": "suppression",
+    "refusals": "refusals",
     "averaging": "averaging",
     "reconstruction": "reconstruction",
     "census": "census",
@@ -91,8 +92,8 @@ def command(
 
     \b
     Names:
-      differencing, suppression, averaging, reconstruction, census, linkage,
-      membership, membership-rows, attribute, attribute-rows
+      differencing, suppression, refusals, averaging, reconstruction, census,
+      linkage, membership, membership-rows, attribute, attribute-rows
     With --neighbours: suppression, census, linkage, membership, membership-rows, attribute, attribute-rows
 
     \b

@@ -38,6 +38,7 @@ class MwemSpec(Spec["MwemProposal"]):
     textbook: bool = option("Measure single counts and use each once, as published.", False)
     where: Text | None = option("An SQL condition that selects rows.", None)
     rows: Count | None = option("The largest number of rows per unit that count.", None)
+    update: Text | None = option("The update of a lecture's private multiplicative weights: notes.", None)
 
 
 def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:

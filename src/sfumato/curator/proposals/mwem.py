@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -39,7 +40,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_i
 from sfumato.publish.fits import FitRound, MwemFit
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.mwem import CandidateCounts, MwemModel, MwemRound, NoisyCounts
+from sfumato.publish.mwem import CandidateCounts, MwemModel, MwemRound, NoisyCounts, initial_model
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
@@ -103,6 +104,9 @@ class MwemProposal(PreviewedByOldName):
     itself."""
     rounds: int
     textbook: bool = False
+    """Whether single counts are measured."""
+    update: str | None = None
+    """The rule by which a measurement changes the model: "notes", or None for that of Hardt, Ligett & McSherry."""
 
     def __repr__(self) -> str:
         return f"<{self.question}: .explain() .error() .price() are free, .release() fits it>"
@@ -125,7 +129,7 @@ class MwemProposal(PreviewedByOldName):
     def question(self) -> str:
         """The proposal in words, as stored in the ledger."""
         names = ", ".join(attribute.name for attribute in self.attributes)
-        kind = "textbook model" if self.textbook else "model"
+        kind = "model by the notes' update" if self.update else "textbook model" if self.textbook else "model"
         sets = count_with_noun(len(self.workload), self._workload_noun)
         condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         rounds = count_with_noun(self.rounds, "round")
@@ -138,7 +142,8 @@ class MwemProposal(PreviewedByOldName):
     @property
     def identity(self) -> str:
         """The hash of what is measured."""
-        return digest("mwem", self._coded.identity, self.workload, self.rounds, self.textbook)
+        parts = self._coded.identity, self.workload, self.rounds, self.textbook
+        return digest("mwem", *parts, self.update) if self.update else digest("mwem", *parts)
 
     def explain(
         self,
@@ -241,7 +246,10 @@ class MwemProposal(PreviewedByOldName):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
                 on_tab = TabSeries(context, "mwem", self.identity, tab, call)
-                model = _MwemSeries(on_tab, self.question, steps, self._candidates(price), self._initial_model).run()
+                candidates = self._candidates(price)
+                threshold = partial(self._threshold, steps, len(candidates))
+                begin = self._initial_model if self.update is None else lambda n: self._initial_model(n, threshold(n))
+                model = _MwemSeries(on_tab, self.question, steps, candidates, begin).run()
                 fitted = self._build_fitted(model, price, steps, tab)
                 series.finish(tab, fitted)
         return fitted
@@ -257,9 +265,18 @@ class MwemProposal(PreviewedByOldName):
             self, self._context, lambda proposal: proposal.release(epsilon=epsilon, delta=delta, rho=rho)
         )
 
-    def _initial_model(self, rows: int) -> MwemModel:
+    def _initial_model(self, rows: int, threshold: Fraction | None = None) -> MwemModel:
         shape = tuple(attribute.size for attribute in self.attributes)
-        return MwemModel.uniform(shape, rows, self.rounds, textbook=self.textbook)
+        return initial_model(shape, rows, self.rounds, textbook=self.textbook, threshold=threshold)
+
+    def _threshold(self, steps: MwemSteps, candidates: int, rows: int) -> Fraction:
+        """Return 2α of the notes' update in steps, from public numbers: α is the largest of 2η·n̂ and of what bounds,
+        with a confidence of 95 % over all rounds, every selection and every noise (``publish.mwem``).
+        """
+        confidence = 1 - Fraction(1, 20 * 2 * self.rounds)
+        steepest = 2 * math.sqrt(math.log(self.cells) / self.rounds) * max(1, rows)
+        errors = steps.selection.error(candidates, confidence), float(steps.noise.error(confidence))
+        return Fraction(math.ceil(2 * max(steepest, *errors)))
 
     def _build_fitted(self, model: MwemModel, price: Price, steps: MwemSteps, tab: Tab) -> FittedModel:
         context, bounded = self._context, self._reading(price).bounded
@@ -287,6 +304,7 @@ class MwemProposal(PreviewedByOldName):
             self.rounds,
             self.textbook,
             price,
+            None if model.threshold is None else Fraction(model.threshold),
         )
         return FittedModel(fit, replace(model_receipt, confidence=""), model)
 
@@ -332,6 +350,9 @@ class MwemProposal(PreviewedByOldName):
 
     def _split_price(self, price: Price) -> MwemSteps:
         """Split the price: a share for the number of rows, the rest evenly over rounds, half of it for selections."""
+        if self.update and price.allows_gaussian:
+            rule = "paid by ε alone: its rounds measure with Laplace noise"
+            raise InvalidParameter("update", self.update, rule, fix="leave out delta and rho")
         if not price.allows_gaussian:
             assert price.epsilon is not None
             if price.epsilon < self.rounds * _MIN_EPSILON_PER_ROUND:
@@ -453,6 +474,7 @@ def propose_mwem(
     *,
     queries: Queries | None = None,
     textbook: bool = False,
+    update: str | None = None,
     where: str | None = None,
     rows: int | None = None,
 ) -> MwemProposal:
@@ -475,7 +497,21 @@ def propose_mwem(
     names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((indices, None) for indices in parse_sets(ways, names))
     workload = sets if queries is None else _parse_queries(queries, coded.attributes)
-    return MwemProposal(context, coded, workload, rounds, textbook)
+    if update is not None:
+        _check_update(update, rounds, cells, textbook=textbook)
+    return MwemProposal(context, coded, workload, rounds, textbook or update is not None, update)
+
+
+def _check_update(update: str, rounds: int, cells: int, *, textbook: bool) -> None:
+    """Refuse what the theorem of the notes' update does not cover."""
+    if update != "notes":
+        raise InvalidParameter("update", update, "'notes', or left out")
+    if textbook:
+        raise InvalidParameter("textbook", textbook, "left out: the update says how single counts are used")
+    least_rounds = max(1, math.ceil(4 * math.log(cells)))
+    if rounds < least_rounds:
+        rule = f"at least {least_rounds} for {cells:,} cells: 4·ln of their number"
+        raise InvalidParameter("rounds", rounds, rule, fix=f"write rounds={least_rounds}")
 
 
 def _parse_queries(queries: Queries, attributes: Attributes) -> tuple[tuple[AttributeSet, tuple[int, ...]], ...]:
