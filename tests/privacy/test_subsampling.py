@@ -288,6 +288,14 @@ def test_samples_are_drawn_before_units_are_counted() -> None:
     assert stored == curve.subsampled("0.1")
 
 
+def test_losses_too_large_to_matter_count_as_failure() -> None:
+    """Beyond ε = 500 a finite loss is no longer told from an unbounded one: more is claimed, never less."""
+    huge = sf.Curve.laplace("0.001").subsampled("0.1")
+    assert huge.epsilon(0) == math.inf
+    assert 0.0999 < huge.delta(300) <= 0.1 * (1 + 1e-9)
+    assert sf.compose([(huge, 2)]).delta(300) >= 1 - 0.901**2
+
+
 def test_a_charge_of_a_sampled_release_covers_it() -> None:
     curve = sf.Curve.laplace(1).subsampled("0.1")
     budget = sf.Budget(1).charge(curve)

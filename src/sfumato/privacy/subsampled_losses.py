@@ -62,8 +62,8 @@ _ROUNDING = 2.0**-48
 _MAX_UNITS = 1000
 _CHORD = 1e-3
 """The length of the chords that bound a slope, as a share of the distance to the next point."""
-_BEYOND = 600.0
-"""An ε beyond every finite loss that is computed with."""
+_MAX_TOP, _BEYOND = 500, 600.0
+"""The largest finite loss that is told from a failure, and an ε beyond it."""
 
 
 @codec.serialisable("subsampled-loss")
@@ -228,7 +228,7 @@ class SubsampledLoss(Loss):
             tops = [tops[-1] if self.backward else tops[0]]
         if self.backward and shape.failure(sides[-1]):  # where P is 0, (1 − q)Q + qP is (1 − q)Q
             return -math.log1p(-float(self.rate)) * (1 + _ROUNDING)
-        if any(top is None or top > 500 for top in tops):
+        if any(top is None or top > _MAX_TOP for top in tops):
             return None
         top, share = least_float_above(max(top for top in tops if top is not None)), float(self.rate)
         if self.backward:
@@ -455,7 +455,7 @@ def _truncated_end(loss: SubsampledLoss) -> float:
     """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
     low, high = 0.0, 1.0
     while loss.profile(high)[1] > _TRUNCATED and high < _BEYOND:
-        low, high = high, 2 * high
+        low, high = high, min(_BEYOND, 2 * high)
     for _ in range(8):
         middle = (low + high) / 2
         low, high = (middle, high) if loss.profile(middle)[1] > _TRUNCATED else (low, middle)
