@@ -17,6 +17,7 @@ NAMED = {
     "ε-differential privacy": "pure-dp",
     "(ε, δ)-differential privacy, negligible δ": "approximate-dp",
     "what is promised and what is not; Dalenius; control": "beliefs",
+    "secrecy and control; groups; the trusted curator; synopsis generators": "what-privacy-means",
     "randomised response": "randomized-response",
     "counting queries, histograms, k-way marginals": "counting-queries",
     "global sensitivity, ℓ₁ and ℓ₂": "sensitivity",

@@ -179,6 +179,8 @@ def test_the_loss_of_an_outcome_is_the_log_ratio_of_both_laws(mechanism: Any, x:
 
 
 def test_losses_of_several_noises_add() -> None:
+    top = sf.TopK(2, k=2)
+    assert top.loss([0, 1], [3, 2, 0], [2, 2, 0]) == top.loss((0, 1), [3, 2, 0], [2, 2, 0]) > 0
     assert sf.Laplace(2).loss([3, 0], [0, 0], [1, 2]) == Fraction(-1, 2) + 1
     assert sf.Laplace([2, 4]).loss([3, 0], [0, 0], [1, 2]) == Fraction(-1, 2) + Fraction(1, 2)
     assert sf.Gaussian(2).loss([3, 0], [0, 0], [1, 2]) == Fraction((4 - 9) + 4, 8)
@@ -209,6 +211,7 @@ def test_what_has_no_short_law_is_refused() -> None:
         (lambda: sf.Gaussian(1).distribution(2**51), "2^50"),
         (lambda: sf.Exponential(1).distribution(range(30)), "at most 24"),
         (lambda: sf.Exponential(1).loss(5, [1, 2], [2, 1]), "outcomes"),
+        (lambda: sf.Exponential(1).loss([0], [1, 2], [2, 1]), "outcomes"),
         (lambda: sf.Exponential(1).loss(0, [1, 2], [2, 1, 3]), "a list of 2 scores"),
         (lambda: sf.NoisyMax(1).loss(0, [0, 900], [0, 900]), "at least 1e-40"),
         (lambda: sf.Laplace(1).loss([1, 2], [1], [1]), "equal"),

@@ -8,7 +8,7 @@ SAMPLES = "privacy/test_subsampling.py"
 LOSS = "privacy.subsampled_losses:SubsampledLoss"
 WEIGHTS = f"{SAMPLES}::test_how_many_changed_units_are_sampled"
 EXACT = f"{SAMPLES}::test_poisson_sampling_is_exact_in_both_directions"
-DOMINATES = f"{SAMPLES}::test_the_lattice_pair_dominates_at_every_epsilon"
+DOMINATES = f"{SAMPLES}::test_one_pair_dominates_and_is_dominated_by_another_at_every_epsilon"
 FAILURE = f"{SAMPLES}::test_a_failure_is_as_rare_as_the_unit_is_sampled"
 
 MUTANTS = (
@@ -80,7 +80,7 @@ MUTANTS = (
         "the curve of a group is sampled",
         Kind.NEIGHBOURS,
         "privacy.curve:Curve.group",
-        "size * self._group_size",
+        "size * self.group_size",
         "1",
         (f"{SAMPLES}::test_samples_are_drawn_before_units_are_counted",),
     ),
@@ -125,12 +125,36 @@ MUTANTS = (
         (DOMINATES,),
     ),
     Mutant(
-        "a composition of sampled releases claims the lattice pair's lower bound",
+        "a failure of the release is forgotten on the side without the unit",
+        Kind.DELTA,
+        f"{LOSS}.largest_loss",
+        "if self.backward and shape.failure(sides[-1]):",
+        "if self.backward and False:",
+        (DOMINATES,),
+    ),
+    Mutant(
+        "a line that should be below the profile is not lowered",
+        Kind.ROUNDING,
+        "privacy.subsampled_losses:_supporting_line",
+        "max(0.0, lowered) * (1 + _ROUNDING)",
+        "0.0",
+        (DOMINATES,),
+    ),
+    Mutant(
+        "below α = 1 a profile is taken for its reverse",
+        Kind.NEIGHBOURS,
+        "privacy.subsampled_losses:_whole_profile",
+        "loss.reversed().profile(-math.log(alpha))",
+        "loss.profile(-math.log(alpha))",
+        (DOMINATES,),
+    ),
+    Mutant(
+        "the lower bound of a composition is that of the pair that dominates",
         Kind.AUDIT,
-        f"{LOSS}.has_exact_factors",
-        "return False",
-        "return True",
-        (f"{SAMPLES}::test_composed_samples_beside_dp_accounting",),
+        "privacy.curve:Curve._inner",
+        "loss.inner_factors or loss.factors",
+        "loss.factors",
+        (f"{SAMPLES}::test_the_bounds_of_a_composition_are_not_those_of_one_pair",),
     ),
 )
 

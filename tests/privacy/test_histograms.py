@@ -45,6 +45,8 @@ def test_distance_and_neighbours_are_those_of_the_rows() -> None:
         (lambda: sf.as_histogram(["a", "d"], UNIVERSE), "universe"),
         (lambda: sf.as_histogram(["a"], ["a", "a"]), "distinct"),
         (lambda: sf.as_histogram("aa", UNIVERSE), "a list"),
+        (lambda: sf.as_histogram([["a"]], UNIVERSE), "can be compared"),
+        (lambda: sf.as_histogram(["a"], [["a"]]), "can be compared"),
     ],
 )
 def test_what_is_no_histogram_is_refused(call: Any, rule: str) -> None:

@@ -176,7 +176,7 @@ def information_recovery(people: int = 48, most: int = 1024, epsilon: Number = 1
         SuccessCurve("error of an answer ÷ people", tuple(errors)),
     )
     words = (
-        f"Random groups of {people_count:,} people; the budget for all questions is ε = {format_exact(price)}.",
+        f"Random groups of {people_count:,} people; the budget is ε = {format_exact(price)} for all questions.",
         "The error of an answer is drawn up to the number of people.",
     )
     return Sweep(RECOVERY, "questions", tuple(map(float, numbers)), curves, float(people_count), "n", words)

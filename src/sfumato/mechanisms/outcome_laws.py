@@ -16,7 +16,7 @@ Scores become integer steps g below the best on a public grid, as in a release, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -63,7 +63,9 @@ def loss_of(outcome: Any, first: Law, second: Law) -> float:
     """Return ln P(outcome)/Q(outcome) of two computed laws."""
     if first.keys() != second.keys():
         raise InvalidParameter("y", ValueWords(f"a list of {len(second)}"), f"a list of {len(first)} scores, like x")
-    if outcome not in first:
+    if isinstance(outcome, list):
+        outcome = tuple(outcome)  # as top-k lists its candidates
+    if not isinstance(outcome, Hashable) or outcome not in first:
         raise InvalidParameter("outcome", outcome, "one of the outcomes that distribution(x) lists")
     p, q = Fraction(first[outcome]), Fraction(second[outcome])
     if min(p, q) < _RAREST:

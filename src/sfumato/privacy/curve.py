@@ -69,7 +69,8 @@ class Curve:
 
     parts: tuple[Part, ...]
     neighbours: Neighbours
-    _group_size: ClassVar[int]  # how many units it stands for: a sample is drawn of single units
+    group_size: ClassVar[int]
+    """How many units change together, where ``group`` said so; it is not written down with the curve."""
 
     def __init__(self, parts: Iterable[Part], neighbours: Neighbours | str = Neighbours.ADD_REMOVE) -> None:
         counts_by_loss: dict[Loss, list[int]] = {}
@@ -81,7 +82,7 @@ class Curve:
         combined = [(loss, sum(counts)) for loss, counts in counts_by_loss.items() if any(counts)]
         object.__setattr__(self, "parts", tuple(sorted(combined, key=lambda part: part[0].sort_key)))
         object.__setattr__(self, "neighbours", Neighbours.of(neighbours))
-        object.__setattr__(self, "_group_size", 1)
+        object.__setattr__(self, "group_size", 1)
 
     # ── built from ─────────────────────────────────────────────────────────────────────────────
 
@@ -221,24 +222,26 @@ class Curve:
 
     def epsilon(self, delta: Number) -> float:
         """Bound from above the least ε for which (ε, δ)-DP is certain; infinite when no ε will do."""
-        return self.epsilon_range(delta)[1]
+        target = exact(delta, "delta", BELOW_ONE)
+        return max(shape.epsilon_range(parts, target)[1] for parts in self._directions)
 
     def epsilon_range(self, delta: Number) -> tuple[float, float]:
         """Return certified lower and upper bounds of the least ε for this δ."""
         target = exact(delta, "delta", BELOW_ONE)
         ranges = [shape.epsilon_range(parts, target) for parts in self._directions]
-        lower = ranges if self._bounded_below else [shape.epsilon_range(part, target) for part in self._single_parts]
+        lower = ranges if self._inner is None else [shape.epsilon_range(parts, target) for parts in self._inner]
         return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def delta(self, epsilon: Number) -> float:
         """Bound from above the least δ for which (ε, δ)-DP is certain."""
-        return self.delta_range(epsilon)[1]
+        target = exact(epsilon, "epsilon", NONNEGATIVE)
+        return max(shape.delta_range(parts, target)[1] for parts in self._directions)
 
     def delta_range(self, epsilon: Number) -> tuple[float, float]:
         """Return certified lower and upper bounds of the least δ for this ε."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
         ranges = [shape.delta_range(parts, target) for parts in self._directions]
-        lower = ranges if self._bounded_below else [shape.delta_range(part, target) for part in self._single_parts]
+        lower = ranges if self._inner is None else [shape.delta_range(parts, target) for parts in self._inner]
         return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def renyi(self, order: Number) -> float:
@@ -281,7 +284,7 @@ class Curve:
         """Return the loss when k units change together; every part is recomputed for k units."""
         size = exact_integer(k, "k", at_least=1)
         curve = Curve(((loss.group(size), count) for loss, count in self.parts), self.neighbours)
-        object.__setattr__(curve, "_group_size", size * self._group_size)
+        object.__setattr__(curve, "group_size", size * self.group_size)
         return curve
 
     def subsampled(self, rate: Number | None = None, *, size: int | None = None, of: int | None = None) -> Curve:
@@ -289,15 +292,16 @@ class Curve:
 
         With ``rate``, each unit is in the sample with that probability, on its own (Poisson): for add-remove curves;
         ``for_neighbours`` and ``group`` of the result count how many of the changed units are sampled. With ``size``
-        and ``of``, that many of a public number of units are drawn without replacement: for replace curves. One
-        release is exact for Poisson sampling; all else is an upper bound (``subsampled_losses``). The sample must stay
-        secret, and each release needs a fresh one.
+        and ``of``, that many of a public number of units are drawn without replacement: for replace curves. For
+        one unit of a Poisson sample the pair is tight, and ranges are certified on both sides; otherwise it is an
+        upper bound, and a range is that of the bound (``subsampled_losses``). The sample must stay secret, and each
+        release needs a fresh one.
 
         >>> round(Curve.pure(1).subsampled("0.1").epsilon(0), 4)  # ln(1 + 0.1·(e − 1))
         0.1586
         """
         share, population = self._sampling(rate, size, of)
-        if self._group_size > 1:
+        if self.group_size > 1:
             raise InvalidParameter(
                 "curve",
                 self,
@@ -391,16 +395,18 @@ class Curve:
     def _directions(self) -> tuple[tuple[Part, ...], ...]:
         return shape.directions(self.parts, self.neighbours)
 
-    @property
-    def _bounded_below(self) -> bool:
-        """Whether the parts to compose bound the loss from below, too."""
-        is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
-        return is_alone or all(loss.has_exact_factors for loss, _ in self.parts)
-
     @cached_property
-    def _single_parts(self) -> list[tuple[Part, ...]]:
-        """Each part alone, in each direction: a composition leaks at least as much as any of its parts."""
-        return [((loss, 1),) for parts in self._charged for loss, _ in parts]
+    def _inner(self) -> tuple[tuple[Part, ...], ...] | None:
+        """The parts that bound a composition from below, where those to compose bound it from above alone."""
+        is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
+        if is_alone or not any(loss.inner_factors for loss, _ in self.parts):
+            return None
+        return tuple(
+            tuple(
+                (factor, times * count) for loss, count in parts for factor, times in loss.inner_factors or loss.factors
+            )
+            for parts in self._charged
+        )
 
     @cached_property
     def _charged(self) -> tuple[tuple[Part, ...], ...]:
@@ -435,7 +441,9 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
             fix="state every curve for one relation: curve.for_neighbours('replace') converts an add-remove curve",
         )
     parts = [(loss, count * times) for curve, times in curve_counts for loss, count in curve.parts]
-    return Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)
+    composed = Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)
+    object.__setattr__(composed, "group_size", max((curve.group_size for curve, _ in curve_counts), default=1))
+    return composed
 
 
 def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:

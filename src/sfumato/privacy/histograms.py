@@ -22,11 +22,11 @@ def as_histogram(records: Iterable[Hashable], universe: Iterable[Hashable]) -> t
     >>> as_histogram(["student", "student", "staff"], ("student", "professor", "staff"))
     (2, 0, 1)
     """
-    kinds = _listed(universe, "universe")
+    kinds = _hashable(_listed(universe, "universe"), "universe")
     counts: dict[Hashable, int] = dict.fromkeys(kinds, 0)
     if len(counts) < len(kinds):
         raise InvalidParameter("universe", ValueWords("a list that repeats a record"), "a list of distinct records")
-    for record in _listed(records, "records"):
+    for record in _hashable(_listed(records, "records"), "records"):
         if record not in counts:
             raise InvalidParameter("records", record, "a list of records that are all in the universe")
         counts[record] += 1
@@ -65,6 +65,13 @@ def _paired(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
     if len(first) != len(second):
         raise InvalidParameter("y", ValueWords(f"{len(second)} counts"), f"{len(first)} counts, as many as x has")
     return [(exact_integer(a, "x"), exact_integer(b, "y")) for a, b in zip(first, second, strict=True)]
+
+
+def _hashable(values: list[Any], name: str) -> list[Any]:
+    for value in values:
+        if not isinstance(value, Hashable):
+            raise InvalidParameter(name, value, "a list of records that can be compared, such as texts or tuples")
+    return values
 
 
 def _listed(values: object, name: str) -> list[Any]:

@@ -115,9 +115,9 @@ class Loss(ABC):
         return bool(self.alternatives)
 
     @property
-    def has_exact_factors(self) -> bool:
-        """Whether a composition of its factors bounds that of this loss from below, too."""
-        return True
+    def inner_factors(self) -> tuple[tuple[Loss, int], ...]:
+        """Pairs whose product this loss dominates, where ``factors`` only dominate it; empty where they do both."""
+        return ()
 
     def reversed(self) -> Loss:
         return self

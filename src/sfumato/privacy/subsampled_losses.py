@@ -26,7 +26,8 @@ exchanged for others; with one unit, η = m/n and δ′(ε) ≤ (m/n)·δ(ln y) 
 
 *Composition.* The profile has no closed moments, so a finite pair on a lattice takes its place: between lattice points
 h(e^ε) = δ′(ε), which is convex, lies below its chords, and the chords are the profile of a pair that dominates
-(Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022). Bounds of a composition are those of such pairs.
+(Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022). Lines that touch h from below are the profile of a pair that is
+dominated, which gives lower bounds.
 """
 
 from __future__ import annotations
@@ -59,8 +60,10 @@ _TRUNCATED = 1e-30
 _ROUNDING = 2.0**-48
 """The relative error of a few elementary functions and products."""
 _MAX_UNITS = 1000
-_BEYOND = 600.0
-"""An ε beyond every finite loss that is computed with."""
+_CHORD = 1e-3
+"""The length of the chords that bound a slope, as a share of the distance to the next point."""
+_MAX_TOP, _BEYOND = 500, 600.0
+"""The largest finite loss that is told from a failure, and an ε beyond it."""
 
 
 @codec.serialisable("subsampled-loss")
@@ -79,8 +82,7 @@ class SubsampledLoss(Loss):
     """Whether the unit is in the second database: this is the pair (Q, (1 − q)Q + qP)."""
 
     def __post_init__(self) -> None:
-        parts = tuple((loss, exact_integer(count, "count", at_least=1)) for loss, count in self.parts)
-        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "parts", tuple(map(_checked_part, self.parts)))
         object.__setattr__(self, "rate", exact(self.rate, "rate", INSIDE_UNIT))
         object.__setattr__(self, "units", exact_integer(self.units, "units", at_least=1))
         object.__setattr__(self, "population", exact_integer(self.population, "population"))
@@ -103,8 +105,10 @@ class SubsampledLoss(Loss):
         return self if self.is_symmetric else replace(self, backward=not self.backward)
 
     def symmetrised(self) -> SubsampledLoss:
-        """Return itself: it stands in a replace curve only where it bounds both orders."""
-        assert self.is_symmetric
+        """Return itself, where it bounds both orders."""
+        if not self.is_symmetric:
+            rule = "for add-remove neighbours: a Poisson sample of one changed unit says nothing of a replaced one"
+            raise InvalidParameter("parts", self, rule, fix="convert the curve with for_neighbours('replace')")
         return self
 
     def group(self, k: int) -> SubsampledLoss:
@@ -116,8 +120,8 @@ class SubsampledLoss(Loss):
         return True
 
     @property
-    def has_exact_factors(self) -> bool:
-        return False
+    def inner_factors(self) -> tuple[tuple[Loss, int], ...]:
+        return ((self.tangent_pair, 1),)
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
@@ -222,12 +226,25 @@ class SubsampledLoss(Loss):
         tops = [sum_above((loss.top, count) for loss, count in side) for side in sides]
         if not self.is_symmetric:
             tops = [tops[-1] if self.backward else tops[0]]
-        if any(top is None or top > 500 for top in tops):
+        if self.backward and shape.failure(sides[-1]):  # where P is 0, (1 − q)Q + qP is (1 − q)Q
+            return -math.log1p(-float(self.rate)) * (1 + _ROUNDING)
+        if any(top is None or top > _MAX_TOP for top in tops):
             return None
         top, share = least_float_above(max(top for top in tops if top is not None)), float(self.rate)
         if self.backward:
             return -math.log1p(share * math.expm1(-top)) * (1 + _ROUNDING)
         return math.log1p(float(sum(self.sampled_weights.values())) * math.expm1(top)) * (1 + _ROUNDING)
+
+    @cached_property
+    def tangent_pair(self) -> TangentLoss:
+        """A finite pair that this one dominates, for lower bounds of compositions."""
+        return _tangent_pair(self)
+
+    @property
+    def knots(self) -> tuple[int, ...]:
+        """The lattice points from 0 on at which the profile is computed."""
+        positive = (step for step in self.lattice_pair.steps if step > 0)
+        return 0, *positive
 
     @cached_property
     def lattice_pair(self) -> LatticeLoss:
@@ -240,6 +257,12 @@ def _conditioned_top(top: Fraction, failure: Fraction) -> Fraction:
     by 1 − failure.
     """
     return top + Fraction(-math.log1p(-float(failure)) * (1 + _ROUNDING))
+
+
+def _checked_part(part: Any) -> tuple[Loss, int]:
+    if not isinstance(part, (tuple, list)) or len(part) != 2 or not isinstance(part[0], Loss):
+        raise InvalidParameter("parts", part, "a list of pairs (loss, count)")
+    return part[0], exact_integer(part[1], "count", at_least=1)
 
 
 @lru_cache(maxsize=256)
@@ -310,6 +333,101 @@ class LatticeLoss(AtomLoss):
         raise NotImplementedError("a group is formed before a lattice pair is")
 
 
+@dataclass(frozen=True, repr=False)
+class TangentLoss(AtomLoss):
+    """The loss of a finite pair, by its values and their probabilities under P."""
+
+    values: tuple[float, ...]
+    masses: tuple[float, ...]
+    lost: float
+    """P where Q is 0."""
+
+    @cached_property
+    def parameters(self) -> tuple[Real, Real]:
+        return np.array(self.masses)[:, None], np.array(self.values)[:, None]
+
+    @property
+    def failure(self) -> Fraction:
+        return Fraction(self.lost)
+
+    @property
+    def top(self) -> Fraction:
+        return Fraction(max(0.0, *self.values))
+
+    @property
+    def magnitude(self) -> float:
+        return max(map(abs, self.values))
+
+    def renyi(self, order: float) -> float:
+        raise NotImplementedError("a pair that bounds from below is not charged")
+
+    def group(self, k: int) -> Loss:
+        raise NotImplementedError("a group is formed before a tangent pair is")
+
+
+def _tangent_pair(loss: SubsampledLoss) -> TangentLoss:
+    """Return the pair whose profile is the largest of some lines that are not above the true one, h."""
+    knots = sorted({-step for step in loss.reversed().knots} | set(loss.knots))
+    spacing = loss.lattice_pair.spacing
+    alphas = [math.exp(float(step * spacing)) for step in knots]
+    lost = loss.profile(_BEYOND)[0]
+    # Slope and intercept. With S where P > 0, or where Q = 0: no profile is below 1 − α·Q(P > 0), or below its failure.
+    steepest = -(1 - loss.reversed().profile(_BEYOND)[0])
+    lines = [(steepest, 1.0), (0.0, lost)]
+    for left, alpha, right in zip(alphas, alphas[1:], alphas[2:], strict=False):
+        slope, intercept = _supporting_line(loss, (left, alpha, right), alphas[-1])
+        if steepest < slope < 0:
+            lines.append((slope, intercept - 10 * _TRUNCATED))
+    return _envelope_pair(lines, lost)
+
+
+def _supporting_line(loss: SubsampledLoss, knots: tuple[float, float, float], end: float) -> tuple[float, float]:
+    """Return the slope and intercept of a line that touches h, nearly, at the middle knot α and is nowhere above it.
+
+    With chords from α to both sides, convexity gives h(x) ≥ h(α) + s·(x − α), s the slope of the left chord where
+    x > α, and that of the right chord where x < α. A line with a slope between the two is lowered by the most that it
+    could pass these. If the slope is surely between those of short chords, beyond the neighbouring knots h moves away
+    from the line, so they are as far as one need look; where rounding hides the curvature, as on a straight piece,
+    one looks to both ends.
+    """
+    left, alpha, right = knots
+    step = _CHORD * min(alpha - left, right - alpha)
+    before, here, after = (_whole_profile(loss, x) for x in (alpha - step, alpha, alpha + step))
+    steepest, flattest = (here[1] - before[0]) / step, (after[0] - here[1]) / step
+    reach, steps = (left, right), (step, step)
+    if steepest > flattest:
+        before, after = _whole_profile(loss, left), _whole_profile(loss, right)
+        reach, steps = (0.0, end), (alpha - left, right - alpha)
+    low_slope, high_slope = (here[0] - before[1]) / steps[0], (after[1] - here[0]) / steps[1]
+    slope = (steepest + flattest) / 2 if steepest <= flattest else (low_slope + high_slope) / 2
+    lowered = max((slope - low_slope) * (reach[1] - alpha), (high_slope - slope) * (alpha - reach[0]))
+    return slope, here[0] - max(0.0, lowered) * (1 + _ROUNDING) - slope * alpha
+
+
+def _whole_profile(loss: SubsampledLoss, alpha: float) -> Bounds:
+    """Bound h(α) = sup P(S) − α·Q(S) at any α > 0; below 1 from the reverse profile."""
+    if alpha >= 1:
+        return loss.profile(math.log(alpha))  # whose own margin covers the rounding of the logarithm
+    low, high = loss.reversed().profile(-math.log(alpha))
+    return 1 - alpha + alpha * low - 2.0**-52, 1 - alpha + alpha * high + 2.0**-52
+
+
+def _envelope_pair(lines: list[tuple[float, float]], lost: float) -> TangentLoss:
+    """Return the pair whose profile is the largest of these lines: a kink at α is a loss of ln α."""
+    hull: list[tuple[float, float]] = []
+    for line in sorted(lines):
+        while len(hull) > 1 and _meeting(hull[-2], line) <= _meeting(hull[-2], hull[-1]):
+            hull.pop()
+        hull.append(line)
+    kinks = [(_meeting(first, second), second[0] - first[0]) for first, second in pairwise(hull)]
+    values = tuple(math.log(alpha) for alpha, _ in kinks)
+    return TangentLoss(values, tuple(alpha * slope * (1 - _ROUNDING) for alpha, slope in kinks), lost)
+
+
+def _meeting(first: tuple[float, float], second: tuple[float, float]) -> float:
+    return (first[1] - second[1]) / (second[0] - first[0])
+
+
 @lru_cache(maxsize=64)
 def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
     """Join the chords of both profiles: that of ε ≥ 0 gives the positive losses, that of the reverse the negative."""
@@ -337,7 +455,7 @@ def _truncated_end(loss: SubsampledLoss) -> float:
     """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
     low, high = 0.0, 1.0
     while loss.profile(high)[1] > _TRUNCATED and high < _BEYOND:
-        low, high = high, 2 * high
+        low, high = high, min(_BEYOND, 2 * high)
     for _ in range(8):
         middle = (low + high) / 2
         low, high = (middle, high) if loss.profile(middle)[1] > _TRUNCATED else (low, middle)
