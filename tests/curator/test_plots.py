@@ -81,6 +81,8 @@ def test_buckets_of_a_question_are_a_histogram(flights: sf.Curator) -> None:
     assert sf.Answer.from_json(answer.to_json()) == answer
     words = re.findall(r">([^<>]*)</text>", answer.plot().svg)
     assert {"&lt; 0", "≥ 100", "20"} <= set(words)
+    assert "≥ 100" not in answer.report().html, "a page without the question names none of its constants"
+    assert "≥ 100" in answer.report(questions=True).html
     plain = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin").preview(epsilon=1)
     assert plain.buckets == ()
     assert "buckets" not in plain.to_json()

@@ -107,6 +107,7 @@ def conceal(answer: A) -> A:
         basis=None if answer.basis is None else _rename_columns(names, answer.basis),
         chosen={},
         sampling=None if answer.sampling is None else _rename_columns(names, answer.sampling),
+        buckets=(),
     )
 
 
