@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,16 @@ def test_the_error_is_drawn_against_epsilon_for_free(flights: sf.Curator) -> Non
     assert f"ε = 0.01: ±{half:,.0f}"[:12] in picture.svg
     with pytest.raises(sf.InvalidParameter, match="least"):
         ask.plot(least=2, most=1)  # type: ignore[union-attr]
+
+
+def test_the_error_is_drawn_as_wide_as_a_phone(flights: sf.Curator) -> None:
+    ask: Any = flights.sql("SELECT COUNT(*) AS n, SUM(delay) AS late FROM flights")
+    narrow, wide = ask.plot(width=360), ask.plot()
+    assert (narrow.width, wide.width) == (360, 760)
+    assert narrow.height > wide.height, "panels are below each other"
+    for width in (0, 319, 800, "wide"):
+        with pytest.raises(sf.InvalidParameter, match="width"):
+            ask.plot(width=width)
 
 
 def test_errors_of_many_columns_fit_on_a_page(flights: sf.Curator) -> None:
@@ -70,6 +81,8 @@ def test_buckets_of_a_question_are_a_histogram(flights: sf.Curator) -> None:
     assert sf.Answer.from_json(answer.to_json()) == answer
     words = re.findall(r">([^<>]*)</text>", answer.plot().svg)
     assert {"&lt; 0", "≥ 100", "20"} <= set(words)
+    assert "≥ 100" not in answer.report().html, "a page without the question names none of its constants"
+    assert "≥ 100" in answer.report(questions=True).html
     plain = flights.sql("SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin").preview(epsilon=1)
     assert plain.buckets == ()
     assert "buckets" not in plain.to_json()

@@ -17,6 +17,7 @@ from sfumato.curator.context import Context
 from sfumato.plan.canonical import digest
 from sfumato.plan.relevant_policy import FIELDS, relevant_policy
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
+from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import Coding, Level
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -220,6 +221,11 @@ EDITS: dict[tuple[type, str], list[tuple[Edit, set[str]]]] = {
         (entry("patients", "columns", "who", lambda _: Domain("integer")), OF_VISITS),
         (domain("patients", "born", bounds=(1900, 2000)), NOBODY),
     ],
+    (Table, "rules"): [
+        (table("visits", rules={"cost": CellRules(nulls=("NA",))}), NOBODY),
+        (table("visits", rules={"region": CellRules(nulls=("NA",))}), {BY_REGION, JOINED, CELLS}),
+    ],
+    (Table, "nulls"): [(table("visits", nulls=("NA",)), OF_VISITS), (table("bills", nulls=("NA",)), {OF_BILLS})],
     (Table, "id"): [
         (table("visits", id="pid"), OF_VISITS),
         (table("patients", id="pid"), OF_VISITS),
@@ -318,7 +324,7 @@ def test_an_edit_counts_for_the_questions_it_concerns(
 
 
 LATER_TABLE: Any = dataclasses.make_dataclass(
-    "LaterTable", [("nulls", tuple, dataclasses.field(default=()))], bases=(Table,), frozen=True
+    "LaterTable", [("later", tuple, dataclasses.field(default=()))], bases=(Table,), frozen=True
 )
 LATER_DOMAIN: Any = dataclasses.make_dataclass(
     "LaterDomain", [("nulls", tuple, dataclasses.field(default=(), compare=False))], bases=(Domain,), frozen=True
@@ -330,7 +336,7 @@ def with_nulls(policy: Policy, nulls: tuple[str, ...]) -> Policy:
     visits = object.__new__(LATER_TABLE)
     for field in dataclasses.fields(Table):
         object.__setattr__(visits, field.name, getattr(policy.tables["visits"], field.name))
-    object.__setattr__(visits, "nulls", nulls)
+    object.__setattr__(visits, "later", nulls)
     return _unchecked(policy, tables={**policy.tables, "visits": visits})
 
 

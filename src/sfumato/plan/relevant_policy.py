@@ -85,11 +85,11 @@ FIELDS: Mapping[type, Mapping[str, Relevance]] = {
         "row_ceiling": _NEVER,  # checked when the table is opened, and enforced in no statement
         "columns": Relevance.COLUMN,
         "lists": Relevance.COLUMN,
-        "rules": Relevance.COLUMN,
-        "nulls": _ALWAYS,  # of every column
         "codings": Relevance.CELL,
         "impossible": Relevance.CELLS,
         "implies": Relevance.CELLS,
+        "rules": Relevance.COLUMN,
+        "nulls": _ALWAYS,
     },
 }
 """The relevance of each field; fields of other classes, and fields that are not listed, count with what holds them."""
@@ -121,9 +121,9 @@ def relevant_policy(plan: object, policy: Policy, *, reads_cells: bool) -> Decla
 def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
     declarations = [_declarations(policy, lambda name, _: name != "tables"), tables]
-    has_later = any(later_declarations(policy.tables[name]) for name in read)
-    # what later versions declare of cells may depend on which columns give rows of any table an owner
-    return [*declarations, _owner_declarations(policy)] if has_later else declarations
+    later = [path for name in read for path, _ in later_declarations(policy.tables[name])]
+    # a table's nulls, and what later versions declare, may pass over columns that give rows of any table an owner
+    return [*declarations, _owner_declarations(policy)] if set(later) - {".rules"} else declarations
 
 
 def _owner_declarations(policy: Policy) -> Declarations:
@@ -209,7 +209,9 @@ def _declarations(
         if relevance is _NEVER or not is_counted(name, relevance):
             continue
         by_column = relevance in (Relevance.COLUMN, Relevance.CELL)
-        found.append([name, _encode(_entries_of(declared, read) if by_column else declared)])
+        counted = _entries_of(declared, read) if by_column else declared
+        if counted or name in (_registered(FIRST_HASHED, value) or ()) or not by_column:
+            found.append([name, _encode(counted)])
     return sorted(found)
 
 

@@ -41,12 +41,18 @@ class Drawing:
     height: float
 
 
-def framed_picture(drawing: Drawing, title: str, foot: Sequence[str] = (), notes: Sequence[str] = ()) -> Picture:
+def framed_picture(
+    drawing: Drawing,
+    title: str,
+    foot: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    min_width: float = INNER_WIDTH,
+) -> Picture:
     """Put a drawing on a page: the title above it, notes on how to read it and the terms of the answer below.
 
     The background is always white, so that the picture is legible on a dark screen too.
     """
-    inner_width = max(INNER_WIDTH, drawing.width)
+    inner_width = max(min_width, drawing.width)
     top = MARGIN + (34 if title else 0)
     parts = (
         [label(MARGIN, MARGIN + 13, title, size=_TITLE, max_width=inner_width / _BOLD, attributes=' font-weight="600"')]

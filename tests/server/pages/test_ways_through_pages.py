@@ -221,6 +221,7 @@ costs = { type = "real", bounds = [0, 1000000] }
 share = 1
 """
 CUT = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+SCROLLED = "[...document.querySelectorAll('#preview .picture')].filter(e => e.scrollWidth > e.clientWidth)"
 BROKEN = """
 [...document.querySelectorAll('.wide th, button.insert')].flatMap(cell => {
   const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
@@ -251,6 +252,8 @@ def test_no_number_is_cut_and_no_word_is_broken(browser: Chromium, tmp_path: Pat
         there.start_session("ana")
         there.open("/p/flights/ask")
         forecast(there, sql, "0.125", scripts=False)
+        there.page.wait_for_selector("#preview .picture svg")
+        assert there.page.evaluate(SCROLLED) == []
         for place in ("", f"answers/{line}", "data"):
             there.open(f"/p/flights/{place}") if place else there.page.wait_for_selector("#forecast .wide")
             assert there.page.evaluate(CUT) == []

@@ -21,7 +21,7 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Expression, NoisyColumn, Result, walk
-from sfumato.plots.frame import INNER_WIDTH, Drawing, framed_picture, side_by_side, stacked
+from sfumato.plots.frame import INNER_WIDTH, MARGIN, PAGE_WIDTH, Drawing, framed_picture, side_by_side, stacked
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, y_range_of
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
@@ -33,6 +33,7 @@ from sfumato.privacy.numbers import (
     NONNEGATIVE,
     POSITIVE,
     Number,
+    Range,
     exact,
     exact_integer,
     format_exact,
@@ -306,6 +307,7 @@ def format_half_width(width: float, *, whole: bool) -> str:
     return f"±{number(float(round_half_width_up(width)) if whole and math.isfinite(width) else width)}"
 
 
+_PICTURE_WIDTHS = Range("a width in pixels from 320 to 760", Fraction(320), Fraction(760))
 MAX_LISTED_MARGINALS = 24
 """The number of marginals that are listed."""
 
@@ -487,8 +489,10 @@ def draw_errors(
     ends: tuple[Number, Number],
     remaining: Fraction,
     terms: Sequence[str],
+    width: Number = PAGE_WIDTH,
 ) -> Picture:
     """Draw the half-width at each ε in one log-log panel per column, since columns have different units."""
+    inner_width = float(exact(width, "width", _PICTURE_WIDTHS)) - 2 * MARGIN
     least, most = (exact(end, end_name, POSITIVE) for end, end_name in zip(ends, ("least", "most"), strict=True))
     if least >= most:
         raise InvalidParameter("least", ends[0], f"a number below most = {format_exact(most)}")
@@ -513,19 +517,23 @@ def draw_errors(
         if len(panel_lines) > _MAX_PANELS
         else []
     )
-    return framed_picture(_draw_panels(panel_lines, markers), f"Error by price: {name}", terms, note)
+    drawing = _draw_panels(panel_lines, markers, inner_width)
+    return framed_picture(drawing, f"Error by price: {name}", terms, note, inner_width)
 
 
-def _draw_panels(panel_lines: Mapping[str, Sequence[PlottedLine]], markers: tuple[tuple[float, str], ...]) -> Drawing:
-    """Draw one panel over the whole width, or several, two side by side."""
-    height, width = (340.0, INNER_WIDTH) if len(panel_lines) == 1 else (240.0, (INNER_WIDTH - _GAP) / 2)
+def _draw_panels(
+    panel_lines: Mapping[str, Sequence[PlottedLine]], markers: tuple[tuple[float, str], ...], inner_width: float
+) -> Drawing:
+    """Draw panels over the whole width of a narrow picture, or of a single panel; else two side by side."""
+    per_row = 1 if len(panel_lines) == 1 or inner_width < INNER_WIDTH else 2
+    height, width = 340.0 if len(panel_lines) == 1 else 240.0, (inner_width - _GAP * (per_row - 1)) / per_row
     panels = []
     for column, lines in list(panel_lines.items())[:_MAX_PANELS]:
         low, top = y_range_of(lines, log=True)
         ends = (low, top * (_HEADROOM if markers else 1))
         settings = LineAxes(f"{column}: half-width (±)", "ε", LogScale, LogScale, y_range=ends, marks=markers)
         panels.append(line_chart(lines, settings, height, width))
-    return stacked([side_by_side(panels[index : index + 2], _GAP) for index in range(0, len(panels), 2)])
+    return stacked([side_by_side(panels[index : index + per_row], _GAP) for index in range(0, len(panels), per_row)])
 
 
 def _column_lines(

@@ -492,9 +492,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         confidence: Number = "0.95",
         least: Number = "0.01",
         most: Number = 10,
+        width: Number = 760,
     ) -> Picture:
-        """Plot the error against ε from ``least`` to ``most``, at this δ, with the remaining budget marked. Free: no
-        row is read.
+        """Plot the error against ε from ``least`` to ``most``, at this δ, with the remaining budget marked, in so many
+        pixels. Free: no row is read.
 
         With a path (.svg, .png, .html) the picture is saved, too.
         """
@@ -506,8 +507,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             return self._widths(self._prepare_at(request.price, request), request)
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
-        terms = draw_terms(self._context.policy.unit, delta, confidence)
-        return save_if_path(draw_errors(" ".join(self.text.split()), widths, (least, most), remaining, terms), path)
+        title, terms = " ".join(self.text.split()), draw_terms(self._context.policy.unit, delta, confidence)
+        return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width), path)
 
     def _with_sampling_error(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
         rows = 1 if self.table.every_row else self.limits.rows_per_group

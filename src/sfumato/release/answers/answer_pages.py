@@ -112,6 +112,7 @@ def conceal(answer: A) -> A:
         chosen={},
         caveats=dict.fromkeys(_rename_columns(names, answer.caveats or {}), _CONCEALED_CAVEAT),
         sampling=None if answer.sampling is None else _rename_columns(names, answer.sampling),
+        buckets=(),
     )
 
 

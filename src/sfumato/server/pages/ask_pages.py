@@ -63,6 +63,8 @@ from sfumato.server.requests import proposals
 from sfumato.server.requests.calls import gateway_of, in_thread
 
 ROWS, UNITS = "rows", "units"
+_CURVE_WIDTH = 420
+"""The width of the curve of errors in pixels: its letters are still read where a phone shows it smaller."""
 _FUNCTIONS = {"average": "AVG", "sum": "SUM", "median": "MEDIAN"}
 _COMPARISON_SIGNS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _LITERAL_PREFIXES = {Type.DATE: "DATE ", Type.TIMESTAMP: "TIMESTAMP "}
@@ -416,7 +418,7 @@ def _free_or_none(gateway: Gateway, caller: Caller, policy: str, entered: AskFor
 def _free_call(gateway: Gateway, caller: Caller, policy: str, entered: AskForm, act: str) -> Any:
     if act == "plot":
         plot_terms = {name: value for name, value in _typed_price(entered).items() if name in ("delta", "confidence")}
-        return gateway.call_free(caller, policy, KIND, act, {"sql": entered.sql}, plot_terms)
+        return gateway.call_free(caller, policy, KIND, act, {"sql": entered.sql}, plot_terms | {"width": _CURVE_WIDTH})
     _, spec, price = proposals.decode_free_call(KIND, json.dumps({"act": act, **_body_parts(entered)}).encode())
     return gateway.call_free(caller, policy, KIND, act, spec, price)
 

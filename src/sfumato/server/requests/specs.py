@@ -121,7 +121,7 @@ class QuestionSpec(StrictStruct, frozen=True):
 
 class QuestionPrice(StrictStruct, frozen=True):
     """The price of a question: a budget, or the least one that reaches half-widths ``within``; a plot runs from
-    ``least`` to ``most``.
+    ``least`` to ``most``, ``width`` pixels wide.
     """
 
     epsilon: Amount | None = None
@@ -138,6 +138,7 @@ class QuestionPrice(StrictStruct, frozen=True):
     sample_of: Amount | None = None
     least: Amount | None = None
     most: Amount | None = None
+    width: Amount | None = None
 
 
 # ── calls of owners ────────────────────────────────────────────────────────────────────────────
