@@ -25,12 +25,12 @@ from sfumato.plan.nodes import (
 )
 from sfumato.plan.sql.lists import is_unnest, lower_unnest, move_unnest_to_from
 from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
+from sfumato.plan.sql.public_joins import MatchedPublicTable, public_join
 from sfumato.plan.sql.row_sources import RowSource, as_nullable, materialised, renumbered_apart
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
 from sfumato.plan.sql.unit_joins import (
     JoinCondition,
-    MatchedPublicTable,
     Part,
     SubqueryTest,
     UnionMember,
@@ -44,7 +44,6 @@ from sfumato.plan.sql.unit_joins import (
     lower_join_condition,
     lower_union,
     name_columns,
-    public_join,
     push_down_filters,
     semi_join,
     union_selects,
