@@ -30,9 +30,9 @@ def split_input(text: str) -> tuple[list[str], str]:
     A command on a line of its own works within an unfinished statement too, which stays unfinished.
 
     >>> split_input("SELECT 1; \\epsilon 0.5\nSELECT")
-    (['SELECT 1', '\\\\epsilon 0.5'], 'SELECT')
+    (['SELECT 1', '\\epsilon 0.5'], 'SELECT')
     >>> split_input("SELECT COUNT(*)\n.tables\nFROM")
-    (['\\\\tables'], 'SELECT COUNT(*)\nFROM')
+    (['\\tables'], 'SELECT COUNT(*)\nFROM')
     """
     complete: list[str] = []
     unfinished = ""
