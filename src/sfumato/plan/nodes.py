@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.measures import AggregateRequest
 from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
 from sfumato.plan.noisy_rows import Finish, NoisySelect, Outer, Output
-from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference, columns
+from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference
 from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
@@ -654,29 +654,6 @@ def conjuncts(condition: Expression | None) -> list[Expression]:
     if isinstance(condition, Call) and condition.function == "AND":
         return [conjunct for argument in condition.arguments for conjunct in conjuncts(argument)]
     return [] if condition is None else [condition]
-
-
-def reads_one_side(expression: Expression, *sides: Relation) -> bool:
-    """Return whether an expression reads columns of a single one of the relations."""
-    return any(side.columns.keys() >= columns(expression).keys() for side in sides)
-
-
-def is_separable(condition: Expression, left: Relation, right: Relation) -> bool:
-    """Return whether a join condition can be evaluated from columns computed on each side alone: each conjunct reads
-    one side, or compares an expression over one side with an expression over the other.
-    """
-    return all(
-        reads_one_side(conjunct, left, right)
-        or (
-            isinstance(conjunct, Call)
-            and conjunct.function in COMPARISONS
-            and all(reads_one_side(operand, left, right) for operand in conjunct.arguments)
-        )
-        for conjunct in conjuncts(condition)
-    )
-
-
-COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "BETWEEN")
 
 
 def limit_rows_per_unit(relation: Relation) -> Relation:

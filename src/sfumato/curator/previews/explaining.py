@@ -176,10 +176,10 @@ def combines_rows(query: Query) -> bool:
     return any(outer.totals for outer in query.outer) or any(outer.windows for outer in finishes)
 
 
-def discovery_notes(threshold: KeyThreshold, shown: int, max_groups: int, *, combined: bool = False) -> tuple[str, ...]:
-    """Return the notes of an answer with discovered groups; ``together`` where it combines them."""
+def discovery_notes(threshold: KeyThreshold, shown: int, max_groups: int, query: Query) -> tuple[str, ...]:
+    """Return the notes of an answer with discovered groups."""
     sentences = [f"Groups are found in the data: {threshold_words(threshold)}."]
-    sentences += [_COMBINED_NOTE] if combined else []
+    sentences += [_COMBINED_NOTE] if combines_rows(query) else []
     sentences += ["No group has enough units to be shown."] if not shown else []
     sentences += [f"An answer has at most {max_groups:,} groups; there may be more."] if shown >= max_groups else []
     return tuple(sentences)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.previews.advising import Tip, advise
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
-from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
 from sfumato.release.answers.answer import Answer, possible_ranges
@@ -131,3 +131,11 @@ def _width_at(width: Width, expected: Fraction | None) -> float:
 def _name_columns(names: Sequence[str]) -> str:
     shown = ", ".join(map(escape_unprintable, names))
     return f"{shown} would be" if len(names) == 1 else f"{shown} would each be"
+
+
+def error_text(question: Any, epsilon: str) -> str:
+    """Return the error of a question at a price in words, or the rule by which the price is refused."""
+    try:
+        return "; ".join(question.error(epsilon=epsilon).parts()) or "exact"
+    except SfumatoError as refusal:
+        return refusal.rule

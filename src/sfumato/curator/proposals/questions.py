@@ -21,7 +21,6 @@ from sfumato.curator.previews.explaining import (
     Explanation,
     Operator,
     assumed_delta_note,
-    combines_rows,
     discovery_notes,
     discovery_warning,
     explain,
@@ -53,11 +52,12 @@ from sfumato.curator.proposals.bought_synopses import (
 )
 from sfumato.curator.proposals.question_advice import (
     bought_tips,
+    error_text,
     question_tips,
     with_answer_advice,
     with_forecast_advice,
 )
-from sfumato.errors import EngineFailed, InvalidParameter, SfumatoError, Unsupported, shorten
+from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
@@ -92,7 +92,7 @@ from sfumato.release.measured import (
 from sfumato.release.noisy_rows.finishing import finish, jointly_held_ranges
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions
 from sfumato.release.parts.other_parts import other_part
-from sfumato.release.parts.question_parts import Family, NamedNoise, OtherPart
+from sfumato.release.parts.question_parts import NamedNoise, OtherPart
 from sfumato.release.parts.shares import WeightedRequest
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
@@ -551,14 +551,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     def _repr_html_(self) -> str:
         """Render the question with its errors at two prices. Free; a refused price shows its refusal."""
-        rows = [(f"ε = {epsilon}", self._error_text(epsilon)) for epsilon in ("0.1", "1")]
+        rows = [(f"ε = {epsilon}", error_text(self, epsilon)) for epsilon in ("0.1", "1")]
         return preformatted(self.text) + table(("price", "error"), rows) + paragraphs([*self.warnings, FREE_METHODS])
-
-    def _error_text(self, epsilon: str) -> str:
-        try:
-            return "; ".join(self.error(epsilon=epsilon).parts()) or "exact"
-        except SfumatoError as refusal:
-            return refusal.rule
 
     def build_answer(self, result: StoredResult[NoisyMeasurements], confidence: Number, joint: bool) -> Answer:
         """Build the answer from the drawn totals."""
@@ -571,12 +565,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         warnings = self.warnings
         if measured.selection is not None:
-            noise_words = (measured.selection.words(), *noise_words)
-            shown_groups, together = len(measured.keys.groups), combines_rows(self.query)
-            warnings = (
-                *warnings,
-                *discovery_notes(measured.selection, shown_groups, self._max_groups, combined=together),
-            )
+            noise_words, shown_groups = (measured.selection.words(), *noise_words), len(measured.keys.groups)
+            warnings += discovery_notes(measured.selection, shown_groups, self._max_groups, self.query)
         terms, context = measured.purchase, self._context
         answer_receipt = make_receipt(
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
@@ -665,10 +655,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return cached
 
     @cached_property
-    def _prepared_releases(
-        self,
-    ) -> dict[tuple[Price, Family | None, tuple[Fraction, ...], Fraction | None], PricedRelease]:
-        """A cache of releases prepared for pure prices."""
+    def _prepared_releases(self) -> dict[tuple[Any, ...], PricedRelease]:
+        """A cache of releases prepared for pure prices, by price, noise, weights and the chance that ranges miss."""
         return {}
 
     def forecast(self, prepared: PricedRelease, request: PriceRequest) -> Forecast:
@@ -677,10 +665,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         widths, warnings = self._widths(prepared, request), (*self.warnings, *assumption_notes(self.query))
         if prepared.selection is not None:
-            warnings = (
-                *warnings,
-                *discovery_notes(prepared.selection, 1, self._max_groups + 1, combined=combines_rows(self.query)),
-            )
+            warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared_parts.requests, confidence)))
         quality = selection_quality(self.query, prepared, self.shared_parts.requests, widths, confidence)
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))

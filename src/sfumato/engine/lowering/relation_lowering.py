@@ -38,6 +38,7 @@ from sfumato.engine.lowering.relational import (
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
+from sfumato.plan.join_conditions import reads_one_side
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type
 
@@ -296,7 +297,7 @@ def _match_condition(
     conditions: list[Scalar] = [apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "j"))]
     conditions += [apply(ScalarFunction.EQUAL, match_key(first), match_key(second)) for first, second in match.pairs]
     for conjunct in nodes.conjuncts(match.condition):
-        if nodes.reads_one_side(conjunct, left, right):
+        if reads_one_side(conjunct, left, right):
             conditions.append(match_key(conjunct))
         else:
             assert isinstance(conjunct, Call)

@@ -14,6 +14,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.join_conditions import is_separable, reads_one_side
 from sfumato.plan.nodes import (
     AnySemiJoin,
     ExistsTest,
@@ -25,8 +26,6 @@ from sfumato.plan.nodes import (
     SemiJoin,
     Union,
     UnitJoin,
-    is_separable,
-    reads_one_side,
 )
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import lower_expression

@@ -20,9 +20,6 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
@@ -35,6 +32,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.answers import sampling_errors
+from sfumato.release.answers.answer_cells import cell_values, interval_list
 from sfumato.release.answers.answer_columns import (
     basis_columns,
     interval_columns,
@@ -70,7 +68,7 @@ from sfumato.release.answers.formatting import (
 )
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.release.noisy_rows.finishing import Finished
-from sfumato.release.noisy_rows.noisy_columns import Evaluated, ExactColumn, NumberColumn, TruthColumn
+from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 if TYPE_CHECKING:
@@ -550,9 +548,9 @@ def answer(
     types = tuple(output.expression.domain.type for output in query.outputs)
     columns, intervals, keys = [], {}, []
     for output, column in zip(query.outputs, finished.columns, strict=True):
-        columns.append(_cell_values(column, finished.shown, output.expression.domain.type))
+        columns.append(cell_values(column, finished.shown, output.expression.domain.type))
         if isinstance(column, NumberColumn):
-            intervals[output.name] = _interval_list(column, finished.shown)
+            intervals[output.name] = interval_list(column, finished.shown)
         elif isinstance(column, ExactColumn) and not column.chosen_by_noise:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
@@ -622,50 +620,12 @@ def possible_ranges(query: Query) -> dict[str, tuple[float, float]]:
     return {name: (float(end[0]), float(end[1])) for name, end in ends if end is not None and end[0] < end[1]}
 
 
-def _cell_values(column: Evaluated, shown_rows: NDArray[np.intp], column_type: Type) -> list[Any]:
-    if isinstance(column, ExactColumn):
-        values = column.value[shown_rows].tolist()
-        return [None if value is None else float(value) for value in values] if column_type is Type.REAL else values
-    if isinstance(column, TruthColumn):
-        return [
-            bool(is_true) if is_known else None
-            for is_true, is_known in zip(column.true[shown_rows], column.known[shown_rows], strict=True)
-        ]
-    numbers = column.value[shown_rows]
-    is_null = np.isnan(numbers)
-    values = (
-        [round(value) for value in numbers[~is_null].tolist()]
-        if column_type is Type.INTEGER
-        else numbers[~is_null].tolist()
-    )
-    return _with_nulls(values, is_null)
-
-
 def _clip_at_zero(value: Any, interval: Interval) -> Interval:
     """Clip an interval at zero; its upper end moves up with a negative number, so coverage is no lower."""
     if interval is None:
         return None
     low, high = interval
     return max(0.0, low), max(0.0, high - min(0, value or 0))
-
-
-def _interval_list(column: NumberColumn, shown_rows: NDArray[np.intp]) -> tuple[Interval, ...]:
-    is_null = np.isnan(column.value[shown_rows])
-    low, high = (bound[shown_rows][~is_null] for bound in (column.low, column.high))
-    ends = zip(
-        np.where(np.isnan(low), -np.inf, low).tolist(),  # an end that cannot be computed is as far as can be
-        np.where(np.isnan(high), np.inf, high).tolist(),
-        strict=True,
-    )
-    return tuple(_with_nulls(list(ends), is_null))
-
-
-def _with_nulls(values: list[Any], missing: NDArray[np.bool_]) -> list[Any]:
-    """Insert None where a value is missing."""
-    if not missing.any():
-        return values
-    remaining = iter(values)
-    return [None if is_missing else next(remaining) for is_missing in missing]
 
 
 def _import_library(name: str) -> Any:

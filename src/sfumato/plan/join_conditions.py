@@ -1,0 +1,29 @@
+"""Which side of a join a condition reads."""
+
+from __future__ import annotations
+
+from sfumato.plan.nodes import Relation, conjuncts
+from sfumato.plan.values.expressions import Call, Expression, columns
+
+
+def reads_one_side(expression: Expression, *sides: Relation) -> bool:
+    """Return whether an expression reads columns of a single one of the relations."""
+    return any(side.columns.keys() >= columns(expression).keys() for side in sides)
+
+
+def is_separable(condition: Expression, left: Relation, right: Relation) -> bool:
+    """Return whether a join condition can be evaluated from columns computed on each side alone: each conjunct reads
+    one side, or compares an expression over one side with an expression over the other.
+    """
+    return all(
+        reads_one_side(conjunct, left, right)
+        or (
+            isinstance(conjunct, Call)
+            and conjunct.function in COMPARISONS
+            and all(reads_one_side(operand, left, right) for operand in conjunct.arguments)
+        )
+        for conjunct in conjuncts(condition)
+    )
+
+
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "BETWEEN")
