@@ -552,7 +552,7 @@ ASKED = {
 def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, kind: str) -> None:
     asked = clinics[world].sql(ASKED[kind])
     said: dict[str, Any] = {"alone": asked.error_shape is None, "found": asked.discovered_keys, "free": asked.free}
-    said |= {"groups": asked.groups, "most": outcome(lambda: asked._max_groups), "whole": asked._integer_columns}
+    said |= {"groups": asked.groups, "most": outcome(lambda: asked._max_groups), "whole": asked.integer_columns}
     said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
     for name, member in (("options", "bounding_options"), ("others", "other_parts")):
         made = outcome(lambda: getattr(asked, member))

@@ -23,30 +23,6 @@ if TYPE_CHECKING:
     from sfumato.release.answers.answer import Answer
 
 
-def ask_workload(
-    curator: Curator,
-    file: Path,
-    terms: dict[str, Any],
-    progress: ProgressPrinter,
-    *,
-    explain: bool,
-    dry_run: bool,
-    fresh: bool,
-    joint: bool,
-    request_id: str | None,
-    as_json: bool,
-    receipt: bool,
-) -> None:
-    """Explain, forecast or release all questions of a file."""
-    _ask_proposal(
-        curator.workload(file),
-        terms,
-        progress,
-        {"explain": explain, "dry_run": dry_run, "fresh": fresh, "joint": joint, "request_id": request_id}
-        | {"as_json": as_json, "receipt": receipt},
-    )
-
-
 def _ask_proposal(proposal: Any, terms: dict[str, Any], progress: ProgressPrinter, values: Mapping[str, Any]) -> None:
     """Explain, forecast or release a workload."""
     as_json, calls = values["as_json"], {"fresh": values["fresh"], "joint": values["joint"]}
@@ -363,12 +339,8 @@ def _ask_file(
     """Ask all questions of a file as one release."""
     if not (values["explain"] or any(terms[name] for name in _PRICES)):
         raise click.UsageError(_ONE_PRICE)
-    workload_options = {
-        name: values[name] for name in ("explain", "dry_run", "fresh", "joint", "request_id", "as_json", "receipt")
-    }
-    ask_workload(
-        curator, file, {**terms, "within": group_accuracies_by_question(terms["within"])}, progress, **workload_options
-    )
+    by_question = group_accuracies_by_question(terms["within"])
+    _ask_proposal(curator.workload(file), {**terms, "within": by_question}, progress, values)
 
 
 def _ask_question(
