@@ -159,7 +159,8 @@ def substance(text: str) -> Any:
     return json.loads(text, object_hook=lambda fields: {name: fields[name] for name in fields.keys() - _WORDS})
 
 
-_WORDS = {"receipt", "warnings", "purchase", "caveats", "advice"}
+_WORDS = {"receipt", "warnings", "purchase", "caveats", "advice", "buckets"}
+"""The fields that may change; what the buckets of a question are was not written at first."""
 
 
 def plan_hashes() -> dict[str, str]:

@@ -247,9 +247,13 @@ EDITS: dict[tuple[type, str], list[tuple[Edit, set[str]]]] = {
         (unchecked_table("visits", period="day"), OF_VISITS),
         (unchecked_table("patients", period="day"), OF_VISITS),
     ],
-    (Table, "lists"): [(entry("visits", "lists", "notes", lambda _: ListColumn(Domain("text"), 3)), NOBODY)],
+    (Table, "lists"): [
+        (entry("visits", "lists", "notes", lambda _: ListColumn(Domain("text"), 3)), NOBODY),
+        (entry("bills", "lists", "notes", lambda _: ListColumn(Domain("text"), 3)), NOBODY),
+    ],
     (Table, "codings"): [
         (entry("visits", "codings", "cost", lambda _: Coding((0,), 100)), NOBODY),
+        (table("visits", codings={}, implies={}), {CELLS}),
         (entry("bills", "codings", "paid", lambda _: Coding((0, 5), 9)), NOBODY),
     ],
     (Table, "impossible"): [

@@ -121,9 +121,19 @@ def relevant_policy(plan: object, policy: Policy, *, reads_cells: bool) -> Decla
 def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) -> Declarations:
     tables = [_table_declarations(policy.tables[name], read[name], reads_cells) for name in sorted(read)]
     declarations = [_declarations(policy, lambda name, _: name != "tables"), tables]
-    later = [path for name in read for path, _ in later_declarations(policy.tables[name])]
-    # a table's nulls, and what later versions declare, may pass over columns that give rows of any table an owner
-    return [*declarations, _owner_declarations(policy)] if set(later) - {".rules"} else declarations
+    has_later = any(
+        _declares_later(policy.tables[name], read[name], table)
+        for name, table in zip(sorted(read), tables, strict=True)
+    )
+    # what later versions declare of cells may depend on which columns give rows of any table an owner
+    return [*declarations, _owner_declarations(policy)] if has_later else declarations
+
+
+def _declares_later(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:
+    """Return whether the relevant declarations of a table hold anything that their first form did not."""
+    first_hashed, by_column = _registered(FIRST_HASHED, table), (table.columns, table.lists)
+    is_later = any(name not in first_hashed for name, _ in declarations)
+    return is_later or any(later_declarations(_entries_of(columns, read)) for columns in by_column)
 
 
 def _owner_declarations(policy: Policy) -> Declarations:
@@ -141,8 +151,9 @@ def relevant_columns(table: Table, names: Iterable[str]) -> Declarations:
     """Return the declarations of some columns of a table, with their cells."""
     read = {name.lower() for name in names}
     by_column = (Relevance.COLUMN, Relevance.CELL)
-    chosen = [name for name, relevance in _relevances(table).items() if relevance in by_column]
-    return [[name, _encode(_entries_of(getattr(table, name), read))] for name in sorted(chosen)]
+    chosen = sorted(name for name, relevance in _relevances(table).items() if relevance in by_column)
+    entries = {name: _entries_of(getattr(table, name), read) for name in chosen}
+    return [[name, _encode(declared)] for name, declared in entries.items() if declared]
 
 
 def read_columns(plan: object, policy: Policy) -> ReadColumns:
@@ -208,10 +219,11 @@ def _declarations(
         relevance = relevances.get(name, _ALWAYS)
         if relevance is _NEVER or not is_counted(name, relevance):
             continue
-        by_column = relevance in (Relevance.COLUMN, Relevance.CELL)
-        counted = _entries_of(declared, read) if by_column else declared
-        if counted or name in (_registered(FIRST_HASHED, value) or ()) or not by_column:
-            found.append([name, _encode(counted)])
+        if relevance in (Relevance.COLUMN, Relevance.CELL):
+            declared = _entries_of(declared, read)
+            if not declared:
+                continue
+        found.append([name, _encode(declared)])
     return sorted(found)
 
 
