@@ -66,6 +66,7 @@ SAME = {
     "home = (SELECT town FROM places WHERE size = 99)": "home = NULL",
     "age > 2 * (SELECT size FROM places WHERE UPPER(town) = 'ULM') + 1": "age > 2 * 10 + 1",
     "home IN (SELECT town FROM places)": "home IN ('Bonn', 'Kiel', 'Ulm')",
+    "home IN (SELECT MIN(town) FROM places)": "home = 'Bonn'",
     "home NOT IN (SELECT town FROM places WHERE open)": "home NOT IN ('Kiel', 'Ulm')",
     "home IN (SELECT town FROM places WHERE size > (SELECT AVG(size) FROM places))": "home IN ('Bonn')",
     "home IN (SELECT town FROM places WHERE size > 99) OR age > 5": "FALSE OR age > 5",
@@ -89,6 +90,7 @@ REFUSED = {
     "home IN (SELECT town, size FROM places)": ("public-subquery", "home IN (SELECT town FROM places)"),
     "age > (SELECT SUM(town) FROM places)": ("type-mismatch", "age > (SELECT COUNT(town) FROM places)"),
     "age > (SELECT sizes FROM places)": ("unknown-column", "age > (SELECT MAX(size) FROM places)"),
+    "age > (SELECT size FROM places WHERE town = p.home)": ("public-subquery", "age > (SELECT MAX(size) FROM places)"),
     "age > (SELECT AVG(age) FROM people)": ("subquery-value", "age > 5"),
     "EXISTS (SELECT 1 FROM places WHERE size > p.age)": ("public-subquery", "EXISTS (SELECT 1 FROM places)"),
 }

@@ -86,12 +86,7 @@ class Moments(Sequence[dt.date]):
 @codec.serialisable("quantile")
 @dataclass(frozen=True)
 class Quantile:
-    """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum.
-
-    A quantile of dates is one of the days from an origin to them, which rank as the dates do: a unit moves ranks by as
-    many rows as it has, whatever is ranked (Smith, "Privacy-preserving statistical estimation", 2011), so it is
-    selected by the same mechanism at the same price, and shown as the date. Of times, the seconds count.
-    """
+    """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum."""
 
     value: Expression
     probability: Fraction
@@ -100,8 +95,6 @@ class Quantile:
     """Whether the result is one of the column's declared values, and has its type: otherwise it is a number that may
     lie between two.
     """
-    origin: str | None = None
-    """The date or time, in ISO form, from which the value counts days or seconds, where the result is one too."""
     reads: ClassVar[ReadingKind] = ReadingKind.RANKS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
@@ -115,8 +108,8 @@ class Quantile:
 
     @property
     def ranked(self) -> Expression:
-        """What is ranked, as it is asked for: the date or time itself, where its days or seconds are counted."""
-        return self.value if self.origin is None or not isinstance(self.value, Call) else self.value.arguments[-1]
+        """What is ranked, as it is asked for."""
+        return self.value
 
     @property
     def reading_key(self) -> Hashable:
@@ -124,17 +117,46 @@ class Quantile:
 
     @property
     def result(self) -> Domain:
-        if self.origin is not None:
-            return Domain(Moments.since(self.origin).kind, nullable=True)
         return Domain(self.value.domain.type if self.listed else Type.REAL, nullable=True)
 
     @property
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
-        return value_range(self.value) if self.origin is None else None
+        return value_range(self.value)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
         """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
         return RankedValue(self.value, self.where), Count(conjunction(self.where, is_not_null(self.value)))
+
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
+        low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
+        return SelectedValueEstimate(low, high, self.probability)
+
+
+@codec.serialisable("moment-quantile")
+@dataclass(frozen=True)
+class MomentQuantile(Quantile):
+    """A quantile of dates or times: one of the days or seconds from an origin to them, shown as the date or time.
+
+    Days rank as their dates do, and a unit moves ranks by as many rows as it has, whatever is ranked (Smith,
+    "Privacy-preserving statistical estimation with optimal convergence rates", 2011). So a date is selected by the
+    same mechanism as a number, from the same sensitivity, at the same price.
+    """
+
+    origin: str = ""
+    """The date or time, in ISO form, from which the value counts days or seconds."""
+
+    @property
+    def ranked(self) -> Expression:
+        """The date or time itself."""
+        return self.value.arguments[-1] if isinstance(self.value, Call) else self.value
+
+    @property
+    def result(self) -> Domain:
+        return Domain(Moments.since(self.origin).kind, nullable=True)
+
+    @property
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
+        return None
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))

@@ -272,7 +272,7 @@ def _mode_operand(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.WithinGroup) and isinstance(node.this, exp.Mode) and node.this.this is None:
         order_terms = node.expression.expressions
         return order_terms[0].this if len(order_terms) == 1 else None
-    return node.this if isinstance(node, exp.Mode) else None
+    return node.this if isinstance(node, exp.Mode) and not isinstance(node.this, exp.Distinct) else None
 
 
 def _unused_name(name: str, taken: Collection[str]) -> str:

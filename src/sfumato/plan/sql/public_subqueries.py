@@ -40,10 +40,12 @@ class _PublicSelect:
     catalog: Catalog
 
     def resolve(self, qualifier: str | None, name: str) -> Expression:
-        if qualifier is None or qualifier.lower() == self.alias.lower():
-            for column, domain in self.table.columns.items():
-                if column.lower() == name.lower():
-                    return Column(Field(0, self.table.name, column), domain)
+        if qualifier is not None and qualifier.lower() != self.alias.lower():
+            rule = "a value of a public table cannot depend on the rows around the subquery"
+            raise Unsupported("public-subquery", rule, fix=_FIX)
+        for column, domain in self.table.columns.items():
+            if column.lower() == name.lower():
+                return Column(Field(0, self.table.name, column), domain)
         rule = f"{self.alias} has no column named {name[:60]}"
         raise Unsupported("unknown-column", rule, fix=suggest_name(name, self.table.columns))
 
@@ -86,7 +88,11 @@ def _inlined(node: exp.Expr, statement: exp.Select, catalog: Catalog) -> exp.Exp
     """Return what stands for a subquery over a public table; None for any other node."""
     if isinstance(node, exp.In):
         select = _public_select(node.args.get("query"), statement, catalog)
-        return None if select is None else _in_list(node.this, select, select.conditions, _only_item(select))
+        if select is None:
+            return None
+        if len(select.node.expressions) == 1 and type(select.node.expressions[0].unalias()) in _AGGREGATES:
+            return exp.EQ(this=node.this.copy(), expression=_scalar(select))
+        return _in_list(node.this, select, select.conditions, _only_item(select))
     if isinstance(node, exp.Exists):
         select = _public_select(node.this, statement, catalog)
         return None if select is None else _exists(select)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.ranked import MAX_DECIMALS, Quantile
+from sfumato.plan.aggregates.ranked import MAX_DECIMALS, MomentQuantile, Quantile
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Expression
@@ -46,10 +46,18 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
     operand, origin = _rank_by_number(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
         is_listed = not isinstance(node, exp.Median)
-        return Quantile(operand, _FIXED_PROBABILITIES[type(node)], where, is_listed, origin)
+        return _quantile(operand, _FIXED_PROBABILITIES[type(node)], where, is_listed, origin)
     probability = _parse_probability(node, probability_node if share is None else share)
     is_discrete = isinstance(node.this if isinstance(node, exp.WithinGroup) else node, _DISCRETE_QUANTILES)
-    return Quantile(operand, 1 - probability if descending else probability, where, is_discrete, origin)
+    return _quantile(operand, 1 - probability if descending else probability, where, is_discrete, origin)
+
+
+def _quantile(
+    operand: Expression, probability: Fraction, where: Expression | None, listed: bool, origin: str | None
+) -> Quantile:
+    if origin is None:
+        return Quantile(operand, probability, where, listed)
+    return MomentQuantile(operand, probability, where, listed, origin)
 
 
 _FIXED_PROBABILITIES = {exp.Min: Fraction(0), exp.Median: Fraction(1, 2), exp.Max: Fraction(1)}

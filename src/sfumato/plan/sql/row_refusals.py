@@ -27,7 +27,7 @@ def refuse_aggregate(node: exp.Expr, source: RowSource) -> Unsupported:
     aggregate = node.this if isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)) else node
     aggregate = aggregate.this if isinstance(aggregate, exp.IgnoreNulls) else aggregate
     name, table = function_name(aggregate), quoted(source.table.name)
-    if isinstance(aggregate, _COLLECTING):
+    if isinstance(aggregate, _COLLECTING) and not isinstance(_operand(aggregate), exp.Star):
         value = whole_text(_operand(aggregate))
         rule = f"{name} would show the values of single rows, and rows are never shown"
         counted = f"count the values: SELECT {value}, COUNT(*) FROM {table} GROUP BY {value}"
@@ -54,7 +54,7 @@ def refuse_row_window(node: exp.Window, source: RowSource) -> Unsupported:
         terms = node.args["order"].expressions if node.args.get("order") else []
         value = whole_text(terms[0].this) if terms else "x"
         return refuse(node, "window", rule, f"ask for QUANTILE_CONT({value}, [0.25, 0.5, 0.75])")
-    if source.table.id is None:
+    if source.table.id is None or function.find(exp.Distinct) is not None:
         return refuse(node, "window", rule, f"ask for counts or sums by group, and {_IN_PANDAS}")
     within_unit = node.copy()
     if not any(map(source.is_unit, node.args.get("partition_by") or [])):
