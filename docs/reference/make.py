@@ -197,14 +197,15 @@ CLAUSES = (
     ),
     (
         "SELECT … FROM (SELECT … GROUP BY …)",
-        "over noisy rows: columns, WHERE, ORDER BY, LIMIT, GROUP BY keys with COUNT, SUM, AVG, MIN, MAX, CORR, REGR_SLOPE; "
-        "free",
+        "over noisy rows: columns, WHERE, ORDER BY, LIMIT, GROUP BY keys with COUNT, SUM, AVG, MIN, MAX, CORR, "
+        "REGR_SLOPE; free",
         "SELECT MAX(n) - MIN(n) AS gap FROM (SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin)",
     ),
     (
         "… OVER ([PARTITION BY …] [ORDER BY …] [ROWS …])",
-        "COUNT, SUM, AVG, MIN, MAX of noisy rows, also running and rolling; LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTH_VALUE; "
-        "RANK, DENSE_RANK, ROW_NUMBER, PERCENT_RANK, CUME_DIST, NTILE; free ([how](../how-to/time-series.md))",
+        "COUNT, SUM, AVG, MIN, MAX of noisy rows, also running and rolling; LAG, LEAD, FIRST_VALUE, LAST_VALUE, "
+        "NTH_VALUE; RANK, DENSE_RANK, ROW_NUMBER, PERCENT_RANK, CUME_DIST, NTILE; free "
+        "([how](../how-to/time-series.md))",
         "SELECT DATE_TRUNC('month', day) AS month, AVG(COUNT(*)) OVER (ORDER BY month ROWS 2 PRECEDING) AS rolling "
         "FROM flights GROUP BY month",
     ),
@@ -217,7 +218,8 @@ CLAUSES = (
         "JOIN, LEFT, RIGHT, FULL JOIN of SELECTs that aggregate",
         "on equal group keys, all keys of one side; the SELECTs are bought together, at one price",
         "WITH a AS (SELECT origin, COUNT(*) AS n FROM flights WHERE delay > 60 GROUP BY origin), b AS (SELECT origin, "
-        "COUNT(*) AS n FROM flights GROUP BY origin) SELECT origin, 100.0 * a.n / b.n AS percent FROM a JOIN b USING (origin)",
+        "COUNT(*) AS n FROM flights GROUP BY origin) SELECT origin, 100.0 * a.n / b.n AS percent FROM a JOIN b "
+        "USING (origin)",
     ),
     (
         "SELECT … UNION ALL SELECT …",
@@ -231,7 +233,8 @@ CLAUSES = (
     ),
     (
         "PIVOT, UNPIVOT",
-        "of noisy rows: free. The columns are the values after IN, or those that the policy declares, never those of rows",
+        "of noisy rows: free. The columns are the values after IN, or those that the policy declares, never those of "
+        "rows",
         "WITH m AS (SELECT origin, carrier, COUNT(*) AS n FROM flights GROUP BY ALL) "
         "PIVOT m ON origin IN ('EWR', 'JFK') USING SUM(n) GROUP BY carrier",
     ),

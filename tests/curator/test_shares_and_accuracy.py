@@ -124,7 +124,7 @@ def test_the_width_that_was_forecast_is_the_width_that_is_answered(flights: sf.C
         answered = max(high - low for low, high in answer.intervals[column]) / 2
         assert answered <= width <= answered + 3  # a forecast includes rounding to whole numbers
     each, all_at_once = (question.error(epsilon="0.2", joint=choice)["n"] for choice in (False, True))
-    assert (each < all_at_once) is (name in ("groups", "subtotals"))
+    assert (each < all_at_once) is (name != "alone")
 
 
 def test_an_error_wanted_for_all_numbers_at_once_is_kept_by_all_at_once(flights: sf.Curator) -> None:

@@ -130,7 +130,8 @@ def test_adding_up_has_no_more_squared_error_than_measuring_each_set(
 def test_a_forecast_is_of_the_widest_row_of_each_set() -> None:
     rows = one_row_per_set(((0, 1), (0,), ()), GROUPS)
     assert rows.terms.tolist() == [1, 2, 10]
-    assert rows.summed(np.array([3.0])).tolist() == [3, 6, 30]
+    assert rows.summed(np.full(10, 3.0)).tolist() == [3, 6, 30]
+    assert rows.groups.tolist() == [0, 0, 1, *range(10)]  # different groups, whose noises are independent
     assert one_row_per_set((), GROUPS).terms.tolist() == [1]
 
 

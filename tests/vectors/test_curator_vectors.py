@@ -57,6 +57,9 @@ REGISTRY = Registry(
         "curator.previews.explaining._share_text": _SAID,
         "curator.previews.explaining._subtotal_operators": _SAID,
         "curator.previews.forecasts._widths": "it measures a stand-in by the estimators of answers, which have vectors",
+        "curator.proposals.combined_questions.CombinedQuestion._widths_of": (
+            "it measures a stand-in by the estimators of answers, which have vectors"
+        ),
         "curator.proposals.released_bounds.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._plan_table": _SAID,
         "curator.proposals.marginals.MarginalsProposal.price": "it searches the least price for a width with vectors",

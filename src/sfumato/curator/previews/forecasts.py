@@ -233,7 +233,7 @@ def _widths(
     if not is_rowwise and max_groups > len(groups):
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
-    count = 1 if is_rowwise else len(groups)
+    count = int(rows.groups.max(initial=0)) + 1 if is_rowwise else len(groups)
     measured = hypothetical_measurements(prepared, shared_results, size, count)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
     estimates = estimator(measured, level, rows)

@@ -22,7 +22,6 @@ from sfumato.plan.noisy_rows import (
 from sfumato.plan.values.expressions import Expression, NoisyColumn, Reference
 from sfumato.release.noisy_rows.finishing import Finished, apply_outer, with_intervals
 from sfumato.release.noisy_rows.noisy_columns import (
-    NONE,
     Evaluated,
     ExactColumn,
     TruthColumn,
@@ -172,4 +171,4 @@ def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:
         column = _with_one_row(scalar.columns)[0]
         taken = take_rows(column, np.full(count, position))
         added.append(relying_on(taken, over_rows(scalar.statements)))
-    return replace(rows, columns=(*rows.columns, *added), statements=rows.statements | NONE)
+    return replace(rows, columns=(*rows.columns, *added))

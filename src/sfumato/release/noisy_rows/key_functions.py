@@ -80,7 +80,7 @@ def answer_rows(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width
 
 
 def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], width: int | None = None) -> AnswerRows:
-    """Return a stand-in for forecasts: for every grouping set its longest sum, of one repeated group."""
+    """Return a stand-in for forecasts: for every grouping set its longest sum, of the first groups."""
     width = len(groups[0]) if width is None else width
     all_rows = answer_rows(sets, groups, width)
     key = (None,) * width
@@ -88,7 +88,8 @@ def one_row_per_set(sets: Sequence[Sequence[int]], groups: Sequence[GroupKey], w
         return answer_rows((), [key], width)
     longest_sums = all_rows.terms[all_rows.rows].reshape(len(sets), len(groups)).max(axis=1)
     is_summed_over = np.array([[index not in grouping_set for index in range(width)] for grouping_set in sets], bool)
-    rows, group_indices = np.repeat(np.arange(len(sets)), longest_sums), np.zeros(longest_sums.sum(), np.intp)
+    rows = np.repeat(np.arange(len(sets)), longest_sums)
+    group_indices = np.arange(len(rows)) - np.repeat(np.cumsum(longest_sums) - longest_sums, longest_sums)
     return AnswerRows(
         [key] * len(sets), is_summed_over.reshape(len(sets), width), rows, group_indices, sums=True, width=width
     )

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from sfumato.curator.proposals.combined_questions import CombinedQuestion
 from sfumato.curator.proposals.degrees import DegreesProposal
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
@@ -298,7 +299,9 @@ def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second:
 
 def _questions(proposal: Any) -> Iterator[Question]:
     """List the questions of a proposal whose groups are known."""
-    if isinstance(proposal, Question):
+    if isinstance(proposal, CombinedQuestion):
+        yield from proposal.parts
+    elif isinstance(proposal, Question):
         yield proposal
     elif isinstance(proposal, DegreesProposal | RunningTotalsProposal):
         yield proposal.question
