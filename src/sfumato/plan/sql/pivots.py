@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
@@ -20,6 +21,8 @@ MAX_VALUES = 100
 _PIVOT_FIX = "write PIVOT m ON region IN ('north', 'south') USING SUM(n) GROUP BY month"
 _UNPIVOT_FIX = "write UNPIVOT m ON a, b INTO NAME kind VALUE n"
 
+_ROW_CODES = ("star", "no-aggregate")
+"""The codes by which a SELECT of all columns of private rows is refused."""
 LowerProbe = Callable[[exp.Select], Query]
 
 
@@ -65,7 +68,12 @@ def _source_columns(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: L
     probe = exp.select("*").from_(bare.copy() if isinstance(bare, exp.Table) else _aliased(bare))
     if scope:
         probe.set("with_", exp.With(expressions=[cte.copy() for cte in scope]))
-    outputs = lower(probe).outputs
+    try:
+        outputs = lower(probe).outputs
+    except Unsupported as refusal:
+        if refusal.code not in _ROW_CODES:
+            raise
+        return _Columns({}, private=True)
     return _Columns({output.name: output.expression.domain for output in outputs}, private=False)
 
 

@@ -142,9 +142,7 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     values = parameter_literals(places, parameters)
     try:
         with _silence_parser_log():
-            statements = [
-                statement for statement in _QuantileParser(dialect=DIALECT).parse(tokens, text) if statement is not None
-            ]
+            statements = _parse_statements(tokens, text)
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
@@ -154,6 +152,33 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     if len(statements) != 1:
         raise Unsupported("one-statement", "a question must be one SELECT statement", fix="ask one question at a time")
     return bind_parameters(statements[0], places, values)
+
+
+def _parse_statements(tokens: list[Token], text: str) -> list[exp.Expr]:
+    """Parse all statements of a text; the parser does not know the ORDER BY and LIMIT behind a PIVOT statement."""
+    end = _end_of_pivot(tokens)
+    statements = [part for part in _QuantileParser(dialect=DIALECT).parse(tokens[:end], text) if part is not None]
+    if end is None or len(statements) != 1 or not isinstance(statements[0], exp.Pivot):
+        return statements
+    ordered = _QuantileParser(dialect=DIALECT).parse([*_tokenize("FROM answers"), *tokens[end:]], text)
+    if len(ordered) != 1 or not isinstance(ordered[0], exp.Select):
+        return [*statements, *(part for part in ordered if part is not None)]
+    select = _select_from_pivot(statements[0])
+    for part in ("order", "limit", "offset"):
+        select.set(part, ordered[0].args.get(part))
+    return [select]
+
+
+def _end_of_pivot(tokens: list[Token]) -> int | None:
+    """Return where the ORDER BY, LIMIT or OFFSET behind a statement that begins with PIVOT begins; None without."""
+    if not tokens or tokens[0].token_type not in (TokenType.PIVOT, TokenType.UNPIVOT):
+        return None
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and token.token_type in (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET):
+            return index
+    return None
 
 
 def _with_typed_name(name: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
