@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -59,6 +60,14 @@ def test_every_source_is_read_by_the_same_rules(stored: Callable[[pa.Table, Path
     relation = {"relation": "t"} if stored is in_database else {}
     days = [None if day is None else day.day for _, day in clean(policy_of(columns, source, **relation))]
     assert days == [5, None, None, 7]
+
+
+def test_a_clock_without_a_day_is_of_the_first_day_of_1900() -> None:
+    cells = ["10:00AM", "9:58 pm", "12:00AM", "12:30PM", "13:00AM", "10:00", "1900-01-01 10:00"]
+    columns = {"n": {"type": "integer"}, "at": {"type": "timestamp", "format": ["%I:%M%p", "%I:%M %p"]}}
+    read = [at for _, at in clean(policy_of(columns, pa.table({"n": range(len(cells)), "at": cells})))]
+    clock = [(10, 0), (21, 58), (0, 0), (12, 30)]
+    assert read == [*(dt.datetime(1900, 1, 1, hour, minute) for hour, minute in clock), None, None, None]
 
 
 def test_public_tables_are_read_by_rules_too() -> None:

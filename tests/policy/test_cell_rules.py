@@ -198,3 +198,9 @@ def test_numbers_beside_each_other_have_their_zeros() -> None:
     padded = [part.directive for part in parse_format("%Y%m%d %H:%M") if part.is_padded]
     assert padded == ["Y", "m", "d"]
     assert {part.directive for part in parse_format("%A %d %B %Y, %I:%M:%S.%f %p %z 100%%")} <= {*DIRECTIVES, ""}
+
+
+def test_the_clock_alone_is_for_times() -> None:
+    CellRules(format=("%I:%M %p",)).check_fit(sf.Domain("timestamp"))
+    with pytest.raises(InvalidParameter, match="a day for a column of dates"):
+        CellRules(format=("%I:%M %p",)).check_fit(sf.Domain("date"))

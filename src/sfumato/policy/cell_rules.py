@@ -26,7 +26,7 @@ from decimal import Decimal
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.policy.date_formats import MAX_FORMATS, parse_format
+from sfumato.policy.date_formats import MAX_FORMATS, has_date, parse_format
 from sfumato.policy.domains import Domain, Type, Value, parse_value
 from sfumato.policy.letters import lower, upper
 from sfumato.privacy import codec
@@ -154,6 +154,10 @@ class CellRules:
                 raise InvalidParameter(
                     name, getattr(self, name), "declared for a text with listed values", fix="add values = [...]"
                 )
+        for text in self.format if domain.type is Type.DATE else ():
+            if not has_date(text):
+                rule = "a format with a day for a column of dates"
+                raise InvalidParameter("format", text, rule, fix='write type = "timestamp": its day is 1900-01-01')
         self._check_values(domain)
 
     def null_values(self, kind: Type) -> tuple[Value, ...]:

@@ -6,6 +6,8 @@ weekday is not compared with the date. Two digits of a year from 69 on belong to
 
 A number may leave out its leading zeros (``5.3.2024``), unless it stands directly beside another number: ``%d%m%Y``
 needs two digits of each. So every cell has at most one reading, whichever way an engine searches for it.
+
+A format of the clock alone, such as ``%I:%M %p``, reads times of 1900-01-01, as strptime does.
 """
 
 from __future__ import annotations
@@ -74,6 +76,11 @@ def parse_format(text: object) -> tuple[FormatPart, ...]:
     )
 
 
+def has_date(text: str) -> bool:
+    """Return whether a format reads a date, and not the clock alone."""
+    return any(part.directive == "d" for part in parse_format(text))
+
+
 def _split(text: str) -> list[FormatPart]:
     parts: list[FormatPart] = []
     letters = iter(text)
@@ -118,8 +125,9 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
     if repeated is not None:
         raise InvalidParameter("format", text, f"a format with each directive once; %{repeated} is repeated")
     names = set(directives)
-    if any(len(names & alternatives) != 1 for alternatives in ({"Y", "y"}, {"m", "b", "B"}, {"d"})):
-        rule = f"{_RULE}: one of %Y %y, one of %m %b %B, and %d"
+    is_clock = bool(names & {"H", "I"}) and not names & set("YymbBdaA")
+    if not is_clock and any(len(names & alternatives) != 1 for alternatives in ({"Y", "y"}, {"m", "b", "B"}, {"d"})):
+        rule = f"{_RULE}: one of %Y %y, one of %m %b %B, and %d; or of the clock alone"
         raise InvalidParameter("format", text, rule, fix="write each part of the date once")
     for name, needed in (("I", "p"), ("p", "I"), ("S", "M"), ("f", "S")):
         if name in names and needed not in names:

@@ -18,6 +18,8 @@ from sfumato.policy.date_formats import FormatPart, parse_format
 
 _PIVOT = "(69|[7-9][0-9])"
 """The two digits of years in the 1900s; those of the 2000s are 00 to 68."""
+_FIRST_DAY = "1900-01-01"
+"""The day of a time that is written without one, as strptime has it."""
 _AFTERNOON = "[Pp][Mm]"
 
 
@@ -47,7 +49,9 @@ def _iso(rows: RowScope, text: Scalar, parts: tuple[FormatPart, ...]) -> Scalar:
         directive: rows.shared(apply(ScalarFunction.GROUP, text, detail=(pattern, number)))
         for number, directive in enumerate(directives, 1)
     }
-    pieces = [_year(groups), _text("-"), _month(groups), _text("-"), _padded(groups["d"])]
+    pieces: list[Scalar] = [_text(_FIRST_DAY)]
+    if "d" in groups:
+        pieces = [_year(groups), _text("-"), _month(groups), _text("-"), _padded(groups["d"])]
     if "H" in groups or "I" in groups:
         pieces += [_text(" "), _hour(rows, groups), _text(":"), _padded(groups["M"]) if "M" in groups else _text("00")]
         pieces += [_text(":"), _padded(groups["S"])] if "S" in groups else []
