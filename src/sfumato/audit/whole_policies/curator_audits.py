@@ -251,14 +251,14 @@ class _AuditRun:
         return results, {}
 
     def questions(
-        self, queries: Sequence[_AuditQuery], first: int, of: int
+        self, queries: Sequence[_AuditQuery], first: int = 1, of: int | None = None
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
         """Test every query there is time for, numbered from ``first``; return the results and the other texts."""
         results: list[QuestionResult] = []
         for number, query in enumerate(queries):
             if self._is_late:
                 return tuple(results), tuple(skipped.text for skipped in queries[number:])
-            self.progress(f"question {first + number} of {of}")
+            self.progress(f"question {first + number} of {of or len(queries)}")
             question = self._parse_query(query)
             results.append(self._test_query(query, question, self.stage.price_for(question)))
         return tuple(results), ()
