@@ -78,7 +78,7 @@ def jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint: bool
     """
     if joint or selects_by_noise(query) or query.finish.windows or query.outer:
         return max(1, count_noise_draws(query, max_groups()))
-    return max(1, *(noise_count(output.expression) for output in query.finish.outputs))
+    return max([1, *(noise_count(output.expression) for output in query.finish.outputs)])
 
 
 def finish(
