@@ -25,6 +25,7 @@ from sfumato.plan.nodes import Join, Scan
 from sfumato.plan.values.expressions import Field
 from sfumato.policy import Domain, ListColumn, Policy, Table, Via
 from sfumato.policy.codings import Coding, Level
+from sfumato.policy.domains import WIDE_PREFIX
 from sfumato.privacy import Budget, PrivacyUnit
 
 Declarations = list[Any]
@@ -166,7 +167,7 @@ def read_columns(plan: object, policy: Policy) -> ReadColumns:
             joined = [column for _, column in part.pairs] + [column for _, _, column in part.bands]
             read[part.table].update(map(str.lower, joined))
         if isinstance(part, Field) and part.table:
-            read.setdefault(part.table, set()).add(part.name.lower())
+            read.setdefault(part.table, set()).add(part.name.removeprefix(WIDE_PREFIX).lower())
     for name in tuple(read):
         _add_owner_columns(name, policy, read)
     return read

@@ -228,10 +228,10 @@ def effective_rules(
     rules: Mapping[str, CellRules], nulls: tuple[str, ...], columns: Iterable[str], exempt: Collection[str]
 ) -> dict[str, CellRules]:
     """Return the rules of each column that has any, with its table's ``nulls`` unless it has its own or is exempt."""
-    resolved = {}
+    resolved, exempt_names = {}, {name.lower() for name in exempt}
     for name in columns:
         own = rules.get(name, CellRules())
-        inherits = own.nulls is None and name not in exempt
+        inherits = own.nulls is None and name.lower() not in exempt_names
         effective = replace(own, nulls=(nulls if inherits else own.nulls) or None)
         if effective != CellRules():
             resolved[name] = effective

@@ -590,8 +590,10 @@ def _check_rules(policy: Policy) -> None:
     of after it would then protect other people. Such columns are refused for new accounts too.
     """
     for name, table in policy.tables.items():
-        for column, role in _unit_columns(policy, name).items():
-            for key in table.rules[column].keys if column in table.rules else ():
+        roles = {column.lower(): role for column, role in _unit_columns(policy, name).items()}
+        for column in table.rules.keys() if roles else ():
+            role = roles.get(column.lower(), "")
+            for key in table.rules[column].keys if role else ():
                 raise InvalidPolicy(
                     f"{column} {role}, and reading it differently could merge or split units",
                     place=f"tables.{name}.columns.{column}.{key}",

@@ -191,10 +191,12 @@ def half_widths(
 def merge_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, float]]) -> dict[str, Width]:
     """Return one half-width per column, or one per group size where they differ."""
     columns: dict[str, Width] = {}
-    for name in widths_by_size[0]:
-        widths = [column_widths[name] for column_widths in widths_by_size]
-        is_constant = all(math.isclose(width, widths[0], rel_tol=1e-9) for width in widths)
-        columns[name] = max(widths) if is_constant else dict(zip(sizes, widths, strict=True))
+    for name in dict.fromkeys(name for column_widths in widths_by_size for name in column_widths):
+        # at some sizes a column may have no number, as CASE WHEN n > 100 has none in small groups
+        known = {size: widths[name] for size, widths in zip(sizes, widths_by_size, strict=True) if name in widths}
+        largest = max(known.values())
+        is_constant = all(math.isclose(width, largest, rel_tol=1e-9) for width in known.values())
+        columns[name] = largest if is_constant else known
     return columns
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.previews.advising import Tip, advise
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
-from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
+from sfumato.errors import SfumatoError, Unsupported
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
 from sfumato.release.answers.answer import Answer, possible_ranges
@@ -95,7 +95,7 @@ def _best_tip(columns: Sequence[str], question: Any, request: PriceRequest, prep
     """Return the tip with the largest factor for one of these columns."""
     if not columns:
         return None
-    with suppress(Unsupported, InvalidParameter):
+    with suppress(Exception):  # the answer is charged and must be shown, whatever happens to advice about it
         return max(question_tips(question, request, prepared, columns), key=lambda tip: tip.factor, default=None)
     return None
 

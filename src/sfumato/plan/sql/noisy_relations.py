@@ -293,6 +293,9 @@ class _Combining:
         if len(rows.outputs) != 1 or not is_one:
             rule = f"{node_text(subquery)} must have one column and one row to be a number"
             raise refuse(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
+        if rows.selected and rows.keys != frozenset():
+            rule = f"which row {node_text(subquery)} is was selected by noisy numbers, so no range would hold for it"
+            raise refuse(subquery, "selected-rows", rule, "select one aggregate in it, such as MAX(…), without LIMIT")
         return rows
 
 

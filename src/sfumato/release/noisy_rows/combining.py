@@ -145,7 +145,12 @@ def _key(expression: Expression, rows: Finished) -> list[object]:
 
 
 def _comparable(value: object) -> object:
-    """Return a number as a float, so that 3 of one side equals 3.0 of the other."""
+    """Return a number that is not whole as a float, so that 0.5 of one side equals 1/2 of the other.
+
+    Whole numbers stay as they are: beyond 2^53 a float would make two keys one.
+    """
+    if isinstance(value, (int, np.integer)):
+        return int(value)
     is_number = hasattr(value, "__float__") and not isinstance(value, str)
     return float(value) if is_number else value  # type: ignore[arg-type]
 
