@@ -4,11 +4,19 @@ A proposal is the choice of one declaration from a fixed family (types, date for
 separators, currencies, words for truths), by how many of the sampled cells each reads. Cells that look missing
 (``USUAL_NULLS``) do not count.
 
-A proposal is *certain* if at least 95 % of at least 20 cells fit, no other declaration that fits as many reads a cell
-differently, and no century is guessed. A certain one may be written unseen (``--yes``): which of a few dozen spellings
-nearly all cells have is how the file was exported, and no small number of rows decides it. Everything else (ambiguous
-days and months, markers of missing cells, spellings of listed values) is decided by few rows, so that only the owner
-who sees it can confirm it.
+A proposal is *certain*, and may be written unseen (``--yes``), if
+
+- at least 95 % of the cells fit, and a proposal with rules has at least 20 cells;
+- no comparable declaration that fits at least half of the cells reads one differently, unless the chosen one fits at
+  least 20 cells and 5 % of the cells more, or half of them;
+- the rarer of two words for truths is in at least 20 cells and 5 % of them;
+- no century is guessed.
+
+A declaration is preferred to an earlier one that fits 95 % only if it fits at least 20 cells and 1 % of the cells more.
+So what is written shows how at least 20 cells are written, or half of a column that has fewer than 40; it has no noise,
+and a single row decides it where these counts are at a threshold. That 95 % fit is such a threshold: of 20 cells, two
+that do not fit leave the column a text. Everything else (ambiguous days and months, markers of missing cells, spellings
+of listed values) is decided by fewer rows, so that only the owner who sees it can confirm it.
 """
 
 from __future__ import annotations
@@ -32,10 +40,15 @@ _MIN_SHARE = 0.95
 """The share of cells that a proposed declaration reads at least."""
 _MIN_CELLS = 20
 """The fewest cells that make a cell rule certain."""
+_MIN_DECIDING = 20
+"""The fewest cells that decide between two declarations, or show that a word for a truth is used."""
+_MIN_DECIDING_SHARE = 0.05
+_MIN_RIVAL_SHARE = 0.5
+"""The share of cells that a declaration fits if it casts doubt on another one."""
 _MIN_OTHER_ROWS = 3
 """The fewest rows below a line that is taken for a second line of names."""
 _TIE = 0.01
-"""A declaration that reads less than this share more than an earlier one of the family is not preferred to it."""
+"""A declaration that reads at most this share more than an earlier one of the family is not preferred to it."""
 
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
@@ -88,7 +101,7 @@ class CellProposal:
     is_certain: bool
     """Whether it may be written without the owner's confirmation."""
     rivals: tuple[Reading, ...] = ()
-    """Readings that fit as well, and read some cells differently."""
+    """Readings that read some cells differently, and that too few cells decide against."""
     examples: tuple[tuple[str, Any], ...] = ()
     """A few texts with what they are read as."""
 
@@ -189,22 +202,51 @@ def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
 def _propose(
     trials: TextTrials, name: str, texts: Mapping[str, int], readings: Sequence[Reading], decimal: str
 ) -> CellProposal | None:
-    """Choose the first of the readings that fit nearly as many cells as the best one."""
+    """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
     fits = trials.fits(name)
-    best = max(fits)
-    near_best = [index for index, fit in enumerate(fits) if fit >= best - _TIE * cells]
-    if best < _MIN_SHARE * cells:
+    if max(fits) < _MIN_SHARE * cells:
         return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
-    chosen = near_best[0]
-    others = [index for index in near_best[1:] if readings[index].is_comparable(readings[chosen])]
-    conflicts = dict(zip(others, trials.conflicts(name, chosen, others), strict=True))
-    rivals = tuple(readings[index] for index, conflict in conflicts.items() if conflict > _TIE * cells)
+    first = _first_near_best(fits, cells)
+    others = [
+        index
+        for index, reading in enumerate(readings)
+        if index != first and reading.is_comparable(readings[first]) and _is_near(fits[index], fits[first], cells)
+    ]
+    conflicts = zip(others, trials.conflicts(name, first, others), strict=True)
+    chosen, *rivals = sorted(
+        [first, *(index for index, conflict in conflicts if conflict)], key=lambda index: -fits[index]
+    )
     reading = readings[chosen]
     is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
-    has_enough_cells = cells >= _MIN_CELLS or is_known
+    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_truths(reading, texts)
     is_certain = has_enough_cells and not rivals and not reading.guesses_century
-    return CellProposal(reading, is_certain, rivals, _examples(texts, trials.readings(name, chosen)))
+    return CellProposal(
+        reading,
+        is_certain,
+        tuple(readings[index] for index in rivals),
+        _examples(texts, trials.readings(name, chosen)),
+    )
+
+
+def _first_near_best(fits: Sequence[int], cells: int) -> int:
+    """Return the first reading that fits most cells, and of which no other one fits many more."""
+    few = max(_MIN_DECIDING, _TIE * cells)
+    return next(index for index, fit in enumerate(fits) if fit >= _MIN_SHARE * cells and (max(fits) - fit < few))
+
+
+def _is_near(fit: int, chosen_fit: int, cells: int) -> bool:
+    """Return whether too few cells decide for a chosen reading against one that fits so many."""
+    few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * cells)
+    return fit >= _MIN_RIVAL_SHARE * cells and chosen_fit - fit < few
+
+
+def _has_enough_truths(reading: Reading, texts: Mapping[str, int]) -> bool:
+    """Return whether both words for truths that a reading declares, if any, are in many cells."""
+    few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * sum(texts.values()))
+    declared = [words for words in (reading.rules.true, reading.rules.false) if words]
+    counts = [sum(count for text, count in texts.items() if text.strip(" ") in words) for words in declared]
+    return all(count >= few for count in counts)
 
 
 def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
@@ -277,7 +319,7 @@ def _times(texts: Mapping[str, int]) -> list[Reading]:
 
 
 def _truths(texts: Mapping[str, int]) -> list[Reading]:
-    """List the readings of truths of which both words are in many cells, with their usual letter cases."""
+    """List the readings of truths of which both words are in some cells, with their usual letter cases."""
     cells = sum(texts.values())
     counts: Counter[str] = Counter()
     for text, count in texts.items():
@@ -285,7 +327,7 @@ def _truths(texts: Mapping[str, int]) -> list[Reading]:
     pairs = [
         (true, false)
         for true, false in _TRUTHS
-        if min(counts[true.casefold()], counts[false.casefold()]) >= 0.05 * cells
+        if min(counts[true.casefold()], counts[false.casefold()]) >= _MIN_DECIDING_SHARE * cells
     ]
     rules = [CellRules(true=_cases(true), false=_cases(false)) for true, false in pairs]
     rules = [CellRules()] * bool(counts["true"] or counts["false"]) + rules
