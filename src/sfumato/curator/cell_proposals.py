@@ -29,12 +29,14 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
-from sfumato.curator.lost_cells import USUAL_NULLS
 from sfumato.engine.opening import TextTrials, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules
 from sfumato.policy.letters import upper
+
+USUAL_NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "?", "-", "--", ".", "")
+"""Texts that mostly stand for a missing cell."""
 
 _MIN_SHARE = 0.95
 """The share of cells that a proposed declaration reads at least."""
@@ -53,12 +55,13 @@ _TIE = 0.01
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
     *("%B %d %Y", "%B %d, %Y", "%b %d %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%d-%b-%Y", "%d. %B %Y"),
+    *("%a, %d %b %Y", "%Y%m%d"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%y"),
 )
 _ISO_DAY = "%Y-%m-%d"
 _DIRECTIVES = dict.fromkeys(map(ord, "%YymdbB"))
 """The characters of a format that are not separators."""
-_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _SEPARATORS = ((",", ""), (",", "."), (",", " "), ("", ","), ("", " "), ("", "'"), ("", "’"))
 """Decimal and thousands separators; "" is the point, or none."""
 _CURRENCIES = ("€", "$", "£", "¥", "₹", "zł", "kr", "CHF", "EUR", "USD", "GBP", "R$")
@@ -66,6 +69,22 @@ _TRUTHS = (
     *(("Y", "N"), ("Yes", "No"), ("J", "N"), ("Ja", "Nein"), ("O", "N"), ("Oui", "Non"), ("S", "N"), ("Sí", "No")),
     *(("Sim", "Não"), ("T", "F"), ("V", "F"), ("Vrai", "Faux"), ("Wahr", "Falsch")),
 )
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How many cells a proposal needs."""
+
+    min_share: float
+    """The share of cells that it reads at least."""
+    min_deciding: int
+    """The fewest cells that decide between two declarations."""
+
+
+UNSEEN = Thresholds(_MIN_SHARE, _MIN_DECIDING)
+"""For a proposal that may be written though nobody saw it."""
+SEEN = Thresholds(0.5, 1)
+"""For a proposal that the owner only reads: the best one, if it reads half of the cells."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +136,23 @@ def propose_readings(
     return propose_for_texts(samples, decimal)
 
 
-def propose_for_texts(samples: Mapping[str, Mapping[str, int]], decimal: str = ".") -> dict[str, CellProposal]:
-    """Propose a reading for the counted texts of each column that are not just texts. PRIVATE."""
+def propose_for_texts(
+    samples: Mapping[str, Mapping[str, int]],
+    decimal: str = ".",
+    *,
+    kind: Type | None = None,
+    thresholds: Thresholds = UNSEEN,
+) -> dict[str, CellProposal]:
+    """Propose a reading, of one type if it is known, for the counted texts of each column that are not just texts.
+
+    PRIVATE.
+    """
     candidates = {
-        name: [reading for reading in _candidates(texts) if reading.is_possible(decimal)]
+        name: [
+            reading
+            for reading in _candidates(texts, thresholds.min_share)
+            if reading.is_possible(decimal) and kind in (None, reading.type)
+        ]
         for name, texts in samples.items()
         if texts
     }
@@ -132,29 +164,47 @@ def propose_for_texts(samples: Mapping[str, Mapping[str, int]], decimal: str = "
     if not columns:
         return {}
     with TextTrials(columns) as trials:
-        proposals = {name: _propose(trials, name, samples[name], candidates[name], decimal) for name in columns}
+        proposals = {
+            name: _propose(trials, name, samples[name], candidates[name], decimal, thresholds) for name in columns
+        }
     return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
 
-def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -> list[str]:
-    """List the markers of missing cells among the sampled texts of columns, the most frequent first. PRIVATE."""
+@dataclass(frozen=True)
+class SampledMarkers:
+    """The markers of missing cells among sampled cells. PRIVATE."""
+
+    counts: Mapping[str, int]
+    """The cells of each marker, the most frequent first."""
+    cells: int
+    """The number of sampled cells that are there."""
+
+
+def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -> SampledMarkers:
+    """Count the markers of missing cells among the sampled texts of columns. PRIVATE."""
     counts: Counter[str] = Counter()
     for texts in sample_texts(source, relation, columns).values():
-        counts.update(text.strip(" ") for text in texts if text is not None and text.strip(" ") in USUAL_NULLS)
-    return [marker for marker, _ in counts.most_common()]
+        counts.update(text.strip(" ") for text in texts if text is not None)
+    return SampledMarkers(
+        {marker: count for marker, count in counts.most_common() if marker in USUAL_NULLS}, counts.total()
+    )
 
 
 def propose_folding(source: Path, relation: str | None, column: str, values: Sequence[str]) -> CellProposal | None:
     """Propose to trim texts, or to turn their letters, where that makes more of them listed values. PRIVATE."""
-    texts = _count(sample_texts(source, relation, [column]).get(column, []))
+    return propose_folding_for_texts(_count(sample_texts(source, relation, [column]).get(column, [])), values)
+
+
+def propose_folding_for_texts(texts: Mapping[str, int], values: Sequence[str]) -> CellProposal | None:
+    """Propose to trim counted texts, or to turn their letters, where more of them become listed values. PRIVATE."""
     fits = {
         rules: sum(texts[text] for text in texts if rules.fold(text) in folded) for rules, folded in _foldings(values)
     }
-    as_stored = sum(texts[value] for value in values)
+    as_stored = sum(texts.get(value, 0) for value in values)
     best = max(fits.values(), default=0)
     if best <= as_stored:
         return None
-    chosen = next(rules for rules, fit in fits.items() if fit >= best - _TIE * texts.total())
+    chosen = next(rules for rules, fit in fits.items() if fit >= best - _TIE * sum(texts.values()))
     targets = {chosen.fold(value): value for value in values}
     turned = [
         (text, targets[chosen.fold(text)]) for text in texts if text not in values and chosen.fold(text) in targets
@@ -200,18 +250,25 @@ def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _propose(
-    trials: TextTrials, name: str, texts: Mapping[str, int], readings: Sequence[Reading], decimal: str
+    trials: TextTrials,
+    name: str,
+    texts: Mapping[str, int],
+    readings: Sequence[Reading],
+    decimal: str,
+    thresholds: Thresholds,
 ) -> CellProposal | None:
     """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
     fits = trials.fits(name)
-    if max(fits) < _MIN_SHARE * cells:
-        return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
-    first = _first_near_best(fits, cells)
+    if max(fits) < thresholds.min_share * cells:
+        return _propose_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
+    first = _first_near_best(fits, cells, thresholds)
     others = [
         index
         for index, reading in enumerate(readings)
-        if index != first and reading.is_comparable(readings[first]) and _is_near(fits[index], fits[first], cells)
+        if index != first
+        and reading.is_comparable(readings[first])
+        and _is_near(fits[index], fits[first], cells, thresholds)
     ]
     conflicts = zip(others, trials.conflicts(name, first, others), strict=True)
     chosen, *rivals = sorted(
@@ -229,15 +286,17 @@ def _propose(
     )
 
 
-def _first_near_best(fits: Sequence[int], cells: int) -> int:
+def _first_near_best(fits: Sequence[int], cells: int, thresholds: Thresholds) -> int:
     """Return the first reading that fits most cells, and of which no other one fits many more."""
-    few = max(_MIN_DECIDING, _TIE * cells)
-    return next(index for index, fit in enumerate(fits) if fit >= _MIN_SHARE * cells and (max(fits) - fit < few))
+    few = max(thresholds.min_deciding, _TIE * cells)
+    return next(
+        index for index, fit in enumerate(fits) if fit >= thresholds.min_share * cells and max(fits) - fit < few
+    )
 
 
-def _is_near(fit: int, chosen_fit: int, cells: int) -> bool:
+def _is_near(fit: int, chosen_fit: int, cells: int, thresholds: Thresholds) -> bool:
     """Return whether too few cells decide for a chosen reading against one that fits so many."""
-    few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * cells)
+    few = max(thresholds.min_deciding, _MIN_DECIDING_SHARE * cells)
     return fit >= _MIN_RIVAL_SHARE * cells and chosen_fit - fit < few
 
 
@@ -253,7 +312,9 @@ def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, A
     return tuple(islice((pair for pair in zip(texts, values, strict=True) if pair[1] is not None), 3))
 
 
-def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> CellProposal | None:
+def _propose_formats(
+    texts: Mapping[str, int], fits: Mapping[Reading, int], thresholds: Thresholds
+) -> CellProposal | None:
     """Propose several formats of dates, of which each reads some cells and none all; never certain.
 
     Two orders of the same separators are two readings of one cell, so only the one that reads more is taken.
@@ -269,14 +330,14 @@ def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> C
         return None
     reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
     with TextTrials({"": (texts, [reading.declaration])}) as trials:
-        if trials.fits("")[0] < _MIN_SHARE * cells:
+        if trials.fits("")[0] < thresholds.min_share * cells:
             return None
         return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))
 
 
-def _candidates(texts: Mapping[str, int]) -> list[Reading]:
+def _candidates(texts: Mapping[str, int], min_share: float) -> list[Reading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
-    has_digits = _share_with(texts, digits) >= _MIN_SHARE
+    has_digits = _share_with(texts, digits) >= min_share
     return [*(_numbers(texts) if has_digits else ()), *(_times(texts) if has_digits else ()), *_truths(texts)]
 
 

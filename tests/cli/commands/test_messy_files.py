@@ -342,7 +342,7 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
     cells = ("NA", "Rome ", "ROME", "Oslo")
     text("person_id;city", *(f"{each};{cells[each % 4]}" for each in range(80)))(tmp_path / "t.csv")
     written, shown = typed(tmp_path / "t.csv", "", "-", "text", "Rome,Oslo", "")
-    assert "cells of t that look missing are NA" in shown
+    assert "cells of t that look missing are NA; 20 of the 80 cells that were sampled would be missing" in shown
     assert '"Rome " → Rome, ROME → Rome' in shown
     assert 'nulls = ["NA"]' in written
     assert 'case = "lower", trim = true, map = { rome = "Rome", oslo = "Oslo" }' in written
