@@ -31,6 +31,8 @@ LISTED = Domain("text", values=("female", "male"))
         (DATE, ["05.03.24"], 'format = "%d.%m.%y"'),
         (DATE, ["01/02/2024"], 'format = "%d/%m/%Y" or format = "%m/%d/%Y"'),
         (TIME, ["5/3/2024 7:08 PM"], 'format = "%d/%m/%Y %I:%M %p" or format = "%m/%d/%Y %I:%M %p"'),
+        (TIME, ["13.02.2024"], 'format = "%d.%m.%Y"'),
+        (DATE, ["5.3.2024", "March 5, 2024"], 'format = ["%d.%m.%Y", "%B %d, %Y"]'),
         (TIME, ["5.3.2024 17:08:09.5"], 'format = "%d.%m.%Y %H:%M:%S.%f"'),
         (REAL, ["1.234,50 €", "2 €"], 'decimal = ",", thousands = ".", currency = "€"'),
         (REAL, ["1,5", "2,25"], 'decimal = ","'),

@@ -150,7 +150,7 @@ def propose_for_texts(
     candidates = {
         name: [
             reading
-            for reading in _candidates(texts, thresholds.min_share)
+            for reading in _with_days(_candidates(texts, thresholds.min_share), kind)
             if reading.is_possible(decimal) and kind in (None, reading.type)
         ]
         for name, texts in samples.items()
@@ -260,8 +260,10 @@ def _propose(
     """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
     fits = trials.fits(name)
-    if max(fits) < thresholds.min_share * cells:
-        return _propose_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
+    if max(fits) < _MIN_SHARE * cells:
+        several_formats = _propose_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
+        if several_formats is not None or max(fits) < thresholds.min_share * cells:
+            return several_formats
     first = _first_near_best(fits, cells, thresholds)
     others = [
         index
@@ -339,6 +341,13 @@ def _candidates(texts: Mapping[str, int], min_share: float) -> list[Reading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
     has_digits = _share_with(texts, digits) >= min_share
     return [*(_numbers(texts) if has_digits else ()), *(_times(texts) if has_digits else ()), *_truths(texts)]
+
+
+def _with_days(readings: Sequence[Reading], kind: Type | None) -> list[Reading]:
+    """Return the readings; those of days as timestamps if the column has that type: a day is its midnight."""
+    if kind is not Type.TIMESTAMP:
+        return list(readings)
+    return [Reading(kind, each.rules) if each.type is Type.DATE else each for each in readings]
 
 
 def _share_with(texts: Mapping[str, int], parts: Iterable[str]) -> float:
