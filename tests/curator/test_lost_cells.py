@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sfumato.cli import main
 from sfumato.curator.checking import check
-from sfumato.curator.lost_cells import name_rule
+from sfumato.curator.lost_cells import name_rules
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain
 from sfumato.policy.cell_rules import CellRules, parse_rules
@@ -29,12 +29,24 @@ LISTED = Domain("text", values=("female", "male"))
         (DATE, ["Tue, 5 Mar 2024"], 'format = "%a, %d %b %Y"'),
         (DATE, ["20240305"], 'format = "%Y%m%d"'),
         (DATE, ["05.03.24"], 'format = "%d.%m.%y"'),
-        (TIME, ["5/3/2024 7:08 PM"], 'format = "%d/%m/%Y %I:%M %p"'),
+        (DATE, ["01/02/2024"], 'format = "%d/%m/%Y" or format = "%m/%d/%Y"'),
+        (TIME, ["5/3/2024 7:08 PM"], 'format = "%d/%m/%Y %I:%M %p" or format = "%m/%d/%Y %I:%M %p"'),
+        (TIME, ["13.02.2024"], 'format = "%d.%m.%Y"'),
+        (DATE, ["5.3.2024", "March 5, 2024"], 'format = ["%d.%m.%Y", "%B %d, %Y"]'),
         (TIME, ["5.3.2024 17:08:09.5"], 'format = "%d.%m.%Y %H:%M:%S.%f"'),
         (REAL, ["1.234,50 €", "2 €"], 'decimal = ",", thousands = ".", currency = "€"'),
         (REAL, ["1,5", "2,25"], 'decimal = ","'),
+        (REAL, ["1,234"], 'decimal = "," or thousands = ","'),
+        (Domain("integer"), ["1,234"], 'thousands = ","'),
+        (REAL, ["12%", "7%"], ""),
         (REAL, ["NA", "NA", "?"], 'nulls = ["NA", "?"]'),
         (TRUTH, ["Y", "N", "n"], 'true = ["Y", "y"], false = ["N", "n"]'),
+        (TRUTH, ["Vrai", "Faux"], 'true = ["Vrai", "VRAI", "vrai"], false = ["Faux", "FAUX", "faux"]'),
+        (
+            Domain("text", values=("Paris", "Lyon")),
+            ["paris ", "LYON"],
+            'case = "lower", trim = true, map = { paris = "Paris", lyon = "Lyon" }',
+        ),
         (LISTED, [" Female", "MALE"], 'case = "lower", trim = true'),
         (LISTED, ["Female", "MALE"], 'case = "lower"'),
         (Domain("text"), ["\\N", "NA"], 'nulls = ["NA", "\\\\N"]'),
@@ -44,16 +56,16 @@ LISTED = Domain("text", values=("female", "male"))
     ],
 )
 def test_the_rule_that_reads_most_lost_cells_is_named(domain: Domain, cells: list[str], keys: str) -> None:
-    assert name_rule(domain, Counter(cells), CellRules()) == keys
+    assert str(name_rules(domain, Counter(cells), CellRules())) == keys
 
 
 def test_a_named_rule_is_one_that_a_policy_takes() -> None:
     import tomllib
 
-    keys = name_rule(DATE, {"31.12.2024": 9, "NA": 1}, CellRules())
+    keys = str(name_rules(DATE, {"31.12.2024": 9, "NA": 1}, CellRules()))
     rules = parse_rules(tomllib.loads(keys.replace(", format", "\nformat")), DATE)
     assert rules == CellRules(format=("%d.%m.%Y",), nulls=("NA",))
-    assert name_rule(DATE, {"31.12.2024": 9, "NA": 1}, rules) == ""
+    assert not name_rules(DATE, {"31.12.2024": 9, "NA": 1}, rules)
 
 
 POLICY = """
@@ -85,7 +97,7 @@ def test_check_names_the_rule_and_counts_what_it_leaves_missing(tmp_path: Path) 
     )
     private = shown.partition("PRIVATE")[2]
     assert "nulls leaves 3 of 10 cells missing; 1 fit no format" in private
-    assert 'to read the cells that are lost, add nulls = ["\\\\N"]' in private
+    assert 'cells look missing: to count them as missing, add nulls = ["\\\\N"]' in private
     assert "written as %d.%m.%Y" in public
     assert "leaves" not in public
-    assert "to read the cells" not in public
+    assert "look missing" not in public

@@ -4,11 +4,19 @@ A proposal is the choice of one declaration from a fixed family (types, date for
 separators, currencies, words for truths), by how many of the sampled cells each reads. Cells that look missing
 (``USUAL_NULLS``) do not count.
 
-A proposal is *certain* if at least 95 % of at least 20 cells fit, no other declaration that fits as many reads a cell
-differently, and no century is guessed. A certain one may be written unseen (``--yes``): which of a few dozen spellings
-nearly all cells have is how the file was exported, and no small number of rows decides it. Everything else (ambiguous
-days and months, markers of missing cells, spellings of listed values) is decided by few rows, so that only the owner
-who sees it can confirm it.
+A proposal is *certain*, and may be written unseen (``--yes``), if
+
+- at least 95 % of the cells fit, and a proposal with rules has at least 20 cells;
+- no comparable declaration that fits at least half of the cells reads one differently, unless the chosen one fits at
+  least 20 cells and 5 % of the cells more, or half of them;
+- the rarer of two words for truths is in at least 20 cells and 5 % of them;
+- no century is guessed.
+
+A declaration is preferred to an earlier one that fits 95 % only if it fits at least 20 cells and 1 % of the cells more.
+So what is written shows how at least 20 cells are written, or half of a column that has fewer than 40; it has no noise,
+and a single row decides it where these counts are at a threshold. That 95 % fit is such a threshold: of 20 cells, two
+that do not fit leave the column a text. Everything else (ambiguous days and months, markers of missing cells, spellings
+of listed values) is decided by fewer rows, so that only the owner who sees it can confirm it.
 """
 
 from __future__ import annotations
@@ -21,31 +29,39 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
-from sfumato.curator.lost_cells import USUAL_NULLS
 from sfumato.engine.opening import TextTrials, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules
 from sfumato.policy.letters import upper
 
+USUAL_NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "?", "-", "--", ".", "")
+"""Texts that mostly stand for a missing cell."""
+
 _MIN_SHARE = 0.95
 """The share of cells that a proposed declaration reads at least."""
 _MIN_CELLS = 20
 """The fewest cells that make a cell rule certain."""
+_MIN_DECIDING = 20
+"""The fewest cells that decide between two declarations, or show that a word for a truth is used."""
+_MIN_DECIDING_SHARE = 0.05
+_MIN_RIVAL_SHARE = 0.5
+"""The share of cells that a declaration fits if it casts doubt on another one."""
 _MIN_OTHER_ROWS = 3
 """The fewest rows below a line that is taken for a second line of names."""
 _TIE = 0.01
-"""A declaration that reads less than this share more than an earlier one of the family is not preferred to it."""
+"""A declaration that reads at most this share more than an earlier one of the family is not preferred to it."""
 
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d"),
     *("%B %d %Y", "%B %d, %Y", "%b %d %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%d-%b-%Y", "%d. %B %Y"),
+    *("%a, %d %b %Y", "%Y%m%d"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%y"),
 )
 _ISO_DAY = "%Y-%m-%d"
 _DIRECTIVES = dict.fromkeys(map(ord, "%YymdbB"))
 """The characters of a format that are not separators."""
-_CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
+_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _SEPARATORS = ((",", ""), (",", "."), (",", " "), ("", ","), ("", " "), ("", "'"), ("", "’"))
 """Decimal and thousands separators; "" is the point, or none."""
 _CURRENCIES = ("€", "$", "£", "¥", "₹", "zł", "kr", "CHF", "EUR", "USD", "GBP", "R$")
@@ -53,6 +69,22 @@ _TRUTHS = (
     *(("Y", "N"), ("Yes", "No"), ("J", "N"), ("Ja", "Nein"), ("O", "N"), ("Oui", "Non"), ("S", "N"), ("Sí", "No")),
     *(("Sim", "Não"), ("T", "F"), ("V", "F"), ("Vrai", "Faux"), ("Wahr", "Falsch")),
 )
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """How many cells a proposal needs."""
+
+    min_share: float
+    """The share of cells that it reads at least."""
+    min_deciding: int
+    """The fewest cells that decide between two declarations."""
+
+
+UNSEEN = Thresholds(_MIN_SHARE, _MIN_DECIDING)
+"""For a proposal that may be written though nobody saw it."""
+SEEN = Thresholds(0.5, 1)
+"""For a proposal that the owner only reads: the best one, if it reads half of the cells."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +120,7 @@ class CellProposal:
     is_certain: bool
     """Whether it may be written without the owner's confirmation."""
     rivals: tuple[Reading, ...] = ()
-    """Readings that fit as well, and read some cells differently."""
+    """Readings that read some cells differently, and that too few cells decide against."""
     examples: tuple[tuple[str, Any], ...] = ()
     """A few texts with what they are read as."""
 
@@ -104,10 +136,23 @@ def propose_readings(
     return propose_for_texts(samples, decimal)
 
 
-def propose_for_texts(samples: Mapping[str, Mapping[str, int]], decimal: str = ".") -> dict[str, CellProposal]:
-    """Propose a reading for the counted texts of each column that are not just texts. PRIVATE."""
+def propose_for_texts(
+    samples: Mapping[str, Mapping[str, int]],
+    decimal: str = ".",
+    *,
+    kind: Type | None = None,
+    thresholds: Thresholds = UNSEEN,
+) -> dict[str, CellProposal]:
+    """Propose a reading, of one type if it is known, for the counted texts of each column that are not just texts.
+
+    PRIVATE.
+    """
     candidates = {
-        name: [reading for reading in _candidates(texts) if reading.is_possible(decimal)]
+        name: [
+            reading
+            for reading in _with_days(_candidates(texts, thresholds.min_share), kind)
+            if reading.is_possible(decimal) and kind in (None, reading.type)
+        ]
         for name, texts in samples.items()
         if texts
     }
@@ -119,29 +164,47 @@ def propose_for_texts(samples: Mapping[str, Mapping[str, int]], decimal: str = "
     if not columns:
         return {}
     with TextTrials(columns) as trials:
-        proposals = {name: _propose(trials, name, samples[name], candidates[name], decimal) for name in columns}
+        proposals = {
+            name: _propose(trials, name, samples[name], candidates[name], decimal, thresholds) for name in columns
+        }
     return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
 
-def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -> list[str]:
-    """List the markers of missing cells among the sampled texts of columns, the most frequent first. PRIVATE."""
+@dataclass(frozen=True)
+class SampledMarkers:
+    """The markers of missing cells among sampled cells. PRIVATE."""
+
+    counts: Mapping[str, int]
+    """The cells of each marker, the most frequent first."""
+    cells: int
+    """The number of sampled cells that are there."""
+
+
+def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -> SampledMarkers:
+    """Count the markers of missing cells among the sampled texts of columns. PRIVATE."""
     counts: Counter[str] = Counter()
     for texts in sample_texts(source, relation, columns).values():
-        counts.update(text.strip(" ") for text in texts if text is not None and text.strip(" ") in USUAL_NULLS)
-    return [marker for marker, _ in counts.most_common()]
+        counts.update(text.strip(" ") for text in texts if text is not None)
+    return SampledMarkers(
+        {marker: count for marker, count in counts.most_common() if marker in USUAL_NULLS}, counts.total()
+    )
 
 
 def propose_folding(source: Path, relation: str | None, column: str, values: Sequence[str]) -> CellProposal | None:
     """Propose to trim texts, or to turn their letters, where that makes more of them listed values. PRIVATE."""
-    texts = _count(sample_texts(source, relation, [column]).get(column, []))
+    return propose_folding_for_texts(_count(sample_texts(source, relation, [column]).get(column, [])), values)
+
+
+def propose_folding_for_texts(texts: Mapping[str, int], values: Sequence[str]) -> CellProposal | None:
+    """Propose to trim counted texts, or to turn their letters, where more of them become listed values. PRIVATE."""
     fits = {
         rules: sum(texts[text] for text in texts if rules.fold(text) in folded) for rules, folded in _foldings(values)
     }
-    as_stored = sum(texts[value] for value in values)
+    as_stored = sum(texts.get(value, 0) for value in values)
     best = max(fits.values(), default=0)
     if best <= as_stored:
         return None
-    chosen = next(rules for rules, fit in fits.items() if fit >= best - _TIE * texts.total())
+    chosen = next(rules for rules, fit in fits.items() if fit >= best - _TIE * sum(texts.values()))
     targets = {chosen.fold(value): value for value in values}
     turned = [
         (text, targets[chosen.fold(text)]) for text in texts if text not in values and chosen.fold(text) in targets
@@ -187,31 +250,73 @@ def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _propose(
-    trials: TextTrials, name: str, texts: Mapping[str, int], readings: Sequence[Reading], decimal: str
+    trials: TextTrials,
+    name: str,
+    texts: Mapping[str, int],
+    readings: Sequence[Reading],
+    decimal: str,
+    thresholds: Thresholds,
 ) -> CellProposal | None:
-    """Choose the first of the readings that fit nearly as many cells as the best one."""
+    """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
     fits = trials.fits(name)
-    best = max(fits)
-    near_best = [index for index, fit in enumerate(fits) if fit >= best - _TIE * cells]
-    if best < _MIN_SHARE * cells:
-        return _propose_formats(texts, dict(zip(readings, fits, strict=True)))
-    chosen = near_best[0]
-    others = [index for index in near_best[1:] if readings[index].is_comparable(readings[chosen])]
-    conflicts = dict(zip(others, trials.conflicts(name, chosen, others), strict=True))
-    rivals = tuple(readings[index] for index, conflict in conflicts.items() if conflict > _TIE * cells)
+    if max(fits) < _MIN_SHARE * cells:
+        several_formats = _propose_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
+        if several_formats is not None or max(fits) < thresholds.min_share * cells:
+            return several_formats
+    first = _first_near_best(fits, cells, thresholds)
+    others = [
+        index
+        for index, reading in enumerate(readings)
+        if index != first
+        and reading.is_comparable(readings[first])
+        and _is_near(fits[index], fits[first], cells, thresholds)
+    ]
+    conflicts = zip(others, trials.conflicts(name, first, others), strict=True)
+    chosen, *rivals = sorted(
+        [first, *(index for index, conflict in conflicts if conflict)], key=lambda index: -fits[index]
+    )
     reading = readings[chosen]
     is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
-    has_enough_cells = cells >= _MIN_CELLS or is_known
+    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_truths(reading, texts)
     is_certain = has_enough_cells and not rivals and not reading.guesses_century
-    return CellProposal(reading, is_certain, rivals, _examples(texts, trials.readings(name, chosen)))
+    return CellProposal(
+        reading,
+        is_certain,
+        tuple(readings[index] for index in rivals),
+        _examples(texts, trials.readings(name, chosen)),
+    )
+
+
+def _first_near_best(fits: Sequence[int], cells: int, thresholds: Thresholds) -> int:
+    """Return the first reading that fits most cells, and of which no other one fits many more."""
+    few = max(thresholds.min_deciding, _TIE * cells)
+    return next(
+        index for index, fit in enumerate(fits) if fit >= thresholds.min_share * cells and max(fits) - fit < few
+    )
+
+
+def _is_near(fit: int, chosen_fit: int, cells: int, thresholds: Thresholds) -> bool:
+    """Return whether too few cells decide for a chosen reading against one that fits so many."""
+    few = max(thresholds.min_deciding, _MIN_DECIDING_SHARE * cells)
+    return fit >= _MIN_RIVAL_SHARE * cells and chosen_fit - fit < few
+
+
+def _has_enough_truths(reading: Reading, texts: Mapping[str, int]) -> bool:
+    """Return whether both words for truths that a reading declares, if any, are in many cells."""
+    few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * sum(texts.values()))
+    declared = [words for words in (reading.rules.true, reading.rules.false) if words]
+    counts = [sum(count for text, count in texts.items() if text.strip(" ") in words) for words in declared]
+    return all(count >= few for count in counts)
 
 
 def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(islice((pair for pair in zip(texts, values, strict=True) if pair[1] is not None), 3))
 
 
-def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> CellProposal | None:
+def _propose_formats(
+    texts: Mapping[str, int], fits: Mapping[Reading, int], thresholds: Thresholds
+) -> CellProposal | None:
     """Propose several formats of dates, of which each reads some cells and none all; never certain.
 
     Two orders of the same separators are two readings of one cell, so only the one that reads more is taken.
@@ -227,15 +332,22 @@ def _propose_formats(texts: Mapping[str, int], fits: Mapping[Reading, int]) -> C
         return None
     reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
     with TextTrials({"": (texts, [reading.declaration])}) as trials:
-        if trials.fits("")[0] < _MIN_SHARE * cells:
+        if trials.fits("")[0] < thresholds.min_share * cells:
             return None
         return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))
 
 
-def _candidates(texts: Mapping[str, int]) -> list[Reading]:
+def _candidates(texts: Mapping[str, int], min_share: float) -> list[Reading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
-    has_digits = _share_with(texts, digits) >= _MIN_SHARE
+    has_digits = _share_with(texts, digits) >= min_share
     return [*(_numbers(texts) if has_digits else ()), *(_times(texts) if has_digits else ()), *_truths(texts)]
+
+
+def _with_days(readings: Sequence[Reading], kind: Type | None) -> list[Reading]:
+    """Return the readings; those of days as timestamps if the column has that type: a day is its midnight."""
+    if kind is not Type.TIMESTAMP:
+        return list(readings)
+    return [Reading(kind, each.rules) if each.type is Type.DATE else each for each in readings]
 
 
 def _share_with(texts: Mapping[str, int], parts: Iterable[str]) -> float:
@@ -277,7 +389,7 @@ def _times(texts: Mapping[str, int]) -> list[Reading]:
 
 
 def _truths(texts: Mapping[str, int]) -> list[Reading]:
-    """List the readings of truths of which both words are in many cells, with their usual letter cases."""
+    """List the readings of truths of which both words are in some cells, with their usual letter cases."""
     cells = sum(texts.values())
     counts: Counter[str] = Counter()
     for text, count in texts.items():
@@ -285,7 +397,7 @@ def _truths(texts: Mapping[str, int]) -> list[Reading]:
     pairs = [
         (true, false)
         for true, false in _TRUTHS
-        if min(counts[true.casefold()], counts[false.casefold()]) >= 0.05 * cells
+        if min(counts[true.casefold()], counts[false.casefold()]) >= _MIN_DECIDING_SHARE * cells
     ]
     rules = [CellRules(true=_cases(true), false=_cases(false)) for true, false in pairs]
     rules = [CellRules()] * bool(counts["true"] or counts["false"]) + rules

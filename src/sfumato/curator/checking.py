@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
+from sfumato.curator.cell_proposals import USUAL_NULLS
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion
 from sfumato.curator.describing import PolicyAlone, domain_words, policy_alone, suggestions
-from sfumato.curator.lost_cells import USUAL_NULLS, name_rule
+from sfumato.curator.lost_cells import RulesToAdd, name_rules
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
@@ -124,8 +125,8 @@ class CheckedTable:
     """Exact figures. PRIVATE; None for a public table, or without ``private``."""
     rules: Mapping[str, CellRules] = field(default_factory=dict)
     """The rules by which cells are read."""
-    rules_to_add: Mapping[str, str] = field(default_factory=dict)
-    """For a column that loses cells, the keys that would read them, as a policy writes them. PRIVATE."""
+    rules_to_add: Mapping[str, RulesToAdd] = field(default_factory=dict)
+    """For a column that loses cells, the keys that would read them. PRIVATE."""
     remarks: tuple[str, ...] = ()
     """Remarks about the database server, nothing about the rows."""
 
@@ -288,7 +289,7 @@ def _check_table(sources: Inspector, policy: Policy, name: str, private: bool) -
 
 def _rules_to_add(
     sources: Inspector, table: Table, costs: Inspection, rules: Mapping[str, CellRules]
-) -> dict[str, str]:
+) -> dict[str, RulesToAdd]:
     """Return the rules that would read the lost cells of a table's columns. PRIVATE.
 
     A column of plain text loses no cell, but may hold words that stand for missing ones.
@@ -298,5 +299,5 @@ def _rules_to_add(
         is_plain_text = domain.type is Type.TEXT and domain.values is None
         if is_plain_text or costs.columns[name].nulled or domain.other is not None:
             lost = sources.lost_texts(table.name, name, USUAL_NULLS)
-            to_add[name] = name_rule(domain, lost, rules.get(name, CellRules()))
+            to_add[name] = name_rules(domain, lost, rules.get(name, CellRules()))
     return {name: keys for name, keys in to_add.items() if keys}

@@ -224,6 +224,51 @@ def test_no_single_row_decides_what_yes_writes(tmp_path: Path) -> None:
         assert rule in drafts[0][0]
 
 
+SMALL_PAIRS = {
+    "the day of one row is above 12": ("13/02/2024", "03/02/2024", "03/02/2024", 19),
+    "two rows decide": ("13/02/2024", "03/02/2024", "03/02/2024", 18),
+    "one truth": ("N", "Y", "Y", 19),
+    "one number with thousands": ("1.234,5", "12,5", "12,5", 19),
+    "one number with decimals": ("12,5", "12", "12", 19),
+    "one number that has two readings": ("1,234", "12,5", "12,5", 19),
+}
+"""An odd cell, the cell in its place in the other file, the cell of most rows and their number; the others are odd."""
+
+
+def test_of_20_rows_one_decides_nothing_that_yes_writes(tmp_path: Path) -> None:
+    """Two files of 20 rows that differ in one of them have one draft."""
+    drafts = []
+    for is_odd in (True, False):
+        columns = [
+            [odd if is_odd else even, *[usual] * count, *[odd] * (19 - count)]
+            for odd, even, usual, count in SMALL_PAIRS.values()
+        ]
+        rows = (";".join([str(each), *cells]) for each, cells in enumerate(zip(*columns, strict=True)))
+        text(";".join(["person_id", *SMALL_PAIRS]), *rows)(tmp_path / "t.csv")
+        drafts.append(draft(tmp_path / "t.csv"))
+    assert drafts[0] == drafts[1]
+
+
+@pytest.mark.parametrize(
+    ("odd", "usual", "rows", "least"),
+    [
+        ("13/02/2024", "03/04/2024", 100, 20),
+        ("13/02/2024", "03/04/2024", 1000, 50),
+        ("13/02/2024", "03/04/2024", 24, 13),  # with 12, the other order fits half of the cells
+        ("N", "Y", 100, 20),
+        ("N", "Y", 1000, 50),
+        ("Y", "N", 20, 21),  # never
+        ("12,5", "1,234", 100, 20),
+    ],
+)
+def test_a_rule_is_certain_from_as_many_deciding_cells_as_are_promised(
+    odd: str, usual: str, rows: int, least: int
+) -> None:
+    for number in range(max(1, least - 3), min(least + 2, rows + 1)):
+        proposal = propose_for_texts({"x": {usual: rows - number, odd: number}}).get("x")
+        assert (proposal is not None and proposal.is_certain) is (number >= least), number
+
+
 READINGS = {
     "day or month first": (["01/02/2024", "03/04/2024"], '"text"'),
     "day first": (["13/02/2024", "03/04/2024"], 'format = "%d/%m/%Y"'),
@@ -277,7 +322,7 @@ def test_the_owner_sees_three_cells_and_what_is_lost_before_a_rule_is_written(tm
     written, shown = typed(tmp_path / "t.csv", "-", "", "", "-")
     assert "01/01/2024 → 2024-01-01, 02/02/2024 → 2024-02-02, 03/03/2024 → 2024-03-03" in shown
     assert "2 of 100 cells fit no rule and would be missing" in shown
-    assert "As many cells fit format %m/%d/%Y: type that if it is right." in shown
+    assert "Too few cells decide against format %m/%d/%Y: type that if it is right." in shown
     assert 'day = { type = "date", format = "%d/%m/%Y" }' in written
     tmp_path.joinpath("policy.toml").unlink()
     other, _ = typed(tmp_path / "t.csv", "-", "", "format %d/%m/%y", "format %m/%d/%Y or %Y-%m-%d", "-")
@@ -297,7 +342,7 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
     cells = ("NA", "Rome ", "ROME", "Oslo")
     text("person_id;city", *(f"{each};{cells[each % 4]}" for each in range(80)))(tmp_path / "t.csv")
     written, shown = typed(tmp_path / "t.csv", "", "-", "text", "Rome,Oslo", "")
-    assert "cells of t that look missing are NA" in shown
+    assert "cells of t that look missing are NA; 20 of the 80 cells that were sampled would be missing" in shown
     assert '"Rome " → Rome, ROME → Rome' in shown
     assert 'nulls = ["NA"]' in written
     assert 'case = "lower", trim = true, map = { rome = "Rome", oslo = "Oslo" }' in written

@@ -122,8 +122,10 @@ def _print_rules(checked: CheckedTable) -> None:
         counts = [f"nulls leaves {missing:,} of {rows:,} cells missing"] if rules.nulls else []
         counts += [f"{unread:,} fit no {' or '.join(_reading_keys(rules))}"] if _reading_keys(rules) else []
         click.echo(f"  {column:<20} {'; '.join(counts)}")
-    for column, keys in checked.rules_to_add.items():
-        click.secho(f"  {column:<20} to read the cells that are lost, add {keys}", fg="yellow")
+    for column, to_add in checked.rules_to_add.items():
+        phrases = [f"cells look missing: to count them as missing, add {to_add.nulls}"] if to_add.nulls else []
+        phrases += [f"to read the cells that are lost, add {' or '.join(to_add.readings)}"] if to_add.readings else []
+        click.secho(f"  {column:<20} {'; '.join(phrases)}", fg="yellow")
 
 
 def _reading_keys(rules: CellRules) -> list[str]:

@@ -44,9 +44,10 @@ class ColumnInterview:
         question = interview.nulls_question(self.label, None)
         if self.may_read and self.interview.is_asked(question):
             columns = [name for name in self.table.columns if name not in self.unit_columns]
-            if markers := sample_markers(self.table.file, self.table.relation, columns):
+            markers = sample_markers(self.table.file, self.table.relation, columns)
+            if markers.counts:
                 click.echo(markers_note(self.label, markers))
-                question = interview.nulls_question(self.label, format_words(markers))
+                question = interview.nulls_question(self.label, format_words(list(markers.counts)))
         if question.proposal is not None or self.interview.known_answer(question) is not None:
             self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_words_text(answer), "nulls"))
 

@@ -306,8 +306,8 @@ def confirm_delta_question(delta: Fraction, proposed: Fraction, people: int | No
     """Return the question that is asked when a typed δ is above the proposed one."""
     return InterviewQuestion(
         "delta",
-        f"This is {above_proposal(delta, proposed, people)}: type {format_probability(delta)} again to keep it, or a "
-        "smaller one",
+        f"{above_proposal(delta, proposed, people).capitalize()}: type {format_probability(delta)} again to keep it, "
+        "or a smaller one",
         format_probability(proposed),
         "With probability delta nothing is promised about a unit. A mechanism that publishes each unit's rows with "
         "probability delta keeps the promise, so a delta near 1 / number of people permits it to expose a few of them. "

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sfumato.cli.drafting.rule_words import format_rules, format_words
-from sfumato.curator.cell_proposals import CellProposal
+from sfumato.curator.cell_proposals import CellProposal, SampledMarkers
 from sfumato.curator.draft_figures import BoundsFigures, RowsKept, UnreadCells
 from sfumato.untrusted import escape_unprintable
 
@@ -33,9 +31,11 @@ def bounds_note(column: str, figures: BoundsFigures) -> str:
     return f"{_PRIVATE} of the cells of {column}, {phrases}. {_CONFIRM}"
 
 
-def markers_note(table: str, markers: Sequence[str]) -> str:
-    """Say which cells of a table look missing."""
-    return f"{_PRIVATE} cells of {table} that look missing are {format_words(list(markers))}. {_CONFIRM}"
+def markers_note(table: str, markers: SampledMarkers) -> str:
+    """Say which cells of a table look missing, and how many of the sampled ones they are."""
+    count = f"{sum(markers.counts.values()):,} of the {markers.cells:,} cells that were sampled would be missing"
+    words = format_words(list(markers.counts))
+    return f"{_PRIVATE} cells of {table} that look missing are {words}; {count}. {_CONFIRM}"
 
 
 def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) -> str:
@@ -43,7 +43,7 @@ def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) 
     examples = ", ".join(f"{_cell(text)} → {value}" for text, value in proposal.examples)
     lost = "" if unread is None else f" {unread.unread:,} of {unread.cells:,} cells fit no rule and would be missing."
     rivals = " or ".join(dict.fromkeys(format_rules(rival.rules) for rival in proposal.rivals))
-    other = f" As many cells fit {rivals}: type that if it is right." if rivals else ""
+    other = f" Too few cells decide against {rivals}: type that if it is right." if rivals else ""
     return f"{_PRIVATE} cells of {column} would be read as {examples}.{lost}{other}"
 
 
