@@ -129,6 +129,11 @@ def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
     assert sampled.startswith("rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group")
 
 
+def test_a_limit_of_one_row_says_that_one_counts() -> None:
+    single = Described("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
+    assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}
+
+
 def test_counts_of_units_say_what_limits_them_only_where_there_are_groups() -> None:
     assert caveats("SELECT COUNT(DISTINCT id) AS n FROM visits", OWNED) == {}
     assert caveats("SELECT state, COUNT(DISTINCT id) AS n FROM visits GROUP BY state", OWNED) == {

@@ -7,7 +7,7 @@ number: ``LEAST(cost, 100)`` is not moved by an upper bound of 5000, nor is ``ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from fractions import Fraction
@@ -29,6 +29,7 @@ from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
+    CombinedRows,
     Join,
     LimitRowsPerUnit,
     PerUnit,
@@ -38,7 +39,16 @@ from sfumato.plan.nodes import (
     Window,
     relations,
 )
-from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.noisy_rows import (
+    Finish,
+    NoisyJoin,
+    NoisyRelation,
+    NoisySelect,
+    NoisySource,
+    NoisyUnion,
+    Outer,
+    WithScalars,
+)
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -57,7 +67,7 @@ from sfumato.privacy import PrivacyUnit
 from sfumato.privacy.numbers import format_exact
 
 NOT_COVERED = "± does not include this"
-"""How every line ends."""
+"""How the line of every column with a ± ends."""
 
 
 class Ends(Flag):
@@ -99,18 +109,70 @@ class RowLimits:
 
 def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
     """Return one line for each column of an answer that limits, bounds or undeclared values can move."""
+    return _lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
+
+
+def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
+    """Return the lines of an answer that combines several queries: a column has those of all that it reads."""
+    by_result: list[_ResultPhrases] = []
+    sources: list[list[list[int]]] = []
+    for query, limits in zip(combined.queries, row_limits, strict=True):
+        first = len(by_result)
+        sources.append([[first + result for result in results] for results in _results_behind(query).values()])
+        by_result += _phrases_by_result(query, limits)
+    names = [output.name for output in combined.rows.select.finish.outputs]
+    return _lines(dict(zip(names, _relation_results(combined.rows, sources), strict=True)), by_result)
+
+
+_ResultPhrases = tuple[tuple[str, ...], tuple[str, ...]]
+"""What moves one result by itself, and what moves all results of its query."""
+
+
+def without_coverage(line: str) -> str:
+    """Return the line of a column that has no ±."""
+    return line.removesuffix(f"; {NOT_COVERED}")
+
+
+def says_warning(lines: Iterable[str], warning: str) -> bool:
+    """Return whether one of these lines says what a warning says."""
+    phrase = _as_phrase(warning)
+    return any(f"; {phrase}; " in f"; {line}; " for line in lines)
+
+
+def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    shared = tuple(_shared_phrases(query))
-    by_result = [
-        (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure)) for measure in plan.measures
-    ]
-    common = (*_cut_phrases(plan, row_limits.unit), *shared)
+    common = (*_cut_phrases(plan, row_limits.unit), *_shared_phrases(query))
+    for measure in plan.measures:
+        yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure)), common
+
+
+def _lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]) -> dict[str, str]:
     lines = {}
-    for name, indices in _results_behind(query).items():
-        phrases = dict.fromkeys((*(phrase for index in indices for phrase in by_result[index]), *common))
-        if indices and phrases:
+    for name, indices in results_behind.items():
+        of_results = (phrase for index in indices for phrase in by_result[index][0])
+        of_queries = (phrase for index in indices for phrase in by_result[index][1])
+        phrases = dict.fromkeys((*of_results, *of_queries))
+        if phrases:
             lines[name] = "; ".join((*phrases, NOT_COVERED))
     return lines
+
+
+def _relation_results(relation: NoisyRelation, sources: Sequence[list[list[int]]]) -> list[list[int]]:
+    """Return the results that each column of combined rows is computed from, numbered over all queries."""
+    match relation:
+        case NoisySource(index):
+            return sources[index]
+        case NoisySelect(below, select):
+            inner = dict(enumerate(_relation_results(below, sources)))
+            return list(_outer_results(select, inner).values())
+        case NoisyJoin(left, right):
+            return [*_relation_results(left, sources), *_relation_results(right, sources)]
+        case NoisyUnion(members):
+            united = zip(*(_relation_results(member, sources) for member in members), strict=True)
+            return [sorted({result for results in column for result in results}) for column in united]
+        case WithScalars(below, scalars):
+            added = (_relation_results(scalar, sources)[0] for scalar in scalars)
+            return [*_relation_results(below, sources), *added]
 
 
 def _results_behind(query: Query) -> dict[str, list[int]]:
@@ -118,22 +180,26 @@ def _results_behind(query: Query) -> dict[str, list[int]]:
     behind = _finish_results(query.finish, {})
     below = query.finish
     for outer in query.outer:
-        inner = {index: behind[output.name] for index, output in enumerate(below.outputs)}
-        totals = {
-            index: sorted(
-                {
-                    result
-                    for part in (total.argument, total.where)
-                    if part is not None
-                    for result in _results_in(part, inner, {})
-                }
-                or _all_results(inner)
-            )
-            for index, total in enumerate(outer.totals)
-        }
-        behind = _finish_results(outer.finish, inner, totals if outer.grouped else None)
+        behind = _outer_results(outer, {index: behind[output.name] for index, output in enumerate(below.outputs)})
         below = outer.finish
     return behind
+
+
+def _outer_results(outer: Outer, inner: dict[int, list[int]]) -> dict[str, list[int]]:
+    """Return the results behind each column of a SELECT over rows whose columns are computed from these."""
+    totals = {
+        index: sorted(
+            {
+                result
+                for part in (total.argument, total.where)
+                if part is not None
+                for result in _results_in(part, inner, {})
+            }
+            or _all_results(inner)
+        )
+        for index, total in enumerate(outer.totals)
+    }
+    return _finish_results(outer.finish, inner, totals if outer.grouped else None)
 
 
 def _all_results(by_column: dict[int, list[int]]) -> set[int]:
@@ -187,6 +253,9 @@ def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimi
     if not limits_rows(plan, limits):
         return
     rows = limits.rows if plan.keys else min(limits.rows, limits.rows_per_group)
+    if rows == 1:
+        yield f"only 1 row per {unit} counts in full"
+        return
     alternatives = [f"beyond {rows:,}"]
     if plan.keys and row_limits.limits_groups(measure):
         if max_groups is not None and max_groups < rows:

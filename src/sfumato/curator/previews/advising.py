@@ -48,6 +48,10 @@ Again = Callable[[Query, Limits], Widths]
 """Forecasts the question with other limits or bounds."""
 
 
+_SAME = "the same "
+"""How a half-width begins that stays as it is, beside larger numbers."""
+
+
 @codec.serialisable("tip")
 @dataclass(frozen=True)
 class Tip:
@@ -71,6 +75,8 @@ class Tip:
         object.__setattr__(self, "share", exact(self.share, "share", PROBABILITY))
 
     def __str__(self) -> str:
+        if self.then.startswith(_SAME):
+            return f"{self.cause}; {self.change} gives {self.then}"
         gain = f": {self.gain}" if self.gain else ""
         return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}{gain}"
 
@@ -143,7 +149,8 @@ class _TriedChange:
             f"{width:,.0f} rows" if column in ranks else _format_width(width, whole=column in whole)
             for width in (before, after)
         )
-        grown = f" in groups {self.larger:,} times larger" if self.larger > 1 else ""
+        grown = f", on groups {self.larger:,} times larger" if self.larger > 1 else ""
+        then_text = f"{_SAME}{then_text}" if self.larger > 1 and then_text == now_text else then_text
         gain = "" if math.isinf(before) else _describe_gain(1 / ratios[column], beside=size is None and self.larger > 1)
         return Tip(self.cause, self.share, self.change, column, now_text + group_text, then_text + grown, gain)
 
