@@ -129,6 +129,26 @@ def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
     assert sampled.startswith("rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group")
 
 
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        ("MODE(town)", ["undeclared values of town count as missing"]),
+        (
+            "ARG_MAX(town, age)",
+            ["age beyond 0…110 counts as 0 or 110", "undeclared values of town count as missing"],
+        ),
+        (
+            "COUNT(DISTINCT town, age)",
+            ["COUNT(DISTINCT town, age) per unit above 10 counts as 10", "age beyond 0…110 counts as 0 or 110"],
+        ),
+    ],
+)
+def test_lines_of_values_per_unit_name_columns_as_they_were_typed(value: str, lines: list[str]) -> None:
+    inner = f"SELECT id, {value} AS x FROM visits GROUP BY id"
+    said = caveats(f"SELECT x, COUNT(*) AS n FROM ({inner}) GROUP BY x", OWNED)["n"].split("; ")
+    assert [line for line in said if not line.startswith("one patient")] == lines
+
+
 def test_a_limit_of_one_row_says_that_one_counts() -> None:
     single = Described("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
     assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.unit_measures import (
+    MAX_ROWS,
     RowPosition,
     RunningAggregate,
     UnitCount,
@@ -307,10 +308,24 @@ def _shared_phrases(query: Query) -> Iterator[str]:
     yield from (
         f"undeclared values of {column} count as missing"
         for key in nullable_keys
-        for column in undeclared.unreplaced(key)
+        for column in undeclared.unreplaced(_over_rows(plan, key))
     )
     if query.finish.sets or query.outer:  # the groups themselves count the right rows
         yield from map(_as_phrase, undeclared.in_no_group(plan.keys))
+
+
+def _over_rows(plan: Aggregate, key: Expression) -> Expression:
+    """Return a key that is one value of a unit as that value of its rows: columns of the plan's own have no name."""
+    if not isinstance(key, Column):
+        return key
+    values = {
+        Field(node.source, "", name): result.value
+        for node in relations(plan.source)
+        if isinstance(node, PerUnit)
+        for name, result in node.results
+    }
+    value = values.get(key.reference) if isinstance(key.reference, Field) else None
+    return key if value is None else value
 
 
 def _row_conditions(plan: Aggregate) -> list[Expression]:
@@ -388,6 +403,8 @@ def _derived_columns(plan: Aggregate) -> dict[Field, _DerivedColumn]:
 
 def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
     measure = result.measure if isinstance(result, RunningAggregate) else result
+    if isinstance(measure, UnitCount) and measure is not result and measure.cap >= MAX_ROWS:
+        return _DerivedColumn(result.expressions)  # of equal rows, by which a mode is found: only their order matters
     if isinstance(measure, (UnitCount, UnitDistinct, RowPosition)):
         return _DerivedColumn(result.expressions, capped=Ends.HIGH)
     keeps_values = isinstance(measure, (UnitLeast, UnitGreatest)) and measure.where is None
@@ -396,7 +413,17 @@ def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
 
 def _bound_phrases(plan: Aggregate, operands: Sequence[Expression]) -> Iterator[str]:
     for field, (domain, ends) in _moving_bounds(plan, operands).items():
-        yield _bound_phrase(str(field) if field.table else field.name, domain, ends)
+        yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
+
+
+def _derived_name(plan: Aggregate, field: Field) -> str:
+    """Return the name of a column of the plan's own: what it is computed by, with tuples as they were typed."""
+    units = (node for node in relations(plan.source) if isinstance(node, PerUnit) and node.source == field.source)
+    result = next((result for node in units for name, result in node.results if name == field.name), None)
+    value = result.value if isinstance(result, UnitDistinct) else None
+    if isinstance(value, Call) and value.function == "||" and all(isinstance(part, Call) for part in value.arguments):
+        return f"COUNT(DISTINCT {', '.join(map(str, columns(value)))}) per unit"
+    return field.name
 
 
 def _bounded_columns(expression: Expression) -> Iterator[tuple[Field, Domain, Ends]]:
