@@ -149,6 +149,16 @@ def test_lines_of_values_per_unit_name_columns_as_they_were_typed(value: str, li
     assert [line for line in said if not line.startswith("one patient")] == lines
 
 
+def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
+    """The scan drops them; what is left beyond a bound lies in the account of the bound, and is clamped."""
+    query = parse("SELECT MEDIAN(day) AS d, SUM(age) AS a FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
+    limits = RowLimits(query.plan.limits, "patient", None, False, "month", frozenset([("visits", "day")]))
+    said = number_caveats(query, limits)
+    days = "day beyond 2000-01-01…2020-12-31 does not count, unless in the month of a bound"
+    assert said["d"] == f"{days}; ± does not include this"
+    assert "counts as 0 or 110" in said["a"]
+
+
 def test_a_limit_of_one_row_says_that_one_counts() -> None:
     single = Described("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
     assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}

@@ -63,8 +63,7 @@ from sfumato.plan.values.expressions import (
 )
 from sfumato.plan.values.narrowing import as_comparison
 from sfumato.plan.warnings import UndeclaredValues
-from sfumato.policy import Domain, Value
-from sfumato.privacy import PrivacyUnit
+from sfumato.policy import Domain, Policy, Value
 from sfumato.privacy.numbers import format_exact
 
 NOT_COVERED = "± does not include this"
@@ -91,12 +90,18 @@ class RowLimits:
     """The number of groups of the answer; None where it is not known before the data are read."""
     reweights: bool = False
     """Whether totals are reweighted, which limits the rows of a unit in all groups together."""
+    account_period: str = ""
+    """The period of one account, such as "month"; empty where one account holds all rows."""
+    account_columns: frozenset[tuple[str, str | None]] = frozenset()
+    """The table and name of each column that says to which account a row belongs."""
 
     @classmethod
-    def of(cls, limits: Limits, unit: PrivacyUnit, groups: int | None, strategies: str) -> RowLimits:
+    def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
         """Return the limits of an answer that was bought under these strategies, that of its totals first."""
+        unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
+        account_columns = frozenset((table, policy.period_column(table)) for table in policy.tables if policy.per)
         name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
-        return cls(limits, name, groups, strategies.partition("; ")[0] == Strategy.REWEIGHT.value)
+        return cls(limits, name, groups, reweights, policy.per or "", account_columns)
 
     def limits_groups(self, measure: AggregateRequest) -> bool:
         """Return whether a unit counts in a limited number of groups, and of rows in each."""
@@ -142,9 +147,9 @@ def says_warning(lines: Iterable[str], warning: str) -> bool:
 
 def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    common = (*_cut_phrases(plan, row_limits.unit), *_shared_phrases(query))
+    common = (*_cut_phrases(plan, row_limits.unit), *_shared_phrases(query, row_limits))
     for measure in plan.measures:
-        yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure)), common
+        yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
 
 
 def _lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]) -> dict[str, str]:
@@ -282,10 +287,10 @@ def _cut_phrases(plan: Aggregate, unit: str) -> Iterator[str]:
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
 
 
-def _value_phrases(plan: Aggregate, measure: AggregateRequest) -> Iterator[str]:
+def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
-    yield from _bound_phrases(plan, operands)
+    yield from _bound_phrases(plan, operands, row_limits)
     undeclared = _undeclared(plan)
     if measure.where is not None:
         yield from map(_as_phrase, undeclared.conditions(measure.where, positive=True))
@@ -295,11 +300,11 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest) -> Iterator[str]:
         yield from map(_as_phrase, undeclared.uncounted([measure.value]))
 
 
-def _shared_phrases(query: Query) -> Iterator[str]:
+def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
     """Name what moves every number: conditions, joins and keys on columns that are bounded or have declared values."""
     plan = query.plan
     tree = _row_conditions(plan)
-    yield from _bound_phrases(plan, (*tree, *plan.keys))
+    yield from _bound_phrases(plan, (*tree, *plan.keys), row_limits)
     undeclared = _undeclared(plan)
     yield from (
         _as_phrase(sentence) for expression in tree for sentence in undeclared.conditions(expression, positive=True)
@@ -411,8 +416,12 @@ def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
     return _DerivedColumn(result.expressions, keeps_values, Ends.BOTH if isinstance(measure, UnitSum) else Ends.NONE)
 
 
-def _bound_phrases(plan: Aggregate, operands: Sequence[Expression]) -> Iterator[str]:
+def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
     for field, (domain, ends) in _moving_bounds(plan, operands).items():
+        if (field.table, field.name) in row_limits.account_columns:
+            period = row_limits.account_period
+            yield f"{describe_bound(str(field), domain, ends)} does not count, unless in the {period} of a bound"
+            continue
         yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
 
 
