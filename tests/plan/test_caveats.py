@@ -6,7 +6,7 @@ import pytest
 
 from plan.described import HOSPITALS
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.caveats import RowLimits, number_caveats, says_warning
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
@@ -147,6 +147,17 @@ def test_lines_of_values_per_unit_name_columns_as_they_were_typed(value: str, li
     inner = f"SELECT id, {value} AS x FROM visits GROUP BY id"
     said = caveats(f"SELECT x, COUNT(*) AS n FROM ({inner}) GROUP BY x", OWNED)["n"].split("; ")
     assert [line for line in said if not line.startswith("one patient")] == lines
+
+
+def test_a_count_of_tuples_is_named_as_it_was_typed() -> None:
+    query = parse("SELECT COUNT(DISTINCT town, age) FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
+    assert [output.name for output in query.outputs] == ["count(distinct town, age)"]
+
+
+def test_a_line_says_what_a_warning_says_only_in_the_same_words() -> None:
+    lost = "rows with an undeclared value of state are in no group"
+    assert says_warning([f"cost above 3 counts as 3; {lost}; ± does not include this"], f"R{lost[1:]}.")
+    assert not says_warning([f"{lost} of any ward; ± does not include this"], f"R{lost[1:]}.")
 
 
 def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
