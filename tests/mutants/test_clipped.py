@@ -96,5 +96,34 @@ ADVICE_MUTANTS = (
     ),
 )
 
+_COMBINED = "curator/test_combined_questions.py"
+COMBINED_MUTANTS = (
+    Mutant(
+        "a column of united rows has the lines of the first SELECT alone",
+        Kind.RANGES,
+        "plan.caveats:_relation_results",
+        "sorted({result for results in column for result in results})",
+        "sorted(column[0])",
+        (f"{_COMBINED}::test_a_column_has_the_lines_of_every_select_that_it_reads",),
+    ),
+    Mutant(
+        "united quantiles are said to have the smaller of their rank errors",
+        Kind.RANGES,
+        "curator.proposals.combined_questions:CombinedQuestion._notes",
+        "ranks[output.name] = max(found)",
+        "ranks[output.name] = min(found)",
+        (f"{_COMBINED}::test_quantiles_in_a_union_keep_the_larger_of_their_rank_errors",),
+    ),
+    Mutant(
+        "a column without a range has no line on what moves it",
+        Kind.RANGES,
+        "release.answers.answer:answer",
+        "noisy = {*intervals, *chosen, *ranks}",
+        "noisy = {*intervals, *chosen}",
+        (f"{_COMBINED}::test_a_column_without_a_range_has_its_line_and_nothing_of_a_range",),
+    ),
+)
+
+test_the_tests_of_lines_beside_combined_numbers_notice = suite(COMBINED_MUTANTS)
 test_the_tests_of_advice_on_noise_notice = suite(ADVICE_MUTANTS)
 test_the_tests_of_clipped_counts_notice = suite(MUTANTS)

@@ -86,7 +86,7 @@ MUTANTS = (
         "a data frame has lost the terms of its numbers",
         Kind.RANGES,
         "release.answers.answer:Answer.to_pandas",
-        "{**self.receipt.terms(), 'warnings': list(self.warnings)}",
+        "{**self.receipt.terms(), **facts}",
         "{'warnings': list(self.warnings)}",
         (f"{_FRAMES}::test_a_data_frame_carries_ranges_and_the_terms_of_the_answer",),
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from plan.described import HOSPITALS
 from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.caveats import RowLimits, number_caveats, says_warning
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
@@ -127,6 +127,52 @@ def test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers() -> None:
     assert caveats(grouped, OWNED, reweights=True) == {"n": "rows of one patient beyond 10 do not count in full"}
     sampled = caveats("SELECT state, MEDIAN(age) AS m FROM visits GROUP BY state", OWNED, reweights=True)["m"]
     assert sampled.startswith("rows of one patient beyond 10, in more than 4 groups or beyond 5 in one group")
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        ("MODE(town)", ["undeclared values of town count as missing"]),
+        (
+            "ARG_MAX(town, age)",
+            ["age beyond 0…110 counts as 0 or 110", "undeclared values of town count as missing"],
+        ),
+        (
+            "COUNT(DISTINCT town, age)",
+            ["COUNT(DISTINCT town, age) per unit above 10 counts as 10", "age beyond 0…110 counts as 0 or 110"],
+        ),
+    ],
+)
+def test_lines_of_values_per_unit_name_columns_as_they_were_typed(value: str, lines: list[str]) -> None:
+    inner = f"SELECT id, {value} AS x FROM visits GROUP BY id"
+    said = caveats(f"SELECT x, COUNT(*) AS n FROM ({inner}) GROUP BY x", OWNED)["n"].split("; ")
+    assert [line for line in said if not line.startswith("one patient")] == lines
+
+
+def test_a_count_of_tuples_is_named_as_it_was_typed() -> None:
+    query = parse("SELECT COUNT(DISTINCT town, age) FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
+    assert [output.name for output in query.outputs] == ["count(distinct town, age)"]
+
+
+def test_a_line_says_what_a_warning_says_only_in_the_same_words() -> None:
+    lost = "rows with an undeclared value of state are in no group"
+    assert says_warning([f"cost above 3 counts as 3; {lost}; ± does not include this"], f"R{lost[1:]}.")
+    assert not says_warning([f"{lost} of any ward; ± does not include this"], f"R{lost[1:]}.")
+
+
+def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
+    """The scan drops them; what is left beyond a bound lies in the account of the bound, and is clamped."""
+    query = parse("SELECT MEDIAN(day) AS d, SUM(age) AS a FROM visits", Catalog({"visits": ROWS}, lambda *_: 1))
+    limits = RowLimits(query.plan.limits, "patient", None, False, "month", frozenset([("visits", "day")]))
+    said = number_caveats(query, limits)
+    days = "day beyond 2000-01-01…2020-12-31 does not count, unless in the month of a bound"
+    assert said["d"] == f"{days}; ± does not include this"
+    assert "counts as 0 or 110" in said["a"]
+
+
+def test_a_limit_of_one_row_says_that_one_counts() -> None:
+    single = Described("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
+    assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}
 
 
 def test_counts_of_units_say_what_limits_them_only_where_there_are_groups() -> None:

@@ -98,7 +98,7 @@ def test_a_literal_that_no_group_equals_is_named_after_the_aggregate_too() -> No
         "Rows with an undeclared value of town never meet (town <> 'Ulm'), so they are left out.",
     )
     years = "SELECT EXTRACT(year FROM day) AS y, COUNT(*) FROM visits GROUP BY y HAVING y = 1980"
-    assert told(years) == ("EXTRACT('year', day) can never be 1980, so no row equals it.",)
+    assert told(years) == ("EXTRACT(year FROM day) can never be 1980, so no row equals it.",)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_group_of_defaults_says_what_else_is_in_it() -> None:
         ("age < 200", "age", "they meet (age < 200)"),
         ("age >= -5", "age", "they meet (age >= -5)"),
         ("age > 200.0", "age", "no row meets (age > 200)"),
-        ("age BETWEEN 111 AND 200", "age", "no row meets BETWEEN(age, 111, 200)"),
-        ("age BETWEEN 50 AND 200", "age", "they may meet BETWEEN(age, 50, 200)"),
+        ("age BETWEEN 111 AND 200", "age", "no row meets (age BETWEEN 111 AND 200)"),
+        ("age BETWEEN 50 AND 200", "age", "they may meet (age BETWEEN 50 AND 200)"),
         ("day < DATE '1999-01-01'", "day", "no row meets (day < '1999-01-01')"),
         ("day >= TIMESTAMP '2021-01-01 00:00:00'", "day", "no row meets (day >= '2021-01-01 00:00:00')"),
     ],
@@ -147,7 +147,7 @@ def test_a_condition_beyond_the_bounds_says_that_rows_are_held_to_them(where: st
 
 def test_what_is_made_of_a_bounded_column_has_bounds_too() -> None:
     assert told("SELECT COUNT(*) FROM visits WHERE EXTRACT(year FROM day) < 1999") == (
-        "With the declared values of day, no row can meet (EXTRACT('year', day) < 1999).",
+        "With the declared values of day, no row can meet (EXTRACT(year FROM day) < 1999).",
     )
 
 

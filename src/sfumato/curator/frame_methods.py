@@ -150,7 +150,7 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
 
     def __getitem__(self, columns: Any) -> Any:
         """Select columns to aggregate: ``group_by("origin")["delay"].mean()``, or a list of columns."""
-        return SelectedColumns(self, map(quoted, column_names(columns)))
+        return ColumnSelection(self, map(quoted, column_names(columns)))
 
     def _selected(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns to aggregate: those given."""
@@ -172,7 +172,7 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
         )
 
 
-class SelectedColumns(AggregateMethods[Q]):
+class ColumnSelection(AggregateMethods[Q]):
     """Some columns of a view or of its groups: ``view.group_by("origin")["delay"].mean()``."""
 
     def __init__(self, source: AggregateMethods[Q], columns: Iterable[str]) -> None:
@@ -214,7 +214,7 @@ class NamedColumn(str):
         def __getattr__(self, name: str) -> Any:
             if self._source is None or name.startswith("_"):
                 raise AttributeError(f"a column's name has no attribute {name[:60]}", name=name)
-            return getattr(SelectedColumns(self._source, [str(self)]), name)
+            return getattr(ColumnSelection(self._source, [str(self)]), name)
 
 
 class RowMethods(AggregateMethods[Q], Generic[Q, V]):

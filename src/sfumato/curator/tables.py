@@ -10,9 +10,9 @@ from sfumato.curator.context import Context
 from sfumato.curator.frame_methods import (
     QUESTION_HINTS,
     AggregateMethods,
+    ColumnSelection,
     NamedColumn,
     RowMethods,
-    SelectedColumns,
     column_names,
 )
 from sfumato.curator.listings import Listing, summarize
@@ -133,7 +133,7 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
     def __getitem__(self, columns: Any) -> Any:
         """Return a column's name as SQL writes it, with its aggregates as methods; a list of names selects several."""
         names = [NamedColumn(self.columns[name], self) for name in column_names(columns)]
-        return names[0] if isinstance(columns, str) else SelectedColumns(self, names)
+        return names[0] if isinstance(columns, str) else ColumnSelection(self, names)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.columns)

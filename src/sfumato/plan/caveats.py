@@ -7,13 +7,14 @@ number: ``LEAST(cost, 100)`` is not moved by an upper bound of 5000, nor is ``ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.unit_measures import (
+    MAX_ROWS,
     RowPosition,
     RunningAggregate,
     UnitCount,
@@ -29,6 +30,7 @@ from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
+    CombinedRows,
     Join,
     LimitRowsPerUnit,
     PerUnit,
@@ -38,7 +40,16 @@ from sfumato.plan.nodes import (
     Window,
     relations,
 )
-from sfumato.plan.noisy_rows import Finish
+from sfumato.plan.noisy_rows import (
+    Finish,
+    NoisyJoin,
+    NoisyRelation,
+    NoisySelect,
+    NoisySource,
+    NoisyUnion,
+    Outer,
+    WithScalars,
+)
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -52,12 +63,11 @@ from sfumato.plan.values.expressions import (
 )
 from sfumato.plan.values.narrowing import as_comparison
 from sfumato.plan.warnings import UndeclaredValues
-from sfumato.policy import Domain, Value
-from sfumato.privacy import PrivacyUnit
+from sfumato.policy import Domain, Policy, Value
 from sfumato.privacy.numbers import format_exact
 
 NOT_COVERED = "± does not include this"
-"""How every line ends."""
+"""How the line of every column with a ± ends."""
 
 
 class Ends(Flag):
@@ -80,12 +90,18 @@ class RowLimits:
     """The number of groups of the answer; None where it is not known before the data are read."""
     reweights: bool = False
     """Whether totals are reweighted, which limits the rows of a unit in all groups together."""
+    account_period: str = ""
+    """The period of one account, such as "month"; empty where one account holds all rows."""
+    account_columns: frozenset[tuple[str, str | None]] = frozenset()
+    """The table and name of each column that says to which account a row belongs."""
 
     @classmethod
-    def of(cls, limits: Limits, unit: PrivacyUnit, groups: int | None, strategies: str) -> RowLimits:
+    def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
         """Return the limits of an answer that was bought under these strategies, that of its totals first."""
+        unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
+        account_columns = frozenset((table, policy.period_column(table)) for table in policy.tables if policy.per)
         name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
-        return cls(limits, name, groups, strategies.partition("; ")[0] == Strategy.REWEIGHT.value)
+        return cls(limits, name, groups, reweights, policy.per or "", account_columns)
 
     def limits_groups(self, measure: AggregateRequest) -> bool:
         """Return whether a unit counts in a limited number of groups, and of rows in each."""
@@ -99,18 +115,70 @@ class RowLimits:
 
 def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
     """Return one line for each column of an answer that limits, bounds or undeclared values can move."""
+    return _lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
+
+
+def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
+    """Return the lines of an answer that combines several queries: a column has those of all that it reads."""
+    by_result: list[_ResultPhrases] = []
+    sources: list[list[list[int]]] = []
+    for query, limits in zip(combined.queries, row_limits, strict=True):
+        first = len(by_result)
+        sources.append([[first + result for result in results] for results in _results_behind(query).values()])
+        by_result += _phrases_by_result(query, limits)
+    names = [output.name for output in combined.rows.select.finish.outputs]
+    return _lines(dict(zip(names, _relation_results(combined.rows, sources), strict=True)), by_result)
+
+
+_ResultPhrases = tuple[tuple[str, ...], tuple[str, ...]]
+"""What moves one result by itself, and what moves all results of its query."""
+
+
+def without_coverage(line: str) -> str:
+    """Return the line of a column that has no ±."""
+    return line.removesuffix(f"; {NOT_COVERED}")
+
+
+def says_warning(lines: Iterable[str], warning: str) -> bool:
+    """Return whether one of these lines says what a warning says."""
+    phrase = _as_phrase(warning)
+    return any(f"; {phrase}; " in f"; {line}; " for line in lines)
+
+
+def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    shared = tuple(_shared_phrases(query))
-    by_result = [
-        (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure)) for measure in plan.measures
-    ]
-    common = (*_cut_phrases(plan, row_limits.unit), *shared)
+    common = (*_cut_phrases(plan, row_limits.unit), *_shared_phrases(query, row_limits))
+    for measure in plan.measures:
+        yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
+
+
+def _lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]) -> dict[str, str]:
     lines = {}
-    for name, indices in _results_behind(query).items():
-        phrases = dict.fromkeys((*(phrase for index in indices for phrase in by_result[index]), *common))
-        if indices and phrases:
+    for name, indices in results_behind.items():
+        of_results = (phrase for index in indices for phrase in by_result[index][0])
+        of_queries = (phrase for index in indices for phrase in by_result[index][1])
+        phrases = dict.fromkeys((*of_results, *of_queries))
+        if phrases:
             lines[name] = "; ".join((*phrases, NOT_COVERED))
     return lines
+
+
+def _relation_results(relation: NoisyRelation, sources: Sequence[list[list[int]]]) -> list[list[int]]:
+    """Return the results that each column of combined rows is computed from, numbered over all queries."""
+    match relation:
+        case NoisySource(index):
+            return sources[index]
+        case NoisySelect(below, select):
+            inner = dict(enumerate(_relation_results(below, sources)))
+            return list(_outer_results(select, inner).values())
+        case NoisyJoin(left, right):
+            return [*_relation_results(left, sources), *_relation_results(right, sources)]
+        case NoisyUnion(members):
+            united = zip(*(_relation_results(member, sources) for member in members), strict=True)
+            return [sorted({result for results in column for result in results}) for column in united]
+        case WithScalars(below, scalars):
+            added = (_relation_results(scalar, sources)[0] for scalar in scalars)
+            return [*_relation_results(below, sources), *added]
 
 
 def _results_behind(query: Query) -> dict[str, list[int]]:
@@ -118,22 +186,26 @@ def _results_behind(query: Query) -> dict[str, list[int]]:
     behind = _finish_results(query.finish, {})
     below = query.finish
     for outer in query.outer:
-        inner = {index: behind[output.name] for index, output in enumerate(below.outputs)}
-        totals = {
-            index: sorted(
-                {
-                    result
-                    for part in (total.argument, total.where)
-                    if part is not None
-                    for result in _results_in(part, inner, {})
-                }
-                or _all_results(inner)
-            )
-            for index, total in enumerate(outer.totals)
-        }
-        behind = _finish_results(outer.finish, inner, totals if outer.grouped else None)
+        behind = _outer_results(outer, {index: behind[output.name] for index, output in enumerate(below.outputs)})
         below = outer.finish
     return behind
+
+
+def _outer_results(outer: Outer, inner: dict[int, list[int]]) -> dict[str, list[int]]:
+    """Return the results behind each column of a SELECT over rows whose columns are computed from these."""
+    totals = {
+        index: sorted(
+            {
+                result
+                for part in (total.argument, total.where)
+                if part is not None
+                for result in _results_in(part, inner, {})
+            }
+            or _all_results(inner)
+        )
+        for index, total in enumerate(outer.totals)
+    }
+    return _finish_results(outer.finish, inner, totals if outer.grouped else None)
 
 
 def _all_results(by_column: dict[int, list[int]]) -> set[int]:
@@ -187,6 +259,9 @@ def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimi
     if not limits_rows(plan, limits):
         return
     rows = limits.rows if plan.keys else min(limits.rows, limits.rows_per_group)
+    if rows == 1:
+        yield f"only 1 row per {unit} counts in full"
+        return
     alternatives = [f"beyond {rows:,}"]
     if plan.keys and row_limits.limits_groups(measure):
         if max_groups is not None and max_groups < rows:
@@ -212,10 +287,10 @@ def _cut_phrases(plan: Aggregate, unit: str) -> Iterator[str]:
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
 
 
-def _value_phrases(plan: Aggregate, measure: AggregateRequest) -> Iterator[str]:
+def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
-    yield from _bound_phrases(plan, operands)
+    yield from _bound_phrases(plan, operands, row_limits)
     undeclared = _undeclared(plan)
     if measure.where is not None:
         yield from map(_as_phrase, undeclared.conditions(measure.where, positive=True))
@@ -225,11 +300,11 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest) -> Iterator[str]:
         yield from map(_as_phrase, undeclared.uncounted([measure.value]))
 
 
-def _shared_phrases(query: Query) -> Iterator[str]:
+def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
     """Name what moves every number: conditions, joins and keys on columns that are bounded or have declared values."""
     plan = query.plan
     tree = _row_conditions(plan)
-    yield from _bound_phrases(plan, (*tree, *plan.keys))
+    yield from _bound_phrases(plan, (*tree, *plan.keys), row_limits)
     undeclared = _undeclared(plan)
     yield from (
         _as_phrase(sentence) for expression in tree for sentence in undeclared.conditions(expression, positive=True)
@@ -238,10 +313,24 @@ def _shared_phrases(query: Query) -> Iterator[str]:
     yield from (
         f"undeclared values of {column} count as missing"
         for key in nullable_keys
-        for column in undeclared.unreplaced(key)
+        for column in undeclared.unreplaced(_over_rows(plan, key))
     )
     if query.finish.sets or query.outer:  # the groups themselves count the right rows
         yield from map(_as_phrase, undeclared.in_no_group(plan.keys))
+
+
+def _over_rows(plan: Aggregate, key: Expression) -> Expression:
+    """Return a key that is one value of a unit as that value of its rows: columns of the plan's own have no name."""
+    if not isinstance(key, Column):
+        return key
+    values = {
+        Field(node.source, "", name): result.value
+        for node in relations(plan.source)
+        if isinstance(node, PerUnit)
+        for name, result in node.results
+    }
+    value = values.get(key.reference) if isinstance(key.reference, Field) else None
+    return key if value is None else value
 
 
 def _row_conditions(plan: Aggregate) -> list[Expression]:
@@ -319,15 +408,31 @@ def _derived_columns(plan: Aggregate) -> dict[Field, _DerivedColumn]:
 
 def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
     measure = result.measure if isinstance(result, RunningAggregate) else result
+    if isinstance(measure, UnitCount) and measure is not result and measure.cap >= MAX_ROWS:
+        return _DerivedColumn(result.expressions)  # of equal rows, by which a mode is found: only their order matters
     if isinstance(measure, (UnitCount, UnitDistinct, RowPosition)):
         return _DerivedColumn(result.expressions, capped=Ends.HIGH)
     keeps_values = isinstance(measure, (UnitLeast, UnitGreatest)) and measure.where is None
     return _DerivedColumn(result.expressions, keeps_values, Ends.BOTH if isinstance(measure, UnitSum) else Ends.NONE)
 
 
-def _bound_phrases(plan: Aggregate, operands: Sequence[Expression]) -> Iterator[str]:
+def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
     for field, (domain, ends) in _moving_bounds(plan, operands).items():
-        yield _bound_phrase(str(field) if field.table else field.name, domain, ends)
+        if (field.table, field.name) in row_limits.account_columns:
+            period = row_limits.account_period
+            yield f"{describe_bound(str(field), domain, ends)} does not count, unless in the {period} of a bound"
+            continue
+        yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
+
+
+def _derived_name(plan: Aggregate, field: Field) -> str:
+    """Return the name of a column of the plan's own: what it is computed by, with tuples as they were typed."""
+    units = (node for node in relations(plan.source) if isinstance(node, PerUnit) and node.source == field.source)
+    result = next((result for node in units for name, result in node.results if name == field.name), None)
+    value = result.value if isinstance(result, UnitDistinct) else None
+    if isinstance(value, Call) and value.function == "||" and all(isinstance(part, Call) for part in value.arguments):
+        return f"COUNT(DISTINCT {', '.join(map(str, columns(value)))}) per unit"
+    return field.name
 
 
 def _bounded_columns(expression: Expression) -> Iterator[tuple[Field, Domain, Ends]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, rounding, value_range
@@ -47,8 +47,33 @@ def expression_sql(expression: Expression, names: Mapping[Reference, str] | None
         return (names or {}).get(expression.reference) or _column_name(expression.reference)
     if not isinstance(expression, Call):
         return literal_sql(expression.value, expression.domain.type)
-    arguments = [expression_sql(argument, names) for argument in expression.arguments]
-    function = expression.function
+    return _call_sql(expression.function, [expression_sql(argument, names) for argument in expression.arguments])
+
+
+def typed_sql(expression: Expression) -> str:
+    """Write an expression as people type it; ``expression_sql`` also names columns of plans, so its words are kept."""
+    if not isinstance(expression, Call):
+        return expression_sql(expression)
+    function, arguments = expression.function, [typed_sql(argument) for argument in expression.arguments]
+    operand = expression.arguments[0] if expression.arguments else None
+    match function:
+        case "IS NULL":
+            return f"{arguments[0]} IS NULL"
+        case "NOT" if isinstance(operand, Call) and operand.function == "IS NULL":
+            return arguments[0].removesuffix("NULL") + "NOT NULL"
+        case "NOT":
+            return f"NOT {arguments[0]}"
+        case "NEGATE":
+            return f"-{arguments[0]}"
+        case "EXTRACT":
+            part = arguments[0].strip("'")
+            return f"EXTRACT({part} FROM {arguments[1]})"
+        case "BETWEEN":
+            return f"({arguments[0]} BETWEEN {arguments[1]} AND {arguments[2]})"
+    return _call_sql(function, arguments)
+
+
+def _call_sql(function: str, arguments: Sequence[str]) -> str:
     if function == "CAST":
         return arguments[0]
     if function == "IN":

@@ -7,10 +7,10 @@ Outer is a SELECT over the rows of another one. A NoisyRelation joins or unites 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sfumato.plan.values.expressions import Expression, Order, noise_count
+from sfumato.plan.values.expressions import Column, Expression, NoisyColumn, Order, noise_count
 from sfumato.privacy import codec
 
 # fmt: off
@@ -183,6 +183,30 @@ def selects(relation: NoisyRelation) -> Iterator[Outer]:
         case WithScalars(below, scalars):
             for member in (below, *scalars):
                 yield from selects(member)
+
+
+def copied_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:
+    """Return, for each column of a relation, the columns of sources of these widths that it shows unchanged: pairs of
+    a source and a column of it.
+    """
+    match relation:
+        case NoisySource(index):
+            return [frozenset([(index, column)]) for column in range(widths[index])]
+        case NoisySelect(below, select):
+            inner = copied_columns(below, widths)
+            shown = (output.expression for output in select.finish.outputs)
+            references = (each.reference if isinstance(each, Column) else None for each in shown)
+            return [
+                inner[reference.index] if isinstance(reference, NoisyColumn) else frozenset()
+                for reference in references
+            ]
+        case NoisyJoin(left, right):
+            return [*copied_columns(left, widths), *copied_columns(right, widths)]
+        case NoisyUnion(members):
+            united = zip(*(copied_columns(member, widths) for member in members), strict=True)
+            return [frozenset().union(*column) for column in united]
+        case WithScalars(below, scalars):
+            return [*copied_columns(below, widths), *(copied_columns(scalar, widths)[0] for scalar in scalars)]
 
 
 def selects_by_noise(finish: Finish, outer: tuple[Outer, ...]) -> bool:

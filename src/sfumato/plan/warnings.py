@@ -16,7 +16,7 @@ from typing import Any
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.costs import MAX_PARTS, expressions
-from sfumato.plan.descriptions import expression_sql
+from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.nodes import Join, LimitRowsPerUnit, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.values.functions import never_null
@@ -79,7 +79,7 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
         for quantile in inner_quantiles
         if len({other.probability for other in inner_quantiles if other.reading_key == quantile.reading_key}) > 1
     ]
-    operand_texts = dict.fromkeys(expression_sql(quantile.ranked) for quantile in shared_readings)
+    operand_texts = dict.fromkeys(typed_sql(quantile.ranked) for quantile in shared_readings)
     rule = "the other quantiles may be off by that many more ranks"
     return [
         f"If many rows have the same value as one of the quantiles of {operand}, {rule}." for operand in operand_texts
@@ -127,7 +127,7 @@ class UndeclaredValues:
         if column is None:
             if is_never_met:
                 read = ", ".join(map(str, columns(operand)))
-                yield f"With the declared values of {read}, no row can meet {expression_sql(comparison)}."
+                yield f"With the declared values of {read}, no row can meet {typed_sql(comparison)}."
         elif (
             (is_never_met or is_outside)
             and isinstance(column.reference, Field)
@@ -137,7 +137,7 @@ class UndeclaredValues:
             clamping = f"Rows with {column.reference} outside its declared bounds count as the nearest bound"
             if not column.reference.table:
                 clamping = f"Units with {column.reference} outside its range count as the nearest end"
-            yield f"{clamping}: {consequence} {expression_sql(comparison)}."
+            yield f"{clamping}: {consequence} {typed_sql(comparison)}."
 
     def conditions(self, expression: Expression, *, positive: bool) -> Iterator[str]:
         """Warn about the rows that each condition leaves out; ``positive`` unless it stands under a NOT."""
@@ -160,9 +160,9 @@ class UndeclaredValues:
             return
         for column in self.unreplaced(condition):
             if condition.function == "IS NULL":
-                yield f"Undeclared values of {column} count as NULL in {expression_sql(condition)}."
+                yield f"Undeclared values of {column} count as NULL."
             else:
-                clause = expression_sql(condition) if is_positive else f"NOT {expression_sql(condition)}"
+                clause = typed_sql(condition) if is_positive else f"NOT {typed_sql(condition)}"
                 yield f"Rows with an undeclared value of {column} never meet {clause}, so they are left out."
 
     def taken(self, expression: Expression) -> Iterator[str]:
@@ -199,9 +199,7 @@ class UndeclaredValues:
 
     def _default_warning(self, expression: Expression, default: Literal) -> str:
         column_names = ", ".join(self._columns_with_values(expression))
-        return (
-            f"Undeclared values of {column_names} count as {expression_sql(default)} in {expression_sql(expression)}."
-        )
+        return f"Undeclared values of {column_names} count as {typed_sql(default)} in {typed_sql(expression)}."
 
     def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
@@ -285,13 +283,10 @@ def _never_equals(domain: Domain, value: Any) -> bool:
 def _unmatched_literal(operand: Expression, value_literal: Literal) -> str:
     column = _compared_column(operand)
     if column is None:
-        return f"{expression_sql(operand)} can never be {expression_sql(value_literal)}, so no row equals it."
+        return f"{typed_sql(operand)} can never be {typed_sql(value_literal)}, so no row equals it."
     if column.domain.values is None:
-        return (
-            f"{expression_sql(value_literal)} is outside the declared bounds of {column.reference}, "
-            "so no row equals it."
-        )
-    return f"{expression_sql(value_literal)} is not a declared value of {column.reference}, so no row equals it."
+        return f"{typed_sql(value_literal)} is outside the declared bounds of {column.reference}, so no row equals it."
+    return f"{typed_sql(value_literal)} is not a declared value of {column.reference}, so no row equals it."
 
 
 def _excludes_default(condition: Call, coalesce: Call, default: Literal) -> bool:

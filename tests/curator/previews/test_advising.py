@@ -126,7 +126,8 @@ def tip_for(made: sf.Curator, text: str, change: str) -> Tip:
 def test_fewer_groups_hold_larger_numbers_beside_the_same_noise(visits: sf.Curator) -> None:
     tip = tip_for(visits, COUNT, "leaving out ward")
     coarse = visits.sql("SELECT COUNT(*) AS n FROM visits").error(epsilon=1)
-    assert tip.then == f"±{round(coarse['n'] + 0.5)} in groups 3 times larger"  # type: ignore[operator]
+    assert tip.then == f"the same ±{round(coarse['n'] + 0.5)}, on groups 3 times larger"  # type: ignore[operator]
+    assert str(tip).endswith(f"leaving out ward gives {tip.then}")
     fine = visits.sql(COUNT).error(epsilon=1)
     assert tip.factor == pytest.approx(3 * fine["n"] / coarse["n"], rel=0.05)  # type: ignore[operator]
     assert tip.gain.endswith("times less error beside the number")
@@ -139,7 +140,7 @@ def test_larger_groups_help_a_mean_only_as_far_as_they_are_forecast(visits: sf.C
     wide = "SELECT ward, year, AVG(cost) AS x FROM visits GROUP BY ward, year"
     tip = tip_for(visits, wide, "leaving out year")
     per_ward = visits.sql(text).error(epsilon=1)["x"]
-    assert tip.then.startswith(f"±{per_ward[10_000]:.4g} in groups 31 times larger")  # type: ignore[index]
+    assert tip.then.startswith(f"±{per_ward[10_000]:.4g}, on groups 31 times larger")  # type: ignore[index]
 
 
 def test_people_instead_of_rows_are_advised_with_their_factor(visits: sf.Curator) -> None:
@@ -187,7 +188,7 @@ def test_an_answer_that_is_mostly_noise_says_so_from_released_numbers_alone(tmp_
         noisy = made.sql(COUNT).release(epsilon="0.01")  # type: ignore[union-attr]
         counted = sum(flag for flag in noisy.noisy_numbers().values())
         assert counted >= 2
-        assert noisy.advice.startswith(f"n: {counted} of 3 too noisy to print; ")
+        assert noisy.advice.startswith(f"n: ± exceeds half of the number in {counted} of 3; ")
         assert noisy.advice in noisy.ranked()
         assert sf.Answer.from_json(noisy.to_json()).advice == noisy.advice
         clear = made.sql("SELECT COUNT(DISTINCT who) AS n FROM visits").release(epsilon=5)  # type: ignore[union-attr]

@@ -18,7 +18,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
 from sfumato.plan.aggregates.measures import Count, Distinct, Mean, Sum
 from sfumato.plan.aggregates.spread import Variance
-from sfumato.plan.descriptions import expression_sql
+from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish, Output
@@ -48,6 +48,10 @@ Again = Callable[[Query, Limits], Widths]
 """Forecasts the question with other limits or bounds."""
 
 
+_SAME = "the same "
+"""How a half-width begins that stays as it is, beside larger numbers."""
+
+
 @codec.serialisable("tip")
 @dataclass(frozen=True)
 class Tip:
@@ -71,6 +75,8 @@ class Tip:
         object.__setattr__(self, "share", exact(self.share, "share", PROBABILITY))
 
     def __str__(self) -> str:
+        if self.then.startswith(_SAME):
+            return f"{self.cause}; {self.change} gives {self.then}"
         gain = f": {self.gain}" if self.gain else ""
         return f"{self.cause}; {self.change} gives {self.then} instead of {self.now}{gain}"
 
@@ -143,7 +149,8 @@ class _TriedChange:
             f"{width:,.0f} rows" if column in ranks else _format_width(width, whole=column in whole)
             for width in (before, after)
         )
-        grown = f" in groups {self.larger:,} times larger" if self.larger > 1 else ""
+        grown = f", on groups {self.larger:,} times larger" if self.larger > 1 else ""
+        then_text = f"{_SAME}{then_text}" if self.larger > 1 and then_text == now_text else then_text
         gain = "" if math.isinf(before) else _describe_gain(1 / ratios[column], beside=size is None and self.larger > 1)
         return Tip(self.cause, self.share, self.change, column, now_text + group_text, then_text + grown, gain)
 
@@ -239,12 +246,11 @@ def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again:
     measures = (*query.plan.measures[:index], replace(measure, value=value), *query.plan.measures[index + 1 :])
     widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
     cause = (
-        f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of "
-        f"{expression_sql(measure.value)}"
+        f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of {typed_sql(measure.value)}"
     )
     aggregate = _sql_name(measure)
     return _TriedChange(
-        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({expression_sql(value)})", widths
+        f"{cause} sets this error", _improvement(current, widths), f"{aggregate}({typed_sql(value)})", widths
     )
 
 
@@ -264,8 +270,18 @@ def _try_without_key(
     widths = _forecast_change(_without_key(query, index), limits, again)
     ratio = min([1.0, *_ratios(current, widths, larger).values()])
     cause = f"{len(groups):,} groups share the rows"
-    change = f"leaving out {expression_sql(query.plan.keys[index])}"
+    change = f"leaving out {_key_name(query, index)}"
     return _TriedChange(cause, Fraction(round(100 * (1 - ratio)), 100), change, widths, larger) if widths else None
+
+
+def _key_name(query: Query, index: int) -> str:
+    """Return the name of the answer's column that shows a key, or the key as it was typed."""
+    shown = (output.name for output in query.finish.outputs if _is_key(output.expression, index))
+    return next(shown, typed_sql(query.plan.keys[index]))
+
+
+def _is_key(expression: Expression, index: int) -> bool:
+    return isinstance(expression, Column) and expression.reference == Key(index)
 
 
 def _without_key(query: Query, index: int) -> Query:
@@ -335,7 +351,7 @@ def _try_synopsis(query: Query, limits: Limits, current: Widths, again: Again) -
     histogram = replace(query, plan=replace(plan, keys=tuple(attributes), measures=(Count(),)), finish=Finish((count,)))
     cell_widths = _forecast_change(histogram, limits, again)
     widths = dict.fromkeys(current, cell_widths["count"]) if cell_widths else {}
-    names = ", ".join(f'"{expression_sql(attribute)}"' for attribute in attributes)
+    names = ", ".join(f'"{typed_sql(attribute)}"' for attribute in attributes)
     cause = f"{len(conditions):,} counts share the price"
     change = f'curator.histogram("{plan.table}", [{names}])'
     return _TriedChange(cause, _improvement(current, widths), change, widths)

@@ -378,7 +378,7 @@ def _query_all(
     publications: Sequence[Publication], question: SynopsisQuestion, context: Context
 ) -> tuple[list[FreeAnswer], list[str]]:
     table = question.query.plan.table
-    row_limits = RowLimits.of(question.limits, context.policy.unit, None, Strategy.REWEIGHT.value)
+    row_limits = RowLimits.of(question.limits, context.policy, None, Strategy.REWEIGHT.value)
     caveats = number_caveats(question.query, row_limits)
     answers, refusals = [], []
     for publication in publications:

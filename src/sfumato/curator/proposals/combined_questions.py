@@ -27,13 +27,22 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter
 from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.caveats import combined_caveats
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
+from sfumato.plan.noisy_rows import copied_columns
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import PricedBatch
-from sfumato.release.measured import NoisyMeasurements, estimator, independent_noises
+from sfumato.release.measured import (
+    NoisyMeasurements,
+    by_column,
+    estimator,
+    independent_noises,
+    rank_errors,
+    selection_notes,
+)
 from sfumato.release.noisy_rows.combining import SourceRows, finish_combined
 from sfumato.release.noisy_rows.finishing import Finished, finish_for
 from sfumato.release.noisy_rows.key_functions import (
@@ -215,7 +224,43 @@ class CombinedQuestion(Question):
                 first, first.value.purchase, words,
                 question=self.text, context=self._context, confidence=confidence, joint=joint,
             )  # fmt: skip
-        return answer(self.query, finished, replace(receipt, question=self.text), self.warnings)
+        told = replace(receipt, question=self.text)
+        annotations = *self._notes(measured, confidence), self._caveats(measured)
+        return answer(self.query, finished, told, self.warnings, *annotations).with_clipped(self.clipped)
+
+    def _notes(
+        self, measured: Mapping[str, NoisyMeasurements], confidence: Number
+    ) -> tuple[dict[str, float], dict[str, str]]:
+        """Return the rank error of each column that shows quantiles, the largest of its SELECTs, and the notes on
+        selected values.
+        """
+        ranks, notes = {}, {}
+        releases = [(part.query, measured[part.identity]) for part in self.parts]
+        source_ranks = [by_column(query, rank_errors(release, confidence)) for query, release in releases]
+        source_notes = [by_column(query, selection_notes(release, confidence)) for query, release in releases]
+        names = [[output.name for output in query.outputs] for query, _ in releases]
+        copied = copied_columns(self.combined.rows, [*map(len, names)])
+        for output, columns in zip(self.query.outputs, copied, strict=True):
+            shown = [(source, names[source][column]) for source, column in sorted(columns)]
+            if found := [source_ranks[source][name] for source, name in shown if name in source_ranks[source]]:
+                ranks[output.name] = max(found)
+            if said := [source_notes[source][name] for source, name in shown if name in source_notes[source]]:
+                notes[output.name] = "; ".join(dict.fromkeys(said))
+        return ranks, notes
+
+    def _caveats(self, measured: Mapping[str, NoisyMeasurements]) -> dict[str, str]:
+        """Name, by column, what can move the numbers of each SELECT that it reads."""
+        limits = [part.row_limits(measured[part.identity].purchase.strategy) for part in self.parts]
+        return combined_caveats(self.combined, limits)
+
+    def clipped(self) -> Any:
+        """Refuse to count what was cut, which is said of each SELECT by itself."""
+        raise InvalidParameter(
+            "clipped",
+            self.text,
+            "asked of one SELECT: this question combines several, each with limits and bounds of its own",
+            fix="ask each SELECT alone: curator.sql(…).clipped()",
+        )
 
     def _rows(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
         """Return each SELECT with its rows, in which functions of keys are keys of their own."""

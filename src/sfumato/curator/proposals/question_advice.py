@@ -85,7 +85,7 @@ def with_answer_advice(answer: Answer, question: Any, request: PriceRequest, pre
     if tip is None:
         return answer
     counts = ", ".join(
-        f"{escape_unprintable(name)}: {count:,} of {len(answer.rows):,} too noisy to print"
+        f"{escape_unprintable(name)}: ± exceeds half of the number in {count:,} of {len(answer.rows):,}"
         for name, count in noisy.items()
     )
     return replace(answer, advice=f"{counts}; {tip}")

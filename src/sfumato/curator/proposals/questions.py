@@ -583,7 +583,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def row_limits(self, strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
         groups = None if self.discovered_keys else len(self.groups)
-        return RowLimits.of(self.limits, self._context.policy.unit, groups, strategies)
+        return RowLimits.of(self.limits, self._context.policy, groups, strategies)
 
     @property
     def max_groups_per_unit(self) -> int | None:

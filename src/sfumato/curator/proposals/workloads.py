@@ -27,6 +27,7 @@ from sfumato.errors import InvalidParameter, Unsupported, shorten
 from sfumato.ledger import StoredAnswer, Tab
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.sql.question_files import (
     MAX_QUESTIONS,
     WrittenQuestion,
@@ -541,13 +542,14 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
     @property
     def description(self) -> str:
         """The workload in words."""
-        return f"a workload of {len(self.questions)} questions: {shorten(', '.join(self.questions), 200)}"
+        return f"a workload of {count_with_noun(len(self), 'question')}: {shorten(', '.join(self.questions), 200)}"
 
     def __len__(self) -> int:
         return len(self.questions)
 
     def __repr__(self) -> str:
-        return f"<WorkloadProposal of {len(self)} questions: .explain() .error() .price() are free, .release() asks>"
+        questions = count_with_noun(len(self), "question")
+        return f"<WorkloadProposal of {questions}: .explain() .error() .price() are free, .release() asks>"
 
 
 @dataclass(frozen=True)

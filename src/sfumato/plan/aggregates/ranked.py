@@ -62,13 +62,13 @@ class RankedValue(Sum):
 
 
 @dataclass(frozen=True)
-class Moments(Sequence[dt.date]):
+class QuantileMoments(Sequence[dt.date]):
     """The dates, or the times of whole seconds, from an origin on."""
 
     origin: dt.date
 
     @classmethod
-    def since(cls, text: str) -> Moments:
+    def since(cls, text: str) -> QuantileMoments:
         """Return those from a date or time on, in ISO form."""
         return cls(dt.datetime.fromisoformat(text) if "T" in text else dt.date.fromisoformat(text))
 
@@ -152,7 +152,7 @@ class MomentQuantile(Quantile):
 
     @property
     def result(self) -> Domain:
-        return Domain(Moments.since(self.origin).kind, nullable=True)
+        return Domain(QuantileMoments.since(self.origin).kind, nullable=True)
 
     @property
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
@@ -195,7 +195,7 @@ class SelectedValueEstimate:
         value, *ends = totals
         if self.origin is not None:
             count = np.clip(value, float(self.low), float(self.high))
-            return GroupEstimate(count, count, count, labels=Moments.since(self.origin))
+            return GroupEstimate(count, count, count, labels=QuantileMoments.since(self.origin))
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
         prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
         if np.max(widths[0], initial=0) > 0:

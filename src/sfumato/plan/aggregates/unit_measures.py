@@ -30,6 +30,8 @@ from sfumato.plan.values.expressions import Expression, Order
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 
+MAX_ROWS = 1_000_000
+"""The largest cap that may be written."""
 _EXACT = 2**52
 """The most steps of a sum: doubles are exact up to here."""
 _FINEST = Fraction(1, 2**440)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from sfumato.plan.aggregates.measures import conjunction, is_not_null
 from sfumato.plan.aggregates.unit_measures import (
+    MAX_ROWS,
     FrameBounds,
     RunningAggregate,
     UnitCount,
@@ -22,7 +23,6 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.sql.unit_aggregates import (
-    MAX_ROWS,
     WindowParsing,
     first_value,
     is_aggregate,

@@ -73,11 +73,22 @@ def whole_text(node: exp.Expr) -> str:
 
 def _shown_sql(node: exp.Expr, dialect: DuckDB, longest: int | None = _MAX_LENGTH) -> str:
     try:
-        node_sql = node.sql(dialect=dialect, unsupported_level=ErrorLevel.IGNORE)
+        node_sql = _with_typed_tuples(node).sql(dialect=dialect, unsupported_level=ErrorLevel.IGNORE)
         text = escape_unprintable(node.name if isinstance(node, exp.Literal) else node_sql)
     except (ValueError, RecursionError):
         return "this"
     return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _with_typed_tuples(node: exp.Expr) -> exp.Expr:
+    """Keep DISTINCT a, b as it was typed: the dialect would write a CASE."""
+    if all(len(counted.expressions) < 2 for counted in node.find_all(exp.Distinct)):
+        return node
+    typed = node.copy()
+    for counted in list(typed.find_all(exp.Distinct)):
+        parts = ", ".join(part.sql(dialect=DIALECT) for part in counted.expressions)
+        counted.set("expressions", [exp.Var(this=parts)])
+    return typed
 
 
 def default_column_name(node: exp.Expr) -> str:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sfumato.plan.aggregates.measures import conjunction, is_not_null
 from sfumato.plan.aggregates.unit_measures import (
+    MAX_ROWS,
     EndValue,
     FrameBounds,
     LagLead,
@@ -40,8 +41,6 @@ from sfumato.plan.values.expressions import Column, Expression, Field, Literal, 
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
 
-MAX_ROWS = 1_000_000
-"""The largest cap that may be written."""
 _AGGREGATE_NAMES = (
     "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), MODE, ARG_MIN or ARG_MAX"
 )

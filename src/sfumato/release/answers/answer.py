@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
+from sfumato.plan.caveats import says_warning, without_coverage
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
 from sfumato.plots.answers import Buckets, GroupColumn, draw
@@ -339,7 +340,8 @@ class Answer:
     def to_pandas(self, *, ranges: bool = True) -> pandas.DataFrame:
         """Return the same as ``to_arrow``, as a pandas data frame, with the terms of the answer in its ``attrs``."""
         frame = _import_library("pandas").DataFrame(self._export_columns(ranges))
-        frame.attrs["sfumato"] = {**self.receipt.terms(), "warnings": list(self.warnings)}
+        facts = {"caveats": self.caveat_lines(), "warnings": list(self.warnings)}
+        frame.attrs["sfumato"] = {**self.receipt.terms(), **facts}
         return frame
 
     def to_polars(self, *, ranges: bool = True) -> polars.DataFrame:
@@ -555,8 +557,12 @@ def answer(
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     possible = possible_ranges(query)
-    shown_caveats = {name: line for name, line in caveats.items() if name in intervals or name in chosen}
-    facts = names, types, rows, intervals, tuple(keys), receipt, warnings, possible, ranks
+    noisy = {*intervals, *chosen, *ranks}
+    shown_caveats = {
+        name: line if name in intervals else without_coverage(line) for name, line in caveats.items() if name in noisy
+    }
+    unsaid = tuple(warning for warning in warnings if not says_warning(shown_caveats.values(), warning))
+    facts = names, types, rows, intervals, tuple(keys), receipt, unsaid, possible, ranks
     return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=shown_caveats)
 
 
