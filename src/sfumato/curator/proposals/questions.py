@@ -605,7 +605,11 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     @property
     def default_delta(self) -> Fraction:
-        """The δ to accept or replace where groups are found in the data; 0 if none is needed, or none is left."""
+        """The δ to accept or replace where groups are found in the data; 0 if none is needed, or none is left.
+
+        It is what ``offered_delta`` makes of the budgets, and what a refusal without a δ names. Free calls that name
+        none assume it too; only if none is left do they assume a fixed one, so that a price can still be shown.
+        """
         return offered_delta(self._context.budgets) if self.discovered_keys else Fraction(0)
 
     @property
