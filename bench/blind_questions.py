@@ -4,8 +4,8 @@ The questions were written from the tables alone and sealed (blind_questions.sha
 existed. Flights without a plane belong to nobody, and are left out of the raw table too. Each question is asked twice:
 with limits that cut nothing and a price at which noise vanishes, where every number must agree with DuckDB on the raw
 table (else it is *wrong*); and with an owner's limits at ε = 1, where it is *useful* if half of its numbers are within
-a fifth of the raw table's. An answer without a number to compare is *empty*, and does not count as answered. A refusal
-is printed with its fix.
+a fifth of the raw table's. An answer without a number to compare (no rows, or dates alone) is *empty*, and does not
+count as answered. A refusal is printed with its fix.
 
 Run with: .venv/bin/python bench/blind_questions.py FOLDER [NUMBER …]
 where FOLDER holds nycflights13/, visits/ and pums/.
