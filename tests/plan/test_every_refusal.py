@@ -55,6 +55,7 @@ PIVOTS = [
     "PIVOT visits ON region",
     "PIVOT visits ON region IN (age) USING COUNT(*) GROUP BY urgent",
     "PIVOT visits ON urgent USING COUNT(*)",
+    "PIVOT visits ON region USING COUNT(*) GROUP BY UPPER(region)",
     "PIVOT (SELECT urgent, region FROM visits) ON region USING COUNT(*)",
     "PIVOT (SELECT * FROM visits) ON region USING COUNT(*)",
     "PIVOT (SELECT age FROM visits) ON age USING COUNT(*)",
@@ -86,6 +87,7 @@ VALUES = [
 ]
 """Rows compared with a value of all rows, or of a unit."""
 FURTHER = [
+    "SELECT COUNT(*) FROM visits v WHERE age > (SELECT v.age)",
     *SHOWN,
     *VALUES,
     *PIVOTS,

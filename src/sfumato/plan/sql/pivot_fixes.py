@@ -64,7 +64,8 @@ def _narrowed(read: set[str], rows: PivotedRows) -> str:
 
 def _group_by(pivot: exp.Pivot, names: Sequence[str], read: set[str], rows: PivotedRows) -> str:
     """Return GROUP BY as it was typed; without one, by a column with declared values, whose groups are certain."""
-    if pivot.args.get("group") is not None:
+    group = pivot.args.get("group")
+    if group is not None and all(isinstance(item, exp.Column) for item in group.expressions):
         return f" {whole_text(pivot.args['group']).strip()}"
     typed_first = sorted(_listed(rows), key=lambda name: name.lower() not in {typed.lower() for typed in names})
     chosen = next((name for name in typed_first if name.lower() not in read), None)

@@ -158,6 +158,8 @@ def _group_columns(
 ) -> list[str]:
     """Return the columns that PIVOT groups by: those of GROUP BY, or all that it does not read."""
     group = pivot.args.get("group")
+    if group is not None and not all(isinstance(item, exp.Column) for item in group.expressions):
+        raise refuse(pivot, "pivot", "GROUP BY of PIVOT takes columns by their names", fix)
     if group is not None:
         return [item.name for item in group.expressions]
     read = {column.name.lower() for node in (key, *aggregates) for column in node.find_all(exp.Column)}

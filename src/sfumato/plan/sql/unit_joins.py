@@ -517,7 +517,8 @@ def _value_fix(subquery: exp.Subquery) -> str:
     """Propose the statement that answers with the value, or with one for each unit where it is correlated."""
     body, root = subquery.this, subquery.root()
     text = whole_text(body)
-    if not isinstance(body, exp.Select) or root.args.get("with_") or len(text) > _MAX_PROPOSAL:
+    is_whole = isinstance(body, exp.Select) and body.args.get("from_") and not root.args.get("with_")
+    if not is_whole or len(text) > _MAX_PROPOSAL:
         return "ask for the value first, and write it here"
     sources = {table.alias_or_name.lower() for table in body.find_all(exp.Table)}
     outside = [column for column in body.find_all(exp.Column) if column.table and column.table.lower() not in sources]
