@@ -4,7 +4,8 @@ The questions were written from the tables alone and sealed (blind_questions.sha
 existed. Flights without a plane belong to nobody, and are left out of the raw table too. Each question is asked twice:
 with limits that cut nothing and a price at which noise vanishes, where every number must agree with DuckDB on the raw
 table (else it is *wrong*); and with an owner's limits at ε = 1, where it is *useful* if half of its numbers are within
-a fifth of the raw table's. A refusal is printed with its fix.
+a fifth of the raw table's. An answer without a number to compare (no rows, or dates alone) is *empty*, and does not
+count as answered. A refusal is printed with its fix.
 
 Run with: .venv/bin/python bench/blind_questions.py FOLDER [NUMBER …]
 where FOLDER holds nycflights13/, visits/ and pums/.
@@ -54,6 +55,18 @@ WIDE = BOUNDS | {"dep_delay": (-100, 1500), "arr_delay": (-100, 1500), "income":
 LISTED = ("carrier", "origin", "dest", "puma", "state", "sex", "latino", "black", "asian", "married")
 LIMITS = {"flights": (200, 20), "visits": (6, 7), "people": (1, 1)}
 UNCUT = {"flights": (1_000, 1_000), "visits": (10, 10), "people": (1, 1)}
+ANSWERED = ("useful", "vague", "wrong?")
+REFERENCES = {
+    23: """
+        SELECT home, COUNT(*) AS planes FROM (
+            SELECT tailnum, FIRST(origin ORDER BY n DESC, origin) AS home
+            FROM (SELECT tailnum, origin, COUNT(*) AS n FROM flights GROUP BY tailnum, origin) GROUP BY tailnum
+        ) GROUP BY home ORDER BY planes DESC""",
+}
+"""What DuckDB is asked in place of a question's own text, by the question's number.
+
+23: DuckDB's ``mode`` takes any of several most frequent values, another one in each run; a tie goes to the least value
+here, as in Sfumato."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +145,9 @@ def _key(value: Any) -> str:
 
 
 def released(opened: dict[str, sf.Curator], question: dict[str, Any], epsilon: float) -> sf.Answer:
-    """Ask once; with a δ where the question needs one."""
+    """Ask once, with the δ that is offered where the question needs one."""
     asked = opened[question["table"]].sql(question["sql"])
-    try:
-        return asked.release(epsilon=epsilon)
-    except sf.SfumatoError as refusal:
-        if "δ" not in str(refusal):
-            raise
-        return asked.release(epsilon=epsilon, delta=1e-6)
+    return asked.release(epsilon=epsilon, delta=asked.default_delta)
 
 
 def outcome(
@@ -153,16 +161,17 @@ def outcome(
         return Outcome("refused", str(refusal).replace("\n", " / "))
     except Exception as crash:
         return Outcome("crash", f"{type(crash).__name__}: {crash}")
-    result = rows.execute(question["sql"])
+    result = rows.execute(REFERENCES.get(question["id"], question["sql"]))
     truth = [name for name, *_ in result.description], result.fetchall()
     pairs, misfit = compared(exact_answer, truth)
     off = [pair for pair in pairs if not math.isclose(pair[0], pair[1], rel_tol=1e-3, abs_tol=max(1e-2, 2 * pair[2]))]
     if misfit or len(off) > len(pairs) / 50:
         return Outcome("wrong?", misfit or f"{len(off)} of {len(pairs)} numbers differ, such as {off[0]}")
     pairs, _ = compared(answer, truth)
+    if not pairs:
+        return Outcome("empty", f"{len(answer.rows)} rows without a number to compare")
     close = sum(abs(value - raw) <= 0.2 * abs(raw) for value, raw, _ in pairs)
-    useful = close * 2 >= max(len(pairs), 1) if pairs else bool(answer.rows)
-    return Outcome("useful" if useful else "vague", f"{close} of {len(pairs)} numbers within a fifth")
+    return Outcome("useful" if close * 2 >= len(pairs) else "vague", f"{close} of {len(pairs)} numbers within a fifth")
 
 
 def main() -> None:
@@ -185,7 +194,7 @@ def main() -> None:
                 verdict = outcome(question, uncut, owners, rows)
                 counts[verdict.kind] += 1
                 print(f"{question['id']:3} {verdict.kind:8} {verdict.words}", flush=True)
-    print(dict(counts))
+    print({"answered": sum(counts[kind] for kind in ANSWERED), **counts})
 
 
 if __name__ == "__main__":

@@ -106,6 +106,20 @@ def test_a_view_describes_its_own_columns(clinic: sf.Curator) -> None:
     assert {row[0]: row[2] for row in described.rows}["months"] == "from 0 to 1320"
 
 
+def test_a_view_of_a_table_is_described_as_the_table_is(tmp_path: Path) -> None:
+    """With the id of the unit, the rules of its cells, and a median for dates."""
+    day = 'day = { type = "date", bounds = [2024-01-01, 2024-12-31], format = "%d.%m.%Y" }'
+    header, *lines = ROWS.splitlines()
+    rows = "\n".join([f"{header},day", *(f"{line},01.02.2024" for line in lines), ""])
+    with sf.open(written(tmp_path, day, rows)) as curator:
+        described = curator.table("visits").describe()
+        assert described.rows == curator.sql("SUMMARIZE visits").release().rows
+        assert described.rows[0][:2] == ("patient_id", "id")
+        assert "written as %d.%m.%Y" in described.rows[-1][2]
+        assert described.rows[-1][3] == "SELECT MEDIAN(day) AS day FROM visits"
+        assert curator.sql(described.rows[-1][3]).error(epsilon=1).accepted
+
+
 def test_the_data_change_nothing(tmp_path: Path) -> None:
     found = []
     for name, rows in (("a", ROWS), ("b", ROWS.splitlines()[0] + "\n" + "7,C,999,-5,zzz,1\n" * 50)):

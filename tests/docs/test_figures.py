@@ -1,8 +1,8 @@
 """Measured figures in the prose are those of ``bench/figures.json``, which is edited after a bench was run.
 
 On a page that names a bench, every time, such as 12 ms, must be a figure of the file. A line may say which one it
-quotes, with ``<!-- figure: ledger.verify -->``: then all its times and multiples (2 times, 2×) must stand under that
-name. A failure says page, line and figure.
+quotes, with ``<!-- figure: ledger.verify -->``: then all its times, multiples (2 times, 2×) and counts of questions
+must stand under that name. A failure says page, line and figure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FENCE = re.compile(r"^( *)(```+).*?^\1\2", re.M | re.S)
 NUMBER = r"\d(?:[\d.,]*\d)?"
 SEVERAL = rf"({NUMBER}(?:(?: to |–| / ){NUMBER})*)"
 TIME = rf"{SEVERAL}( (?:ns|µs|ms|s)\b)"
-TIME_OR_MULTIPLE = rf"{SEVERAL}( (?:ns|µs|ms|s|times)\b)"
+TIME_OR_MULTIPLE = rf"{SEVERAL}( (?:ns|µs|ms|s|times|questions)\b)"
 MARKER = re.compile(r"<!-- figure: ([\w.-]+) -->")
 
 

@@ -88,6 +88,14 @@ MUTANTS = (
         "if not isinstance(value, exp.Expr):",
         _COMBINED,
     ),
+    Mutant(
+        "a pivot of rows drops the columns that it does not read",
+        Kind.KEYS,
+        "plan.sql.pivots:_selects_only",
+        "<= names",
+        "& names",
+        ("plan/sql/test_pivots.py::test_a_pivot_groups_by_the_other_columns_and_never_drops_them",),
+    ),
 )
 
 test_the_tests_of_noisy_windows_notice = suite(MUTANTS)

@@ -35,6 +35,7 @@ SHOWN = [
     "SELECT FIRST(region) FROM visits",
     "SELECT ANY_VALUE(region) FROM visits",
     "SELECT LAG(age) OVER (ORDER BY day) FROM visits",
+    "SELECT age, LAG(age) OVER (ORDER BY day) FROM visits",
     "SELECT LEAD(region, 2) OVER (PARTITION BY urgent ORDER BY day) FROM visits",
     "SELECT SUM(age) OVER (ORDER BY day) AS running FROM visits",
     "SELECT ROW_NUMBER() OVER (ORDER BY cost DESC) FROM visits",
@@ -42,8 +43,57 @@ SHOWN = [
     "SELECT COUNT(DISTINCT day, region, patient_id) FROM visits",
 ]
 """What would show single rows, with the statement that answers it."""
+MONTHS = "WITH m AS (SELECT region, urgent, COUNT(*) AS n, SUM(age) AS ages FROM visits GROUP BY region, urgent)"
+PIVOTS = [
+    "PIVOT visits ON region USING COUNT(*)",
+    "PIVOT visits ON region IN ('north', 'south') USING SUM(age), COUNT(*) AS n",
+    "PIVOT visits ON ward USING COUNT(*) GROUP BY region",
+    "PIVOT visits ON hospital USING AVG(cost)",
+    "PIVOT visits ON day USING COUNT(*)",
+    "PIVOT visits ON score USING COUNT(*)",
+    "PIVOT visits ON region, urgent USING COUNT(*)",
+    "PIVOT visits ON region",
+    "PIVOT visits ON region IN (age) USING COUNT(*) GROUP BY urgent",
+    "PIVOT visits ON urgent USING COUNT(*)",
+    "PIVOT visits ON region USING COUNT(*) GROUP BY UPPER(region)",
+    "PIVOT (SELECT urgent, region FROM visits) ON region USING COUNT(*)",
+    "PIVOT (SELECT * FROM visits) ON region USING COUNT(*)",
+    "PIVOT (SELECT age FROM visits) ON age USING COUNT(*)",
+    "PIVOT (SELECT ward, age, day FROM visits) ON ward USING SUM(age)",
+    "SELECT * FROM visits PIVOT (COUNT(*) FOR region IN ('north', 'south'))",
+    f"{MONTHS} PIVOT m ON n USING SUM(ages)",
+    f"{MONTHS} PIVOT m ON region, urgent USING SUM(n)",
+    f"{MONTHS} PIVOT m ON region IN (n) USING SUM(n)",
+    f"{MONTHS} UNPIVOT m ON n, nothing",
+    f"{MONTHS} UNPIVOT m ON nothing",
+    "UNPIVOT visits ON age, cost",
+    "UNPIVOT visits ON region, ward INTO NAME k VALUE v",
+    "UNPIVOT (SELECT age, cost FROM visits) ON age, cost",
+    "SELECT * FROM visits UNPIVOT (v FOR k IN (age))",
+]
+"""Pivots without values, groups or aggregates: the proposal is a whole statement."""
+COMBINED = [
+    f"{MONTHS} SELECT n FROM m a JOIN m b USING (region, urgent)",
+    f"{MONTHS} SELECT a.n FROM m a JOIN m b ON a.n > b.n",
+    f"{MONTHS[:-1]} HAVING COUNT(*) > 5) SELECT a.n FROM m a JOIN m b USING (region, urgent)",
+    "SELECT COUNT(*) / (SELECT COUNT(*) FROM visits GROUP BY region) AS share FROM visits",
+    "SELECT region, COUNT(*) AS n FROM visits GROUP BY region UNION ALL SELECT COUNT(*) AS n FROM visits",
+    " UNION ALL ".join(f"SELECT COUNT(*) AS n FROM visits WHERE age > {index}" for index in range(60)),
+]
+VALUES = [
+    "SELECT COUNT(*) FROM visits WHERE age > (SELECT AVG(age) FROM visits)",
+    "SELECT COUNT(*) FROM visits WHERE age > 2 * (SELECT MEDIAN(age) FROM visits WHERE urgent) + 1",
+    "SELECT COUNT(*) FROM visits v WHERE (SELECT SUM(w.age) FROM visits w WHERE w.patient_id = v.patient_id) > 9",
+]
+"""Rows compared with a value of all rows, or of a unit."""
 FURTHER = [
+    "SELECT COUNT(*) FROM visits v WHERE age > (SELECT v.age)",
     *SHOWN,
+    *VALUES,
+    *PIVOTS,
+    *COMBINED,
+    "SELECT COUNT(*) FROM visits WHERE LPAD(ward, 5, '') = 'x'",
+    "SELECT COUNT(*) FROM visits JOIN hospitals ON patient_id = id",
     f"{ALIASED} WHERE age > 5",
     "SELECT COUNT(*) FROM visits WHERE age IS 5",
     "SELECT COUNT(*) FROM visits GROUP BY 'x'",
@@ -149,7 +199,9 @@ def test_every_refusal_has_a_rule_a_place_and_a_fix() -> None:
         assert len(refused.fix) < 1_000, text
 
 
-_STATEMENT = re.compile(r"SELECT [^;…<]* FROM [^;…<]*?(?=; |, or |$)")
+_STATEMENT = re.compile(
+    r"(?:WITH [^;…<]*)?\b(?:UNPIVOT|PIVOT) [^;…<]* ON [^;…<]*?(?=; |, or |$)|SELECT [^;…<]* FROM [^;…<]*?(?=; |, or |$)"
+)
 """A whole statement in a fix: it names its tables, and nothing is left out."""
 
 
@@ -182,12 +234,30 @@ def test_a_proposed_statement_is_priced_as_it_stands(clinic: sf.Curator) -> None
         assert str(clinic.sql(statement).error(epsilon=1, delta="1e-7")), statement
 
 
+@pytest.mark.parametrize("text", VALUES)
+def test_a_value_of_all_rows_or_of_a_unit_is_asked_for_on_its_own(clinic: sf.Curator, text: str) -> None:
+    refused = _refusal(text, CATALOG)
+    assert refused is not None
+    assert refused.code == "subquery-value"
+    (statement,) = _STATEMENT.findall(refused.fix)
+    assert str(clinic.sql(statement).error(epsilon=1, delta="1e-7"))
+
+
+@pytest.mark.parametrize("text", PIVOTS)
+def test_a_refused_pivot_is_told_a_statement_that_is_priced(clinic: sf.Curator, text: str) -> None:
+    refused = _refusal(text, CATALOG)
+    assert refused is not None
+    (statement,) = _STATEMENT.findall(refused.fix)
+    assert re.search(r"\b(UN)?PIVOT ", statement)
+    assert str(clinic.sql(statement).error(epsilon=1, delta="1e-7"))
+
+
 @pytest.mark.parametrize("text", SHOWN)
 def test_what_shows_rows_is_told_what_answers_it(clinic: sf.Curator, text: str) -> None:
     """By the name that was typed, with a statement or an aggregate that is priced, or the way on in pandas."""
     refused = _refusal(text, CATALOG)
     assert refused is not None
-    function = re.match(r"SELECT (\w+)", text)
+    function = re.search(r"(\w+)\(", text)
     assert function is not None
     assert function[1] in refused.rule or refused.code == "distinct"
     for statement in _STATEMENT.findall(refused.fix) or [f"SELECT {refused.fix.rpartition(': ')[2]} FROM visits"]:

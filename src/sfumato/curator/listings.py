@@ -141,8 +141,23 @@ def list_declarations(question: str, request: ListingRequest, policy: Policy, ca
 
 def summarize(question: str, rows: RowSelection, policy: Policy) -> Listing:
     """List the columns of a view of rows, each with a priced question about its values. No row is read."""
-    declared = [(name, domain.type.value, _describe_domain(domain)) for name, domain in rows.columns.items()]
-    return _with_offers(question, declared, _offers(rows, policy))
+    return _with_offers(question, _view_rows(rows, policy), _offers(rows, policy))
+
+
+def _view_rows(rows: RowSelection, policy: Policy) -> list[tuple[str, str, str]]:
+    """Describe the columns of a view: those of its table as SUMMARIZE does, with the id, and derived ones by domain."""
+    from sqlglot import exp
+
+    is_of_table = isinstance(rows.tree.args["from_"].this, exp.Table)
+    declared = {row[0]: row for row in _column_rows(policy, rows.table)} if is_of_table else {}
+    columns = {
+        name: declared[name]
+        if name in declared and rows.table.columns.get(name) == domain
+        else (name, domain.type.value, _describe_domain(domain))
+        for name, domain in rows.columns.items()
+    }
+    others = [row for name, row in declared.items() if name not in columns and name not in rows.table.columns]
+    return sorted([*columns.values(), *others], key=lambda row: (row[1] != "id", row in others))
 
 
 _COLUMN_HEADINGS = ("column", "type", "declared")
@@ -155,11 +170,12 @@ def _with_offers(question: str, columns: list[tuple[str, str, str]], offers: Map
 
 
 def _offers(rows: RowSelection, policy: Policy) -> dict[str, str]:
-    """Return, by column, the question that measures its values: quartiles of numbers, counts of listed values.
+    """Return, by column, the question that measures its values: quartiles of numbers, medians of dates, counts of
+    listed values.
 
     They are texts and are not asked: a row is read only when one of them is released at a price.
     """
-    from sfumato.plan.sql.aggregations import count, quantiles
+    from sfumato.plan.sql.aggregations import count, median, quantiles
     from sfumato.plan.sql.building import lower_keys, statement
     from sfumato.plan.sql.fragments import identifier_sql
 
@@ -174,6 +190,8 @@ def _offers(rows: RowSelection, policy: Policy) -> dict[str, str]:
             offers[name] = statement(rows, lower_keys(rows, (column,), {}), {"count": count()}).text
         elif domain.type.numeric and domain.bounds is not None:
             offers[name] = statement(rows, (), {name: quantiles(column, _QUARTILES)}).text
+        elif domain.type.temporal and domain.bounds is not None:
+            offers[name] = statement(rows, (), {name: median(column)}).text
     return offers
 
 

@@ -328,13 +328,17 @@ def test_faults_take_until_then_and_those_that_are_left_are_named(stage: AuditSt
 
 def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the clock is a second later here, so an audit of 15 seconds is late before all is tried. The first
-    question is asked before any fault is planted, to forecast how much there is time for.
+    questions are asked before any fault is planted, to forecast how much there is time for.
     """
     clock, announced = SimpleNamespace(time=partial(next, count())), []
     monkeypatch.setattr(curator_audits, "time", clock)
     questions = ["SELECT COUNT(*) AS n FROM visits"]
-    found = sf.audit.curator(policy(), "0.25", questions, confidence=CONFIDENCE, announce=announced.append)
-    assert len(announced) == 1
+    found = sf.audit.curator(
+        policy(), "0.25", questions, confidence=CONFIDENCE, progress=announced.append, announce=announced.append
+    )
+    assert announced[:2] == ["generating tables", "timing the first 3 questions"]
+    assert announced[2].startswith("there is time for about ")
+    assert sum("there is time" in words for words in announced) == 1
     assert len(found.tried) > 1
     assert found.faults
     assert found.untested_faults
@@ -437,8 +441,12 @@ def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
     ("remaining", "words"),
     [
         (0.0, "the time is over before any of 69 questions is tested: allow more minutes"),
-        (20.0, "there is time for about 6 of 69 questions and 5 of 9 planted faults; all of them take about 4 minutes"),
-        (155.0, "there is time for all 69 questions and 9 planted faults"),
+        (
+            20.0,
+            "there is time for about 8 of 69 questions and 5 of 9 planted faults; all of them take about 4 minutes, "
+            "by the slowest of the first questions",
+        ),
+        (155.0, "there is time for about all 69 questions and 9 planted faults"),
     ],
 )
 def test_what_there_is_time_for_is_said_before(remaining: float, words: str) -> None:

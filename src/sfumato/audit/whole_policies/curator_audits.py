@@ -79,6 +79,8 @@ _MAX_RELEASED_KINDS = 6
 _MIN_RELEASES = 300
 _GAUSSIAN_QUERIES = 5
 """How many of the first queries are also tested with Gaussian noise."""
+_TIMED_QUERIES = 3
+"""How many of the first queries are timed for the forecast of what there is time for."""
 _RANDOM_QUERIES_PER_MINUTE = 3
 """Random queries, beside all templates, per allowed minute."""
 _MIN_RANDOM_QUERIES = 2
@@ -103,8 +105,8 @@ def curator(
     None of the owner's private rows are read and no budget is spent; public tables are read as they are. The audit
     takes about ``minutes`` at most; more minutes allow more releases. ``questions`` are the owner's own, as texts or a
     .sql file; they are tested beside templates and random queries. ``seed`` determines the random queries, so that a
-    doubt can be reproduced; the seed used is reported. ``announce`` is called once, after the first question, with what
-    the time is enough for.
+    doubt can be reproduced; the seed used is reported. ``announce`` is called once, after the first few questions, with
+    about what the time is enough for.
     """
     declared, allowed_minutes = read_policy(policy), float(exact(minutes, "minutes", POSITIVE))
     if allowed_minutes > 24 * 60:
@@ -119,12 +121,11 @@ def curator(
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
-        begun = time.time()
-        first_result, first_text = run.questions(queries[:1], 1, len(queries))
-        announce(_coverage(len(queries), len(planned_faults), time.time() - begun, run.until - time.time()))
+        first_results, first_untested, slowest = run.timed_questions(queries[:_TIMED_QUERIES])
+        announce(_coverage(len(queries), len(planned_faults), slowest, run.until - time.time()))
         faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
-        results, untested = run.questions(queries[1:], 2, len(queries))
-        results, untested = (*first_result, *results), (*first_text, *untested)
+        results, untested = run.questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
+        results, untested = (*first_results, *results), (*first_untested, *untested)
         faults, unplanted = run.faults(unplanted, run.until, faults)
         release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
         results, unsampled = run.with_bought((*results, *run.gaussian(queries)), release_count)
@@ -145,19 +146,21 @@ def curator(
 
 
 def _coverage(questions: int, faults: int, question_seconds: float, remaining: float) -> str:
-    """Forecast what there is time for, if a planted fault takes as long as the first question took; faults come next,
-    and get at most half of the time.
+    """Forecast roughly what there is time for, if every question and planted fault takes as long as the slowest of the
+    first questions took; faults come next, and get at most half of the time.
     """
     if remaining <= 0:
         return f"the time is over before any of {questions} questions is tested: allow more minutes"
     seconds = max(question_seconds, 0.001)
     planted = min(faults, max(1, int(remaining / 2 / seconds)))
-    asked = min(questions, 1 + int(max(0.0, remaining - planted * seconds) / seconds))
+    asked = min(questions, _TIMED_QUERIES + int(max(0.0, remaining - planted * seconds) / seconds))
     if (asked, planted) == (questions, faults):
-        return f"there is time for all {questions} questions and {faults} planted faults"
+        return f"there is time for about all {questions} questions and {faults} planted faults"
     needed = math.ceil(seconds * (questions + 2 * faults) / 60) + 1
     covered = f"about {asked} of {questions} questions and {planted} of {faults} planted faults"
-    return f"there is time for {covered}; all of them take about {needed} minutes"
+    return (
+        f"there is time for {covered}; all of them take about {needed} minutes, by the slowest of the first questions"
+    )
 
 
 def _require_price(policy: Policy) -> None:
@@ -249,6 +252,22 @@ class _AuditRun:
             self.progress(f"planted fault: {name}")
             results += tuple(plant())
         return results, {}
+
+    def timed_questions(
+        self, queries: Sequence[_AuditQuery]
+    ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...], float]:
+        """Test queries without numbering them; return the results, the other texts, and the longest time of one."""
+        self.progress(f"timing the first {len(queries)} questions")
+        silent = replace(self, progress=ignore_progress)
+        results: tuple[QuestionResult, ...] = ()
+        slowest = 0.0
+        for number, query in enumerate(queries):
+            begun = time.time()
+            tested, untested = silent.questions((query,))
+            if untested:
+                return results, tuple(skipped.text for skipped in queries[number:]), slowest
+            results, slowest = (*results, *tested), max(slowest, time.time() - begun)
+        return results, (), slowest
 
     def questions(
         self, queries: Sequence[_AuditQuery], first: int = 1, of: int | None = None

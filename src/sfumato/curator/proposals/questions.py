@@ -605,12 +605,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     @property
     def default_delta(self) -> Fraction:
-        """The δ to accept or replace where groups are found in the data; 0 if none is needed, or none is left."""
+        """The δ that refusals name and free calls assume for groups found in the data; 0 if none is needed or left."""
         return offered_delta(self._context.budgets) if self.discovered_keys else Fraction(0)
 
     @property
     def _assumed_delta(self) -> Fraction:
-        """The δ of free calls that name none; only a release must name it."""
+        """The default δ, or a fixed one where none is left, for free calls that name none; a release must name it."""
         return self.default_delta or (DEFAULT_DELTA if self.discovered_keys else Fraction(0))
 
     def _with_defaults(self, stated: PriceRequest) -> PriceRequest:

@@ -500,20 +500,6 @@ def _lift_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:
     if is_lifted:
         inner.set("having", None)
 
-    def lift(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, (exp.Subquery, exp.Literal)):
-            return node.copy()
-        if node.find(exp.Subquery) is None:
-            lifted.append(exp.alias_(node.copy(), f"sf part {len(lifted)}", quoted=True))
-            return exp.column(f"sf part {len(lifted) - 1}", quoted=True)
-        copied = node.copy()
-        for name, value in node.args.items():
-            if isinstance(value, exp.Expr):
-                copied.set(name, lift(value))
-            elif isinstance(value, list):
-                copied.set(name, [lift(item) if isinstance(item, exp.Expr) else item for item in value])
-        return copied
-
     items: list[exp.Expr] = []
     for item in select.expressions:
         body, name = item.unalias(), item.alias_or_name or default_column_name(item)
@@ -521,8 +507,8 @@ def _lift_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:
             lifted.append(exp.alias_(body.copy(), name, quoted=True))
             items.append(exp.column(name, quoted=True))
         else:
-            items.append(exp.alias_(lift(body), name, quoted=True))
-    where = lift(having.this) if is_lifted and having is not None else None
+            items.append(exp.alias_(_lift_parts(body, lifted), name, quoted=True))
+    where = _lift_parts(having.this, lifted) if is_lifted and having is not None else None
     inner.set("expressions", lifted)
     outer = exp.select(*items).from_(inner.subquery("sf inner"))
     if where is not None:
@@ -531,3 +517,19 @@ def _lift_scalars(select: exp.Select) -> tuple[exp.Select, exp.Select]:
         if select.args.get(part) is not None:
             outer.set(part, select.args[part].copy())
     return outer, inner
+
+
+def _lift_parts(node: exp.Expr, lifted: list[exp.Expr]) -> exp.Expr:
+    """Return an expression over lifted columns: append each largest part without a scalar subquery to ``lifted``."""
+    if isinstance(node, (exp.Subquery, exp.Literal)):
+        return node.copy()
+    if node.find(exp.Subquery) is None:
+        lifted.append(exp.alias_(node.copy(), f"sf part {len(lifted)}", quoted=True))
+        return exp.column(f"sf part {len(lifted) - 1}", quoted=True)
+    copied = node.copy()
+    for name, value in node.args.items():
+        if isinstance(value, exp.Expr):
+            copied.set(name, _lift_parts(value, lifted))
+        elif isinstance(value, list):
+            copied.set(name, [_lift_parts(item, lifted) if isinstance(item, exp.Expr) else item for item in value])
+    return copied

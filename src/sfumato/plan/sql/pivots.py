@@ -7,19 +7,17 @@ rows. So the columns of an answer are known before anything is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog
+from sfumato.plan.catalog import Catalog, Described
 from sfumato.plan.nodes import Query
+from sfumato.plan.sql.pivot_fixes import PivotedRows, pivot_fix, unpivot_fix
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
 from sfumato.policy import Domain
 
 MAX_VALUES = 100
-_PIVOT_FIX = "write PIVOT m ON region IN ('north', 'south') USING SUM(n) GROUP BY month"
-_UNPIVOT_FIX = "write UNPIVOT m ON a, b INTO NAME kind VALUE n"
 
 _ROW_CODES = ("star", "no-aggregate")
 """The codes by which a SELECT of all columns of private rows is refused."""
@@ -39,8 +37,8 @@ def expand_pivots(select: exp.Select, catalog: Catalog, lower: LowerProbe) -> ex
         bare = source.copy()
         bare.set("pivots", None)
         bare.set("alias", None)
-        columns = _source_columns(source, bare, catalog, lower)
-        body = _unpivot(pivots[0], bare, columns) if pivots[0].args.get("unpivot") else _pivot(pivots[0], bare, columns)
+        rows = _pivoted_rows(source, bare, catalog, lower)
+        body = _unpivot(pivots[0], rows) if pivots[0].args.get("unpivot") else _pivot(pivots[0], rows)
         alias = pivots[0].args.get("alias") or source.args.get("alias")
         source.replace(exp.Subquery(this=body, alias=alias.copy() if alias is not None else _unnamed()))
     return expanded
@@ -50,22 +48,13 @@ def _unnamed() -> exp.Expr:
     return exp.TableAlias(this=exp.to_identifier("pivoted"))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of the rows that are pivoted, with their domains."""
-
-    domains: dict[str, Domain]
-    private: bool
-    """Whether they are rows of a table, which must be grouped."""
-
-
-def _source_columns(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: LowerProbe) -> _Columns:
-    scope = _visible_ctes(source)
+def _pivoted_rows(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: LowerProbe) -> PivotedRows:
+    scope = tuple(_visible_ctes(source))
     names = {cte.alias.lower() for cte in scope}
     tables = {name.lower(): table for name, table in catalog.tables.items()}
     if isinstance(bare, exp.Table) and bare.name.lower() not in names and bare.name.lower() in tables:
-        return _Columns(dict(tables[bare.name.lower()].columns), private=True)
-    probe = exp.select("*").from_(bare.copy() if isinstance(bare, exp.Table) else _aliased(bare))
+        return PivotedRows(bare, scope, dict(tables[bare.name.lower()].columns), private=True)
+    probe = exp.select("*").from_(_from(bare))
     if scope:
         probe.set("with_", exp.With(expressions=[cte.copy() for cte in scope]))
     try:
@@ -73,8 +62,18 @@ def _source_columns(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: L
     except Unsupported as refusal:
         if refusal.code not in _ROW_CODES:
             raise
-        return _Columns({}, private=True)
-    return _Columns({output.name: output.expression.domain for output in outputs}, private=False)
+        below = [tables[table.name.lower()] for table in bare.find_all(exp.Table) if table.name.lower() in tables]
+        return PivotedRows(bare, scope, _selected_domains(bare, below), private=True)
+    return PivotedRows(bare, scope, {output.name: output.expression.domain for output in outputs}, private=False)
+
+
+def _selected_domains(bare: exp.Expr, tables: Sequence[Described]) -> dict[str, Domain]:
+    """Return the domains of the bare columns that a subquery selects; of all, if it selects ``*``."""
+    known = {name.lower(): domain for table in tables for name, domain in table.columns.items()}
+    selected = bare.this.expressions if isinstance(bare.this, exp.Select) else []
+    if any(item.is_star for item in selected):
+        return {name: domain for table in tables for name, domain in table.columns.items()}
+    return {item.name: known[item.name.lower()] for item in selected if item.name.lower() in known}
 
 
 def _aliased(subquery: exp.Expr) -> exp.Expr:
@@ -99,63 +98,80 @@ def _visible_ctes(node: exp.Expr) -> list[exp.Expr]:
     return visible
 
 
-def _pivot(pivot: exp.Pivot, source: exp.Expr, columns: _Columns) -> exp.Select:
+def _pivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Select:
     """Return GROUP BY the other columns with one FILTER for each value and aggregate."""
     is_statement = bool(pivot.args.get("using"))
     fields = pivot.expressions if is_statement else pivot.args.get("fields") or []
     aggregates = pivot.args["using"] if is_statement else pivot.expressions
+    if not is_statement and not fields:  # PIVOT t ON a, without USING
+        fields, aggregates = pivot.expressions, []
+    fix = pivot_fix(pivot, fields, aggregates, rows)
     if len(fields) != 1 or not aggregates:
-        raise refuse(pivot, "pivot", "PIVOT takes one column and at least one aggregate", _PIVOT_FIX)
+        raise refuse(pivot, "pivot", "PIVOT takes one column and at least one aggregate", fix)
     (field,) = fields
     key = field.this if isinstance(field, exp.In) else field
-    values = _listed_values(field) if isinstance(field, exp.In) else _declared_values(field, columns)
-    keys = _group_columns(pivot, key, aggregates, columns)
+    values = _listed_values(field, fix) if isinstance(field, exp.In) else _declared_values(field, rows, fix)
+    keys = _group_columns(pivot, key, aggregates, rows, fix)
     items: list[exp.Expr] = [exp.column(name, quoted=True) for name in keys]
     items += [
         _filtered(aggregate, key, value, _column_name(label, aggregate, len(aggregates)))
         for value, label in values
         for aggregate in aggregates
     ]
-    select = exp.select(*items).from_(source if isinstance(source, exp.Table) else _aliased(source))
+    select = exp.select(*items).from_(_from(rows.source))
     return select.group_by(*(exp.column(name, quoted=True) for name in keys)) if keys else select
 
 
-def _listed_values(field: exp.In) -> list[tuple[exp.Expr, str]]:
+def _listed_values(field: exp.In, fix: str) -> list[tuple[exp.Expr, str]]:
     """Return the values after IN with the names of their columns."""
     values: list[tuple[exp.Expr, str]] = []
     for item in field.expressions:
         value = item.this if isinstance(item, (exp.PivotAlias, exp.Alias)) else item
         if not isinstance(value, (exp.Literal, exp.Boolean)):
             rule = f"the columns of PIVOT are values written in the question; {node_text(value)} is none"
-            raise refuse(field, "pivot-values", rule, _PIVOT_FIX)
+            raise refuse(field, "pivot-values", rule, fix)
         is_named = isinstance(item, (exp.PivotAlias, exp.Alias))
         label = item.alias if is_named else value.name or node_text(value).lower()
         values.append((value, label))
     if not 0 < len(values) <= MAX_VALUES:
         rule = f"PIVOT takes from 1 to {MAX_VALUES} values after IN, written in the question"
-        raise refuse(field, "pivot-values", rule, _PIVOT_FIX)
+        raise refuse(field, "pivot-values", rule, fix)
     return values
 
 
-def _declared_values(field: exp.Expr, columns: _Columns) -> list[tuple[exp.Expr, str]]:
+def _declared_values(field: exp.Expr, rows: PivotedRows, fix: str) -> list[tuple[exp.Expr, str]]:
     """Return the values that the policy declares for a column."""
-    domain = next((domain for name, domain in columns.domains.items() if name.lower() == field.name.lower()), None)
-    if domain is None or not domain.values or len(domain.values) > MAX_VALUES:
+    column = rows.column(field.name)
+    values = rows.domains[column].values if column is not None and not _is_row_subquery(rows) else None
+    if not values or len(values) > MAX_VALUES:
         rule = f"PIVOT ON {node_text(field)} needs its values: the columns of an answer never come from rows"
-        raise refuse(field, "pivot-values", rule, f"name them: ON {node_text(field)} IN ('north', 'south')")
-    return [(exp.convert(value), str(value)) for value in domain.values]
+        raise refuse(field, "pivot-values", rule, fix)
+    return [(exp.convert(value), str(value)) for value in values]
 
 
-def _group_columns(pivot: exp.Pivot, key: exp.Expr, aggregates: Sequence[exp.Expr], columns: _Columns) -> list[str]:
+def _is_row_subquery(rows: PivotedRows) -> bool:
+    return rows.private and not isinstance(rows.source, exp.Table)
+
+
+def _group_columns(
+    pivot: exp.Pivot, key: exp.Expr, aggregates: Sequence[exp.Expr], rows: PivotedRows, fix: str
+) -> list[str]:
     """Return the columns that PIVOT groups by: those of GROUP BY, or all that it does not read."""
     group = pivot.args.get("group")
+    if group is not None and not all(isinstance(item, exp.Column) for item in group.expressions):
+        raise refuse(pivot, "pivot", "GROUP BY of PIVOT takes columns by their names", fix)
     if group is not None:
         return [item.name for item in group.expressions]
     read = {column.name.lower() for node in (key, *aggregates) for column in node.find_all(exp.Column)}
-    if columns.private:
-        rule = "PIVOT of a table would group by all its other columns"
-        raise refuse(pivot, "pivot", rule, _PIVOT_FIX)
-    return [name for name in columns.domains if name.lower() not in read]
+    if rows.private and not (_is_row_subquery(rows) and _selects_only(rows.source, read)):
+        raise refuse(pivot, "pivot", "PIVOT of a table would group by all its other columns", fix)
+    return [name for name in rows.domains if name.lower() not in read]
+
+
+def _selects_only(subquery: exp.Expr, names: set[str]) -> bool:
+    """Return whether a subquery selects none but these columns, so that a pivot of it is one row."""
+    selected = subquery.this.expressions if isinstance(subquery.this, exp.Select) else []
+    return bool(selected) and {item.alias_or_name.lower() for item in selected} <= names
 
 
 def _filtered(aggregate: exp.Expr, key: exp.Expr, value: exp.Expr, name: str) -> exp.Expr:
@@ -170,31 +186,38 @@ def _column_name(label: str, aggregate: exp.Expr, count: int) -> str:
     return label if count == 1 else f"{label}_{default_column_name(aggregate)}"
 
 
-def _unpivot(pivot: exp.Pivot, source: exp.Expr, columns: _Columns) -> exp.Expr:
+def _unpivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
     """Return UNION ALL of the other columns with each unpivoted one."""
-    into = pivot.args.get("into")
-    if into is not None:
-        name, value, chosen = into.this.name, into.expressions[0].name, [item.name for item in pivot.expressions]
-    else:
-        fields = pivot.args.get("fields") or []
-        if len(fields) != 1 or len(pivot.expressions) != 1:
-            raise refuse(pivot, "unpivot", "UNPIVOT takes one name and one value", _UNPIVOT_FIX)
-        name, value = fields[0].this.name, pivot.expressions[0].name
-        chosen = [item.unalias().name for item in fields[0].expressions]
-    known = {column.lower(): column for column in columns.domains}
-    unknown = [column for column in chosen if column.lower() not in known]
-    if columns.private or unknown or not chosen:
-        rule = f"UNPIVOT takes columns of aggregated rows{'; there is no ' + unknown[0][:60] if unknown else ''}"
-        raise refuse(pivot, "unpivot", rule, _UNPIVOT_FIX)
-    kept = [column for column in columns.domains if column.lower() not in {item.lower() for item in chosen}]
+    name, value, chosen = _unpivoted_names(pivot, rows)
+    unknown = [column for column in chosen if rows.column(column) is None]
+    if rows.private or unknown or not chosen:
+        missing = f"; there is no {unknown[0][:60]}" if unknown and not rows.private else ""
+        rule = f"UNPIVOT takes columns of aggregated rows{missing}"
+        raise refuse(pivot, "unpivot", rule, unpivot_fix(chosen, rows))
+    kept = [column for column in rows.domains if column.lower() not in {item.lower() for item in chosen}]
     members = []
-    for item in chosen:
-        column = known[item.lower()]
+    for column in filter(None, map(rows.column, chosen)):
         items: list[exp.Expr] = [exp.column(other, quoted=True) for other in kept]
         items += [exp.alias_(exp.Literal.string(column), name, quoted=True)]
         items += [exp.alias_(exp.column(column, quoted=True), value, quoted=True)]
-        members.append(exp.select(*items).from_(source.copy() if isinstance(source, exp.Table) else _aliased(source)))
+        members.append(exp.select(*items).from_(_from(rows.source)))
     united: exp.Expr = members[0]
     for member in members[1:]:
         united = exp.Union(this=united, expression=member, distinct=False)
     return united
+
+
+def _unpivoted_names(pivot: exp.Pivot, rows: PivotedRows) -> tuple[str, str, list[str]]:
+    """Return the names of the two new columns, and the columns to unpivot; DuckDB's names where there is no INTO."""
+    into, fields = pivot.args.get("into"), pivot.args.get("fields") or []
+    if not fields:
+        names = ("name", "value") if into is None else (into.this.name, into.expressions[0].name)
+        return *names, [item.unalias().name for item in pivot.expressions]
+    if len(fields) != 1 or len(pivot.expressions) != 1:
+        raise refuse(pivot, "unpivot", "UNPIVOT takes one name and one value", unpivot_fix((), rows))
+    chosen = [item.unalias().name for item in fields[0].expressions]
+    return fields[0].this.name, pivot.expressions[0].name, chosen
+
+
+def _from(source: exp.Expr) -> exp.Expr:
+    return source.copy() if isinstance(source, exp.Table) else _aliased(source)

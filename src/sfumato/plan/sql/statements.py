@@ -381,6 +381,10 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
 
 def _refuse_ungrouped(node: exp.Column, building: _SelectBuilder) -> Expression:
     column = lower_expression(node, building.source.resolve)  # an unknown column says so first
+    select = node.find_ancestor(exp.Select)
+    windows = [] if select is None or building.aggregated else [*select.find_all(exp.Window)]
+    if windows:  # GROUP BY would not help: what shows single rows is the window beside the column
+        raise refuse_row_window(windows[0], building.source)
     raise refuse(
         node,
         "not-grouped",

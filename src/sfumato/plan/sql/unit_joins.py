@@ -28,8 +28,9 @@ from sfumato.plan.nodes import (
     UnitJoin,
 )
 from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.dialect import DIALECT
 from sfumato.plan.sql.sql_expressions import lower_expression
-from sfumato.plan.sql.text_positions import refuse
+from sfumato.plan.sql.text_positions import refuse, whole_text
 from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.declaring import as_common_type, union_domain
@@ -479,6 +480,10 @@ def clauses(node: exp.Expr, *, negated: bool = False) -> list[list[exp.Expr]]:
     return [[exp.not_(node) if negated else node]]
 
 
+_MAX_PROPOSAL = 300
+"""The longest subquery that a fix repeats."""
+
+
 def check_no_subquery(node: exp.Expr) -> None:
     """Refuse a query inside an expression: it would have a value for each row, or for everybody at once."""
     tests = [test for test in node.find_all(exp.Exists, exp.In) if is_subquery_test(test)]
@@ -504,9 +509,39 @@ def check_no_value_of_others(node: exp.Expr) -> None:
             subquery,
             "subquery-value",
             "a subquery that returns one value for all rows would reveal other people's rows",
-            "write the value itself; for a value per unit, join a subquery: JOIN (SELECT <unit>, COUNT(*) AS n FROM … "
-            "GROUP BY <unit>) USING (<unit>); for a value of a public table, join the table",
+            _value_fix(subquery),
         )
+
+
+def _value_fix(subquery: exp.Subquery) -> str:
+    """Propose the statement that answers with the value, or with one for each unit where it is correlated."""
+    body, root = subquery.this, subquery.root()
+    text = whole_text(body)
+    is_whole = isinstance(body, exp.Select) and body.args.get("from_") and not root.args.get("with_")
+    if not is_whole or len(text) > _MAX_PROPOSAL:
+        return "ask for the value first, and write it here"
+    sources = {table.alias_or_name.lower() for table in body.find_all(exp.Table)}
+    outside = [column for column in body.find_all(exp.Column) if column.table and column.table.lower() not in sources]
+    if not outside:
+        return f"ask for the value first, and write it here: {text}"
+    return _joined_value_fix(subquery, body)
+
+
+def _joined_value_fix(subquery: exp.Subquery, body: exp.Select) -> str:
+    """Propose the question with a join of the value of each unit, if the subquery is tied to it by the id alone."""
+    where, source, outer = body.args.get("where"), body.args["from_"].this, subquery.find_ancestor(exp.Select)
+    sides = [where.this.left.name, where.this.right.name] if where and isinstance(where.this, exp.EQ) else []
+    is_table = isinstance(source, exp.Table) and not body.args.get("joins") and len(body.expressions) == 1
+    if len(set(sides)) != 1 or not is_table or outer is None or outer.find(exp.Subquery) is not subquery:
+        return "join a subquery that computes the value for each unit, with GROUP BY the unit's id"
+    unit = quoted(sides[0])
+    inner = f"SELECT {unit}, {whole_text(body.expressions[0].unalias())} AS x FROM {whole_text(source)} GROUP BY {unit}"
+    joined = outer.copy()
+    copied = joined.find(exp.Subquery)
+    assert copied is not None
+    copied.replace(exp.column("x"))
+    joined = joined.join(f"({inner}) AS of_unit", using=[sides[0]], dialect=DIALECT)
+    return f"join the value of each unit: {whole_text(joined)}"
 
 
 def _strip_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
