@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
@@ -218,3 +219,46 @@ def test_what_was_cut_is_asked_of_each_select_alone(library: sf.Curator) -> None
         with pytest.raises(sf.InvalidParameter, match="combines several") as refused:
             ask()
         assert "each SELECT alone" in refused.value.fix
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> sf.Curator:
+    """Two groups of nearly equal size, whose keys no float tells apart."""
+    group = [2**53] * 100 + [2**53 + 1] * 101
+    rows = pa.table({"who": range(201), "k": group, "x": [key % 2 * 100 for key in group]})
+    columns = {"k": sf.Domain("integer", bounds=(2**53, 2**53 + 1)), "x": sf.Domain("integer", bounds=(0, 100))}
+    policy = sf.Policy(
+        sf.PrivacyUnit("person"), sf.Budget(5000), {"t": sf.Table("t", rows, columns, id="who", max_rows=1)}
+    )
+    return sf.Curator(policy, ledger=tmp_path_factory.mktemp("halves") / "ledger")
+
+
+GROUPS = "WITH a AS (SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k)"
+
+
+def test_no_scalar_is_of_a_row_that_noise_selected(halves: sf.Curator) -> None:
+    for scalar in ("SELECT k FROM a ORDER BY n DESC LIMIT 1", "SELECT s FROM a ORDER BY n LIMIT 1"):
+        with pytest.raises(sf.Unsupported) as refused:
+            halves.sql(f"{GROUPS} SELECT SUM(s) AS y FROM a WHERE k = ({scalar})")
+        assert refused.value.code == "selected-rows"
+    halves.sql(f"{GROUPS} SELECT k, n - (SELECT MAX(n) FROM a) AS y FROM a")
+
+
+def test_whole_keys_that_no_float_tells_apart_are_joined_apart(halves: sf.Curator) -> None:
+    question = halves.sql(f"{GROUPS} SELECT p.k AS pk, q.k AS qk, p.n + q.n AS y FROM a p JOIN a q ON p.k = q.k")
+    assert sorted(row[:2] for row in question.release(99).rows) == [(2**53, 2**53), (2**53 + 1, 2**53 + 1)]
+
+
+def test_a_column_without_numbers_at_some_sizes_is_forecast_and_answered(halves: sf.Curator) -> None:
+    question = halves.sql(f"{GROUPS} SELECT MAX(CASE WHEN n <= 100 THEN s END) AS y FROM a")
+    assert "y" in question.error(1).columns
+    for _ in range(5):  # what is missing is decided by noise
+        assert question.release(1, fresh=True).columns == ("y",)
+
+
+def test_a_replayed_answer_names_the_price_of_every_select(halves: sf.Curator) -> None:
+    others = "b AS (SELECT k, COUNT(*) AS m FROM t WHERE x > 50 GROUP BY k)"
+    text = f"{GROUPS}, {others} SELECT k, n - m AS y FROM a JOIN b USING (k)"
+    assert halves.sql(text).release(2).receipt.guarantee == "ε = 2"
+    again = halves.sql(text).release(2).receipt
+    assert (again.free, again.guarantee) == (True, "ε = 1 and ε = 1")

@@ -432,3 +432,20 @@ def test_what_was_bought_costs_again_after_edits_that_concern_it(policy: Policy,
     assert not any(bought(wider, ledger, {"limits", "running"}).values())
     pq.write_table(pa.table(ROWS["bills"]).slice(1), tmp_path / "bills.parquet")
     assert all(bought(table("bills", source=tmp_path / "bills.parquet")(policy), ledger, names).values())
+
+
+def test_a_count_of_clamped_cells_is_bought_again_when_the_rules_of_its_column_change(tmp_path: Path) -> None:
+    """It reads the column without its bounds, under another name."""
+    pq.write_table(pa.table({"who": range(100), "cost": ["999"] * 60 + ["1"] * 40}), tmp_path / "a.parquet")
+
+    def clamped(**rules: Any) -> tuple[float, bool]:
+        column = {"type": "integer", "bounds": (0, 10), **rules}
+        declared = Table("a", tmp_path / "a.parquet", {"cost": column}, id="who", max_rows=1)
+        policy = Policy(PrivacyUnit("person"), Budget(1000), {"a": declared}, account="account")
+        with sf.Curator(policy, tmp_path / "ledger") as curator:
+            cut = curator.sql("SELECT AVG(cost) AS m FROM a").clipped().release(epsilon=20).answers[1]
+        return cut.rows[0][1], cut.receipt.free
+
+    assert clamped() == (60, False)
+    assert clamped() == (60, True)
+    assert clamped(nulls=["999"]) == (0, False)

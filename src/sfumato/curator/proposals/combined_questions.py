@@ -224,6 +224,9 @@ class CombinedQuestion(Question):
                 first, first.value.purchase, words,
                 question=self.text, context=self._context, confidence=confidence, joint=joint,
             )  # fmt: skip
+            receipt = replace(
+                receipt, guarantee=" and ".join(result.value.purchase.price for result in results.values())
+            )
         told = replace(receipt, question=self.text)
         annotations = *self._notes(measured, confidence), self._caveats(measured)
         return answer(self.query, finished, told, self.warnings, *annotations).with_clipped(self.clipped)
