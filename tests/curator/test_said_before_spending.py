@@ -40,10 +40,13 @@ def test_what_nobody_declared_is_said_in_error_explain_and_the_answer(
     forecast, explained = ask.error(epsilon=1), ask.explain(epsilon=1)
     assert any(word in each for each in ask.warnings)
     answer = ask.release(epsilon=1)
-    for shown in (forecast, explained, answer):
+    for shown in (forecast, explained):
         assert shown.warnings == ask.warnings
         assert word in repr(shown)
         assert any(word in each for each in json.loads(shown.to_json())["warnings"])
+    assert "declared" in repr(answer)
+    written = json.loads(answer.to_json())
+    assert any("declared" in each for each in (*written["warnings"], *(written.get("caveats") or {}).values()))
     for page in (explained._repr_html_(), answer._repr_html_()):
         assert "declared" in page
 
