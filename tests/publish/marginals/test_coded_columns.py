@@ -25,7 +25,7 @@ from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.readings.dense_readings import Marginals
 from sfumato.plan.sql.rows import lower_rows
-from sfumato.plan.sql.text import parse_select
+from sfumato.plan.sql.text import ListingRequest, parse_select
 from sfumato.policy import Domain, Table
 from sfumato.publish.cells.answering import level_labels
 from sfumato.publish.marginals.attributes import (
@@ -188,7 +188,7 @@ def test_the_nearest_name_is_told_as_it_is_declared() -> None:
 def test_cells_are_told_and_part_of_what_is_declared() -> None:
     table = table_of("age", [1])
     with closing(DuckDB(policy_of(table))) as engine:
-        listing = list_declarations("DESCRIBE t", "t", policy_of(table), engine.catalog())
+        listing = list_declarations("DESCRIBE t", ListingRequest("t"), policy_of(table), engine.catalog())
     assert listing.rows == (("age", "integer", "from 0 to 110, 3 bins with the edges 0, 18, 30, 65"),)
     checked = CheckedTable(table, table.columns, None, None)
     assert checked.declared == {"age": "integer from 0 to 110; 3 bins with the edges 0, 18, 30, 65"}
