@@ -486,7 +486,9 @@ def _lower_distinct(
     if _counts_units(columns_counted, source):
         return Distinct(where)
     if any(source.is_unit(column) or _is_id_elsewhere(column, source) for column in columns_counted):
+        period = table.period
         rule = "ids are only counted by themselves, never beside other values"
+        rule = rule if period is None else f"a unit is an id in one {period.every}, and only units are counted"
         raise refuse(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
     return DistinctValues(
         lower_distinct_tuple(argument, lambda column: lower_expression(column, source.resolve)), where
