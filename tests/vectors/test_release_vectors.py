@@ -17,6 +17,7 @@ from scipy import optimize, stats
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.aggregates.measures import CombinedEstimate, Mean, MeanEstimate, TotalEstimate, rounding
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
+from sfumato.plan.aggregates.spread import CovarianceOfPairs, Variance
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy import Domain
 from sfumato.privacy import codec
@@ -211,6 +212,41 @@ def _summed() -> Iterator[Vector]:
         [v + r for v, r in zip(values, reach, strict=True)],
     ]
     yield exact(wanted, ends, CombinedEstimate(2, 1, False, Fraction(1, 100)), pairs)
+
+
+def _corners(ends: list[tuple[int, int]]) -> list[list[tuple[int, ...]]]:
+    """All multisets of two to four points at corners of a box, where the extremes of a moment lie."""
+    corners = list(itertools.product(*ends))
+    return [list(points) for size in (2, 3, 4) for points in itertools.combinations_with_replacement(corners, size)]
+
+
+def _extreme_covariances(ends: list[tuple[int, int]], *, sample: bool) -> list[Fraction]:
+    found = []
+    for points in _corners(ends):
+        means = [Fraction(sum(point[side] for point in points), len(points)) for side in (0, -1)]
+        products = sum((point[0] - means[0]) * (point[-1] - means[1]) for point in points)
+        found.append(products / (len(points) - sample))
+    return found
+
+
+@formula("plan.aggregates.spread.Variance.possible_range")
+def _possible_variances() -> Iterator[Vector]:
+    """The largest spread of two to four values, by enumeration at the ends of their range."""
+    for low, high, sample, root in ((0, 10, False, False), (-3, 4, True, False), (-60, 300, False, True)):
+        largest = max(_extreme_covariances([(low, high)], sample=sample))
+        measure = Variance(Column(Field(0, "t", "x"), Domain("integer", bounds=(low, high))), sample, root, None)
+        wanted = (0, Fraction(math.sqrt(largest)) if root else largest)
+        yield exact(wanted, lambda measure=measure: measure.possible_range)
+
+
+@formula("plan.aggregates.spread.CovarianceOfPairs.possible_range")
+def _possible_covariances() -> Iterator[Vector]:
+    """The extremes over two to four pairs, by enumeration at the corners."""
+    for ends, sample in (([(0, 10), (1, 3)], False), ([(-3, 4), (-60, 300)], True), ([(5, 6), (0, 1)], False)):
+        x, y = (Column(Field(0, "t", n), Domain("integer", bounds=e)) for n, e in zip("xy", ends, strict=True))
+        found = _extreme_covariances(ends, sample=sample)
+        measure = CovarianceOfPairs(y, x, None, sample)
+        yield exact((min(found), max(found)), lambda measure=measure: measure.possible_range)
 
 
 @formula("release.answers.answer._clip_at_zero")

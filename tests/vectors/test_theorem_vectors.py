@@ -67,6 +67,20 @@ def _advanced() -> Iterator[Vector]:
     yield between(6.3082309505, 6.30823095053, lambda: theorems.advanced(sf.Guarantee("0.1"), 100, "1e-6").epsilon)
 
 
+@REGISTRY.formula("privacy.theorems._advanced_step")
+def _advanced_step() -> Iterator[Vector]:
+    """The root ε₀ of √(2k ln(1/δ))·ε₀ + kε₀(e^ε₀ − 1) = ε in 50 digits, rounded down to twelve decimals."""
+    for epsilon, delta, k in (("1", "1e-6", 100), ("0.1", "1e-9", 10), ("3", "0.01", 1000)):
+        slope = MP.sqrt(2 * k * MP.log(1 / real(delta)))
+
+        def excess(x: Real, slope: Real = slope, epsilon: str = epsilon, k: int = k) -> Real:
+            return slope * x + k * x * (MP.exp(x) - 1) - real(epsilon)
+
+        root = MP.findroot(excess, real(epsilon) / slope)
+        step = (sf.Guarantee(epsilon, delta), k)
+        yield between(as_fraction(root * (1 - MP.mpf("1e-8"))), as_fraction(root), theorems._advanced_step, *step)
+
+
 @REGISTRY.formula("privacy.theorems.optimal")
 def _optimal() -> Iterator[Vector]:
     """k answers by randomised response, told apart by how many of them lie."""

@@ -251,6 +251,10 @@ class Answer:
             raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
         return propose()
 
+    def forget_question(self) -> None:
+        """Let go of the question, as an answer that is read from a file has none."""
+        self.__dict__.pop("_propose_clipped", None)
+
     def _changed(self, **changes: Any) -> Answer:
         """Return the answer with other fields; it still proposes to count what was cut."""
         changed, propose = replace(self, **changes), self.__dict__.get("_propose_clipped")

@@ -41,10 +41,11 @@ class FlightResult:
 
         A workload whose answers were all bought before has no receipt of its own: its line is the last of theirs.
         """
-        receipt = getattr(answer, "receipt", None)
+        receipt, parts = getattr(answer, "receipt", None), getattr(answer, "answers", ())
+        for part in (answer, *parts):  # a kept answer would keep its question, and with it a closed curator
+            getattr(part, "forget_question", lambda: None)()
         if receipt is not None:
             return cls(receipt.line, answer, receipt.free or not receipt.line)
-        parts = getattr(answer, "answers", ())
         return cls(max((each.receipt.line for each in parts), default=0), answer, free=True)
 
 
