@@ -10,6 +10,7 @@ import pytest
 
 from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitCount
 from sfumato.plan.bounding import whole_rows
+from sfumato.plan.join_conditions import is_separable
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
     Filter,
@@ -22,7 +23,6 @@ from sfumato.plan.nodes import (
     Union,
     UnitJoin,
     Window,
-    is_separable,
     limit_rows_per_unit,
     multiplicity,
     next_source,

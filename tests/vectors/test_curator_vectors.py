@@ -52,6 +52,8 @@ REGISTRY = Registry(
         ),
     ),
     {
+        "curator.cell_proposals._share_with": "it counts sampled cells for the owner's eyes, and releases nothing",
+        "curator.proposals.questions.Question.error": "it adds the assumed δ to a forecast whose widths have vectors",
         "curator.previews.forecasts.draw_errors": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain": _SAID,
         "curator.previews.explaining._share_text": _SAID,
