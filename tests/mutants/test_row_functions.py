@@ -54,6 +54,14 @@ MUTANTS = (
         ("safety/test_values.py::test_distinct_tuples_are_what_pandas_counts",),
     ),
     Mutant(
+        "texts of a tuple have a separator and no length",
+        Kind.KEYS,
+        "plan.sql.distinct_tuples:_encode",
+        "encoded = call('||', _as_text(call('LENGTH', value)), literal(Type.TEXT, ':'), value)",
+        "encoded = call('||', literal(Type.TEXT, ':'), value)",
+        ("safety/test_values.py::test_tuples_of_texts_that_hold_the_separator_are_told_apart",),
+    ),
+    Mutant(
         "a tuple is charged as if a unit had one row",
         Kind.SENSITIVITY,
         "plan.aggregates.value_measures:DistinctValues.measures_for",

@@ -209,6 +209,18 @@ def _declared(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "drug": row["drug"] if row["drug"] in ("x", "y", "z") else None}
 
 
+def test_tuples_of_texts_that_hold_the_separator_are_told_apart() -> None:
+    """("x:x", "x") and ("x", "x:x") are two tuples: only their lengths tell them apart."""
+    first = {**_rows(Random(5), 1, 1)[0], "town": "a", "note": "x:x", "drug": "x"}
+    rows = [first, {**first, "drug": "y"}]
+    policy = _policy(rows, (60, 3, 60))
+    engine = DuckDB(policy)
+    parts = "CASE WHEN drug = 'x' THEN note ELSE 'x' END, CASE WHEN drug = 'x' THEN 'x' ELSE note END"
+    asked = question(engine, policy, f"SELECT COUNT(DISTINCT {parts}) AS d FROM t")
+    assert int(engine.read(asked.other_parts[0].reading(asked.groups), 5).sum()) == 2
+    engine.close()
+
+
 def test_a_unit_with_one_tuple_more_than_its_limit() -> None:
     """A unit of 4 tuples where 3 rows count adds 3 of them, which is what is claimed."""
     random = Random(3)
