@@ -9,6 +9,14 @@ _LINES = "plan/test_caveats.py"
 
 MUTANTS = (
     Mutant(
+        "of grouped rows one cell in each group counts",
+        Kind.LIMITS,
+        "plan.clipping:_clamped_cells",
+        "kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)",
+        "kept_rows = limits.groups if plan.keys else min(limits.rows, limits.rows_per_group)",
+        ("safety/test_clipped.py::test_of_grouped_rows_as_many_cells_count_as_rows_are_kept",),
+    ),
+    Mutant(
         "rows beyond the limit are counted, and not units",
         Kind.SENSITIVITY,
         "plan.clipping:_units_count",

@@ -7,7 +7,24 @@ from mutants.running import Kind, Mutant, suite
 _WINDOWS = ("release/noisy_rows/test_window_functions.py",)
 _COMBINED = ("curator/test_combined_questions.py",)
 _FORMS = ("release/noisy_rows/test_noise_forms.py",)
+_WIDTHS = ("vectors/test_release_vectors.py::test_vectors[release.noisy_rows.noise_forms.IndependentNoises.widths]",)
 MUTANTS = (
+    Mutant(
+        "a sum of noises of two scales is as wide as if all had the first scale",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:IndependentNoises.widths",
+        "is_equal &= np.maximum.reduceat(blocks, first) == np.minimum.reduceat(blocks, first)",
+        "pass",
+        _WIDTHS,
+    ),
+    Mutant(
+        "a sum of noises of two scales leaves out the rounding of its totals",
+        Kind.RANGES,
+        "release.noisy_rows.noise_forms:IndependentNoises._mixed_widths",
+        "return padded.widths(miss) + rounding",
+        "return padded.widths(miss)",
+        _WIDTHS,
+    ),
     Mutant(
         "a rolling sum forgets the noise that its rows share with others",
         Kind.RANGES,

@@ -122,6 +122,13 @@ def test_groups_and_rows_in_a_group_are_limits_too(neighbours: str, both: int, t
     assert (count.both, count.one) == (both, 1)
 
 
+def test_of_grouped_rows_as_many_cells_count_as_rows_are_kept(tmp_path: Path) -> None:
+    """One group of two rows at most, of three allowed in all: two cells, and so many are charged for."""
+    policy = visits([{1: (("A", 4),) * 4, 2: (("B", 0),)}], max_rows=3, max_groups=1, max_rows_per_group=2)
+    count = counted(policy, tmp_path / "ledger", GROUPED)["cost beyond 0…1"]
+    assert (count.totals, count.one, count.both) == (((2, 1),), 2, 2)
+
+
 TREES = {
     "SELECT AVG(k) AS n FROM (SELECT who, COUNT(*) AS k FROM visits WHERE {world} GROUP BY who)": [
         "more than 2 rows for a result over them"

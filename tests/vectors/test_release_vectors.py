@@ -178,6 +178,14 @@ def _linear_widths() -> Iterator[Vector]:
     # P(|2X + Y| > w) = (4e^{−w/2b} − e^{−w/b})/3 for continuous noises of scale b
     least = 50 * optimize.brentq(lambda w: (4 * math.exp(-w / 2) - math.exp(-w)) / 3 - 0.05, 0, 50)
     yield between(least, least * 1.03, wide, laplace, 2, 1, np.array([1.0, 2.0]))
+    # weights of 1 over noises of scales 50 and 100, in either order of the blocks: the same law; roundings add up
+    for scales in ((50, 100), (100, 50)):
+        blocks = tuple((NoisyScale(Fraction(1), Laplace(scale)), 1) for scale in scales)
+        yield between(least, least * 1.03, wide, IndependentNoises(blocks, Fraction("0.95")), 2, 1)
+        rounded = tuple((NoisyScale(Fraction(1), Laplace(scale), 1, Fraction(70)), 1) for scale in scales)
+        rounded_noises = IndependentNoises(rounded, Fraction("0.95"))
+        yield between(least + 140, least * 1.03 + 140, wide, rounded_noises, 2, 1)
+        yield between(3 * least + 420, 3 * least * 1.03 + 420, wide, rounded_noises, 2, 1, -3.0)
 
 
 @formula("release.measured._estimate_sums")
