@@ -20,9 +20,13 @@ Gaboardi 2018, Thm 2) gives δ′(ε) = η·H_y(X ‖ (1 − β)·C + β·Y) ≤
 at most Σ P(T = i)/η·δ_i(ln y), because hockey-stick divergence is jointly convex: X and Y differ in i units, and X and
 C in at most i. ∎
 
-Poisson sampling has T ~ Bin(k, q). A sample of m out of n units without replacement, under replace neighbours and
-with n public, has T hypergeometric; there X and C differ in i units because those of the sample that changed can be
-exchanged for others; with one unit, η = m/n and δ′(ε) ≤ (m/n)·δ(ln y) (Balle, Barthe & Gaboardi 2018, Thm 11).
+Poisson sampling has T ~ Bin(k, q). Under replace neighbours, where one unit is exchanged for another, T ~ Bin(1, q):
+X and Y differ in an exchange, and X and C in a unit that is there or not. So δ′(ε) ≤ q·δ(ln y) holds with the δ of an
+exchange if that bounds the presence of a unit, too (``exchanged``): a curve that counts on a public number of units
+does not, since the size of a Poisson sample varies. A sample of m out of n units without replacement, under replace
+neighbours and with n public, has T hypergeometric; there X and C differ in i units because those of the sample that
+changed can be exchanged for others; with one unit, η = m/n and δ′(ε) ≤ (m/n)·δ(ln y) (Balle, Barthe & Gaboardi 2018,
+Thm 11).
 
 *Composition.* The profile has no closed moments, so a finite pair on a lattice takes its place: between lattice points
 h(e^ε) = δ′(ε), which is convex, lies below its chords, and the chords are the profile of a pair that dominates
@@ -80,6 +84,8 @@ class SubsampledLoss(Loss):
     """The number of units, of which rate·population are drawn without replacement; 0 for Poisson sampling."""
     backward: bool = False
     """Whether the unit is in the second database: this is the pair (Q, (1 − q)Q + qP)."""
+    exchanged: bool = False
+    """Whether a changed unit of a Poisson sample is exchanged for another: the parts bound that, and presence."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(_checked_part, self.parts)))
@@ -94,12 +100,17 @@ class SubsampledLoss(Loss):
     @property
     def sort_key(self) -> tuple[Any, ...]:
         parts = tuple((loss.sort_key, count) for loss, count in self.parts)
-        key = (self.rate, self.units, self.population, self.backward, parts)
+        key = (self.rate, self.units, self.population, self.backward, self.exchanged, parts)
         return type(self).__name__, (float(self.rate),), key
 
     @property
     def is_symmetric(self) -> bool:
-        return self.units > 1 or self.population > 0
+        return self.units > 1 or self.is_replace
+
+    @property
+    def is_replace(self) -> bool:
+        """Whether the parts are losses under replace neighbours."""
+        return self.exchanged or self.population > 0
 
     def reversed(self) -> SubsampledLoss:
         return self if self.is_symmetric else replace(self, backward=not self.backward)
@@ -163,7 +174,7 @@ class SubsampledLoss(Loss):
 
     def _base_bounds(self, changed: int, smallest: float, largest: float) -> Bounds:
         """Bound the δ of the release itself, from below at the largest ε and from above at the smallest."""
-        sides = _base_directions(self.parts, changed, self.population > 0)
+        sides = _base_directions(self.parts, changed, self.is_replace)
         if not self.is_symmetric:
             sides = (sides[-1] if self.backward else sides[0],)
         low = max(shape.delta_range(side, Fraction(largest * (1 + _ROUNDING)))[0] for side in sides)
@@ -191,7 +202,7 @@ class SubsampledLoss(Loss):
     @property
     def is_slow(self) -> bool:
         """Whether each δ of the release itself takes an inversion."""
-        sides = _base_directions(self.parts, 1, self.population > 0)
+        sides = _base_directions(self.parts, 1, self.is_replace)
         return any(len(side) != 1 or side[0][1] != 1 for side in sides)
 
     @property
@@ -222,7 +233,7 @@ class SubsampledLoss(Loss):
     def largest_loss(self) -> float | None:
         """A bound of the finite losses, a little above the least one; None where they are unbounded."""
         changed = max(self.sampled_weights)
-        sides = _base_directions(self.parts, changed, self.population > 0)
+        sides = _base_directions(self.parts, changed, self.is_replace)
         tops = [sum_above((loss.top, count) for loss, count in side) for side in sides]
         if not self.is_symmetric:
             tops = [tops[-1] if self.backward else tops[0]]
