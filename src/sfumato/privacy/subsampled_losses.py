@@ -146,39 +146,39 @@ class SubsampledLoss(Loss):
         """Bound δ′(ε) from both sides; for several units the lower bound is the upper one's, which is no lower bound
         of what a mechanism leaks.
         """
+        return self.profile_end(epsilon, above=False), self.profile_end(epsilon, above=True)
+
+    def profile_end(self, epsilon: float, *, above: bool) -> float:
+        """Bound δ′(ε) from above, or from below."""
         if self.backward:
-            return self._backward_profile(epsilon)
+            return self._backward_profile_end(epsilon, above)
         weights = self.sampled_weights
         inverse_share = 1 / float(sum(weights.values()))
         base_epsilon = math.log1p(math.expm1(epsilon) * inverse_share) if epsilon < _BEYOND else epsilon
         if epsilon >= _BEYOND:
             base_epsilon += math.log(inverse_share)
-        totals = [0.0, 0.0]
-        for changed, weight in weights.items():
-            bounds = self._base_bounds(changed, base_epsilon, base_epsilon)
-            totals = [total + float(weight) * bound for total, bound in zip(totals, bounds, strict=True)]
-        return totals[0] * (1 - _ROUNDING), min(1.0, totals[1] * (1 + _ROUNDING))
+        total = sum(float(weight) * self._base_end(units, base_epsilon, above) for units, weight in weights.items())
+        return min(1.0, total * (1 + _ROUNDING)) if above else total * (1 - _ROUNDING)
 
-    def _backward_profile(self, epsilon: float) -> Bounds:
+    def _backward_profile_end(self, epsilon: float, above: bool) -> float:
         rate = float(self.rate)
         if epsilon >= _BEYOND:
-            return 0.0, 0.0
+            return 0.0
         removed = (1 - rate) * math.expm1(epsilon)
-        share, error = rate - removed, _ROUNDING * (rate + removed)
-        if share + error <= 0:
-            return 0.0, 0.0
-        shares = max(share - error, 5e-324), share + error
-        largest, smallest = (epsilon + math.log(rate / each) for each in shares)
-        low, high = self._base_bounds(1, max(0.0, smallest), max(0.0, largest))
-        return max(0.0, share - error) * low * (1 - _ROUNDING), min(1.0, shares[1] * high * (1 + _ROUNDING))
+        error = _ROUNDING * (rate + removed) * (1 if above else -1)
+        share = rate - removed + error
+        if share <= 0:
+            return 0.0
+        base = self._base_end(1, max(0.0, epsilon + math.log(rate / share)), above)
+        return min(1.0, share * base * (1 + _ROUNDING)) if above else share * base * (1 - _ROUNDING)
 
-    def _base_bounds(self, changed: int, smallest: float, largest: float) -> Bounds:
-        """Bound the δ of the release itself, from below at the largest ε and from above at the smallest."""
+    def _base_end(self, changed: int, epsilon: float, above: bool) -> float:
+        """Bound the δ of the release itself, at an ε that is moved by more than its rounding error."""
         sides = _base_directions(self.parts, changed, self.is_replace)
         if not self.is_symmetric:
             sides = (sides[-1] if self.backward else sides[0],)
-        low = max(shape.delta_range(side, Fraction(largest * (1 + _ROUNDING)))[0] for side in sides)
-        return low, max(shape.delta_range(side, Fraction(smallest * (1 - _ROUNDING)))[1] for side in sides)
+        moved = Fraction(epsilon * (1 - _ROUNDING if above else 1 + _ROUNDING))
+        return max(shape.delta_range(side, moved)[above] for side in sides)
 
     @cached_property
     def sampled_weights(self) -> dict[int, Fraction]:
@@ -220,7 +220,7 @@ class SubsampledLoss(Loss):
 
     @property
     def failure(self) -> Fraction:
-        return self.lattice_pair.failure if self.largest_loss is None else Fraction(self.profile(_BEYOND)[1])
+        return self.lattice_pair.failure if self.largest_loss is None else Fraction(self.profile_end(_BEYOND, above=True))
 
     def renyi(self, order: float) -> float:
         return self.lattice_pair.renyi(order)
@@ -381,9 +381,9 @@ def _tangent_pair(loss: SubsampledLoss) -> TangentLoss:
     knots = sorted({-step for step in loss.reversed().knots} | set(loss.knots))
     spacing = loss.lattice_pair.spacing
     alphas = [math.exp(float(step * spacing)) for step in knots]
-    lost = loss.profile(_BEYOND)[0]
+    lost = loss.profile_end(_BEYOND, above=False)
     # Slope and intercept. With S where P > 0, or where Q = 0: no profile is below 1 − α·Q(P > 0), or below its failure.
-    steepest = -(1 - loss.reversed().profile(_BEYOND)[0])
+    steepest = -(1 - loss.reversed().profile_end(_BEYOND, above=False))
     lines = [(steepest, 1.0), (0.0, lost)]
     for left, alpha, right in zip(alphas, alphas[1:], alphas[2:], strict=False):
         slope, intercept = _supporting_line(loss, (left, alpha, right), alphas[-1])
@@ -465,11 +465,11 @@ def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
 def _truncated_end(loss: SubsampledLoss) -> float:
     """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
     low, high = 0.0, 1.0
-    while loss.profile(high)[1] > _TRUNCATED and high < _BEYOND:
+    while loss.profile_end(high, above=True) > _TRUNCATED and high < _BEYOND:
         low, high = high, min(_BEYOND, 2 * high)
     for _ in range(8):
         middle = (low + high) / 2
-        low, high = (middle, high) if loss.profile(middle)[1] > _TRUNCATED else (low, middle)
+        low, high = (middle, high) if loss.profile_end(middle, above=True) > _TRUNCATED else (low, middle)
     return high
 
 
@@ -494,9 +494,11 @@ def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction,
     The true profile is convex and not above the points, so it is not above their hull. The slope between two points is
     −Q(L > ε), and P is e^ε·Q at each loss.
     """
-    points = [(math.exp(float(step * spacing)), loss.profile(float(step * spacing))[1], step) for step in steps]
+    points = [
+        (math.exp(float(step * spacing)), loss.profile_end(float(step * spacing), above=True), step) for step in steps
+    ]
     if bounded:  # only the failure is left there
-        points[-1] = (points[-1][0], loss.profile(_BEYOND)[1], points[-1][2])
+        points[-1] = (points[-1][0], loss.profile_end(_BEYOND, above=True), points[-1][2])
     hull: list[tuple[float, float, int]] = []
     for point in points:
         while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):
