@@ -88,8 +88,8 @@ MUTANTS = (
         "a Poisson sample is taken under a promise for databases of one size",
         Kind.NEIGHBOURS,
         "privacy.curve:Curve._sampling",
-        "if self.neighbours is Neighbours.REPLACE:",
-        "if self.neighbours is None:",
+        "self.neighbours is Neighbours.REPLACE and (not bounds_presence)",
+        "self.neighbours is None",
         (f"{SAMPLES}::test_what_is_no_sample_is_refused",),
     ),
     Mutant(

@@ -134,6 +134,21 @@ def test_gaussian_noise_on_a_sample_keeps_its_price(relation: str, databases: An
     assert excess > price.delta * 0.9
 
 
+def test_several_noises_share_one_sample() -> None:
+    """Where one sample serves two noises, a unit that is in it shows in both: more than in two samples of their own."""
+    charge = SampledCharge([sf.Charged(sf.Laplace(1), 1, 2)], RATE)
+    apart = sf.compose([(sf.Laplace(1).curve(1).subsampled(RATE), 2)])
+    law = _noise_law(sf.Laplace(1))
+    with_unit, without = (
+        (1 - float(RATE)) * np.multiply.outer(law, law)
+        + float(RATE) * np.multiply.outer(np.roll(law, shift), np.roll(law, shift))
+        for shift in (1, 0)
+    )
+    excess = _excess(with_unit, without, 0.9)
+    assert math.isclose(excess, charge.curve.delta("0.9"), rel_tol=1e-6)
+    assert apart.delta("0.9") < excess / 2
+
+
 def test_renyi_divergence_is_within_what_an_account_is_charged() -> None:
     prepared = _prepared(COUNTED, "add-remove", Price(1))
     first, second = (np.log(_released_law(prepared, units)) for units in ((3,), ()))

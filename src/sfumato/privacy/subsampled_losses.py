@@ -220,7 +220,9 @@ class SubsampledLoss(Loss):
 
     @property
     def failure(self) -> Fraction:
-        return self.lattice_pair.failure if self.largest_loss is None else Fraction(self.profile_end(_BEYOND, above=True))
+        if self.largest_loss is None:
+            return self.lattice_pair.failure
+        return Fraction(self.profile_end(_BEYOND, above=True))
 
     def renyi(self, order: float) -> float:
         return self.lattice_pair.renyi(order)

@@ -632,6 +632,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return self._prepare_at(price, request)
 
     def _prepare_at(self, price: Price, request: PriceRequest) -> PricedRelease:
+        rate = sampling_rate(self, request, self._context.policy)
         self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
@@ -639,7 +640,6 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
         )
         others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
-        rate = sampling_rate(self, request, self._context.policy)
         terms: dict[str, Any] = {"others": others, "requests": weighted_request, "family": family, "sample": rate}
         if price.allows_gaussian:  # the choice of noise depends on what the account can keep open
             return price_release(self.bounding_options, price, account=self._context.account.budget, **terms)
