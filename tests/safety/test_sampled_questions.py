@@ -136,7 +136,7 @@ def test_gaussian_noise_on_a_sample_keeps_its_price(relation: str, databases: An
 
 def test_several_noises_share_one_sample() -> None:
     """Where one sample serves two noises, a unit that is in it shows in both: more than in two samples of their own."""
-    charge = SampledCharge([sf.Charged(sf.Laplace(1), 1, 2)], RATE)
+    charge = SampledCharge([sf.Charged(sf.Laplace(1), 1), sf.Charged(sf.Laplace(1), 1)], RATE)
     apart = sf.compose([(sf.Laplace(1).curve(1).subsampled(RATE), 2)])
     law = _noise_law(sf.Laplace(1))
     with_unit, without = (
