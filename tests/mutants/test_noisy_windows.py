@@ -7,6 +7,7 @@ from mutants.running import Kind, Mutant, suite
 _WINDOWS = ("release/noisy_rows/test_window_functions.py",)
 _COMBINED = ("curator/test_combined_questions.py",)
 _FORMS = ("release/noisy_rows/test_noise_forms.py",)
+_NULLS = "release/noisy_rows/test_noisy_nulls.py"
 MUTANTS = (
     Mutant(
         "a rolling sum forgets the noise that its rows share with others",
@@ -95,6 +96,54 @@ MUTANTS = (
         "<= names",
         "& names",
         ("plan/sql/test_pivots.py::test_a_pivot_groups_by_the_other_columns_and_never_drops_them",),
+    ),
+    Mutant(
+        "a CASE that noise decides is surely not NULL",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_select_branch",
+        "yes_sure & no_sure & alike",
+        "yes_sure & no_sure",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a cell that may be NULL counts in every frame",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:_frame_total",
+        "is_value & null_sure",
+        "is_value",
+        (f"{_NULLS}::test_windows_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a cell that noise made NULL counts in no frame",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:_frame_total",
+        "is_value | ~null_sure",
+        "is_value",
+        (f"{_NULLS}::test_windows_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "what may be NULL bounds LEAST as if it were there",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_least",
+        "are_nulls_sure(column) & ~np.isnan(column.value) for",
+        "~np.isnan(column.value) for",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a sum of a cell that may be NULL is as sure as one that is not",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_as_sure_as",
+        "are_nulls_sure(column) & sure",
+        "are_nulls_sure(column)",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a comparison with a cell that may be NULL is sure",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_as_sure_as",
+        "sure=column.sure & sure",
+        "sure=column.sure",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
     ),
 )
 
