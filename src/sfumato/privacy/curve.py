@@ -406,11 +406,11 @@ class Curve:
         return (tuple((max(loss, loss.reversed(), key=divergence), count) for loss, count in self.parts),)
 
     @cached_property
-    def _directions(self) -> tuple[tuple[Part, ...], ...]:
+    def _directions(self) -> tuple[shape.Pairs, ...]:
         return shape.directions(self.parts, self.neighbours)
 
     @cached_property
-    def _inner(self) -> tuple[tuple[Part, ...], ...] | None:
+    def _inner(self) -> tuple[shape.Pairs, ...] | None:
         """The parts that bound a composition from below, where those to compose bound it from above alone."""
         is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
         if is_alone or not any(loss.inner_factors for loss, _ in self.parts):

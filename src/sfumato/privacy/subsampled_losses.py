@@ -50,7 +50,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Neighbours
-from sfumato.privacy.losses import AtomLoss, Loss, Real, sum_above
+from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_above
 from sfumato.privacy.numbers import INSIDE_UNIT, exact, exact_integer, least_float_above
 
 Bounds = tuple[float, float]
@@ -131,11 +131,11 @@ class SubsampledLoss(Loss):
         return True
 
     @property
-    def inner_factors(self) -> tuple[tuple[Loss, int], ...]:
+    def inner_factors(self) -> tuple[tuple[LossPair, int], ...]:
         return ((self.tangent_pair, 1),)
 
     @property
-    def factors(self) -> tuple[tuple[Loss, int], ...]:
+    def factors(self) -> tuple[tuple[LossPair, int], ...]:
         return ((self.lattice_pair, 1),)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
@@ -279,7 +279,7 @@ def _checked_part(part: Any) -> tuple[Loss, int]:
 
 
 @lru_cache(maxsize=256)
-def _base_directions(parts: tuple[tuple[Loss, int], ...], changed: int, is_replace: bool) -> tuple[shape.Parts, ...]:
+def _base_directions(parts: tuple[tuple[Loss, int], ...], changed: int, is_replace: bool) -> tuple[shape.Pairs, ...]:
     """Return the release's own pairs for so many changed units, in both directions."""
     grouped = tuple((loss.group(changed), count) for loss, count in parts)
     return shape.directions(grouped, Neighbours.REPLACE if is_replace else Neighbours.ADD_REMOVE)
@@ -329,22 +329,6 @@ class LatticeLoss(AtomLoss):
     def magnitude(self) -> float:
         return float(self.spacing * max(map(abs, self.steps), default=0))
 
-    def renyi(self, order: float) -> float:
-        """Compute D_α of P given Q > 0 against Q given P > 0, from sums over the atoms."""
-        mass, loss = (column[:, 0] for column in self.parameters)
-        log_q = math.log(math.fsum(mass * np.exp(-loss)))
-        log_p = math.log(math.fsum(mass))
-        shifted = loss + (log_q - log_p)
-        if order == 1:
-            return max(0.0, math.fsum(mass * shifted) / math.exp(log_p))
-        exponents = (order - 1) * shifted
-        lift = float(exponents.max())
-        total = math.log(math.fsum(mass * np.exp(exponents - lift))) - log_p
-        return max(0.0, (lift + total) / (order - 1))
-
-    def group(self, k: int) -> Loss:
-        raise NotImplementedError("a group is formed before a lattice pair is")
-
 
 @dataclass(frozen=True, repr=False)
 class TangentLoss(AtomLoss):
@@ -370,12 +354,6 @@ class TangentLoss(AtomLoss):
     @property
     def magnitude(self) -> float:
         return max(map(abs, self.values))
-
-    def renyi(self, order: float) -> float:
-        raise NotImplementedError("a pair that bounds from below is not charged")
-
-    def group(self, k: int) -> Loss:
-        raise NotImplementedError("a group is formed before a tangent pair is")
 
 
 def _tangent_pair(loss: SubsampledLoss) -> TangentLoss:
