@@ -9,7 +9,7 @@ A ``Purchase`` holds the terms of a stored answer, so that it can be shown with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sfumato.errors import InvalidParameter
@@ -242,7 +242,7 @@ class Purchase:
     salt: str = ""
     """A random number: receipts print the hash of the ledger line, which must not allow testing guesses of its
     content."""
-    sample: str = ""
+    sample: str = field(default="", repr=False)
     """The share of the units that was read, as a secret sample; empty where all were."""
 
     @property

@@ -124,6 +124,7 @@ def test_the_server_reads_the_same_sample_of_units(sessions: Sessions) -> None:
             counts.append(tuples(here.read(sampled, key))[0][0])
         assert 0 < min(counts) < max(counts) < tuples(here.read(reading, 7))[0][0]
         here.close()
+        server.close()
 
 
 # Neighbours, and readings beyond totals

@@ -66,9 +66,9 @@ class Receipt:
     """Whether the answer was invented from the policy alone: it is in no ledger and reveals nothing."""
     joint: bool = False
     """Whether all intervals hold together with this confidence, or each by itself."""
+    version: int = VERSION
     sample: str = ""
     """The share of the units that was read, as a secret sample; empty where all were."""
-    version: int = VERSION
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
