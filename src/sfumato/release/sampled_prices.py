@@ -29,6 +29,9 @@ from sfumato.errors import InvalidParameter
 from sfumato.release.parts.question_parts import rounded_down
 from sfumato.release.prices import Price
 
+_MAX_EPSILON = 400
+"""Beyond this a loss on a sample is not told from a failure."""
+
 
 def price_on_sample(price: Price, rate: Fraction) -> Price:
     """Return the price that a release over all units may have, so that on the sample it has this one.
@@ -37,6 +40,9 @@ def price_on_sample(price: Price, rate: Fraction) -> Price:
     """
     if price.epsilon is None:
         return price
+    if price.epsilon > _MAX_EPSILON:
+        rule = f"at most {_MAX_EPSILON} for a release on a sample"
+        raise InvalidParameter("epsilon", float(price.epsilon), rule, fix="leave out sample (--sample)")
     epsilon = rounded_down(Fraction(_log_growth(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12)))
     delta = price.delta / rate
     if delta >= 1:
@@ -47,6 +53,4 @@ def price_on_sample(price: Price, rate: Fraction) -> Price:
 
 def _log_growth(epsilon: float, rate: float) -> float:
     """Compute ln(1 + (e^ε − 1)/q)."""
-    if epsilon > 600:
-        return epsilon - math.log(rate)
     return math.log1p(math.expm1(epsilon) / rate)

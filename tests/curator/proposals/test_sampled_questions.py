@@ -111,6 +111,10 @@ def test_what_does_not_fit_a_sample_is_refused(clinic: sf.Curator) -> None:
         asked.release(epsilon=1, sample="10 %", sample_of="0.1")
     with pytest.raises(sf.InvalidParameter, match="delta"):
         asked.release(epsilon=1, delta="0.2", sample="10 %")
+    with pytest.raises(sf.InvalidParameter, match="sample"):
+        asked.release(free=True, sample="10 %")
+    with pytest.raises(sf.InvalidParameter, match="epsilon"):
+        asked.release(epsilon=500, sample="10 %")
     combined = clinic.sql("SELECT COUNT(*) AS n FROM visits UNION ALL SELECT COUNT(*) AS n FROM visits WHERE cost > 3")
     with pytest.raises((sf.InvalidParameter, sf.Unsupported), match="sample"):
         combined.release(epsilon=1, sample="10 %")

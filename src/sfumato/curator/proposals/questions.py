@@ -430,7 +430,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         then buys less noise on the sample, numbers are scaled to all units, and ± covers the sampling, too.
         """
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
-        require_whole_population(sample, sample_of)
+        require_whole_population(sample, sample_of, free)
         share = None if sample_of is None else parse_sampled_fraction(sample_of, self._context.policy.size)
         if free:
             require_no_price(request, fresh=fresh, request_id=request_id)

@@ -66,8 +66,11 @@ def refuse_sample(sample: Number | None) -> None:
         raise InvalidParameter("sample", sample, rule, fix="ask each SELECT of a sample by itself")
 
 
-def require_whole_population(sample: object, sample_of: object) -> None:
-    """Refuse a secret sample of data that are a sample themselves: the ranges of the two would not add up."""
+def require_whole_population(sample: object, sample_of: object, free: bool) -> None:
+    """Refuse a secret sample of data that are a sample themselves, whose ranges would not add up; and of a synopsis."""
+    if sample is not None and free:
+        rule = "left out with free: a synopsis is read, and no unit"
+        raise InvalidParameter("sample", sample, rule, fix="give a price, or leave out sample (--sample)")
     if sample is not None and sample_of is not None:
         rule = "left out with sample: its ranges are about all units of the data"
         raise InvalidParameter("sample_of", sample_of, rule, fix="give sample or sample_of, not both")
