@@ -137,9 +137,9 @@ MUTANTS = (
     Mutant(
         "an answer from a sample is found for a question to all",
         Kind.REUSE,
-        "curator.proposals.questions:Question._plan_key_of",
-        "self.plan_key if rate is None else self.plan_key.derive(lambda plan: digest(plan, 'sample', str(rate)))",
-        "self.plan_key",
+        "curator.proposals.sampled_questions:key_with_sample",
+        "key if rate is None else key.derive(lambda plan: digest(plan, 'sample', str(rate)))",
+        "key",
         (SECRET,),
     ),
     Mutant(

@@ -324,6 +324,7 @@ def test_the_ledger_keeps_what_was_run_and_charges_its_curve(tmp_path: Path) -> 
     with sf.Curator(path) as curator:
         answer = curator.sql("SELECT COUNT(DISTINCT who) AS n FROM visits").release(epsilon="0.5", sample="10 %")
         charges = [line for line in curator.ledger.lines() if line.parts not in ("", "[]")]
+        assert charges[-1].question.endswith("10 % of the units")
         (part,) = read_parts(charges[-1].parts)
         assert isinstance(part, SampledCharge)
         assert part.rate == Fraction(1, 10)

@@ -55,7 +55,13 @@ from sfumato.curator.proposals.question_advice import (
     with_answer_advice,
     with_forecast_advice,
 )
-from sfumato.curator.proposals.sampled_questions import require_whole_population, sample_operator, sampling_rate
+from sfumato.curator.proposals.sampled_questions import (
+    key_with_sample,
+    operators_with_sample,
+    require_whole_population,
+    sampling_rate,
+    text_with_sample,
+)
 from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
@@ -317,9 +323,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         explanation = explain(self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys)
         free_answer = self._bought_answer(confidence)
         free_operators = () if free_answer is None else (Operator("free", "a bought synopsis", free_answer.words),)
-        sampled = sample_operator(prepared, policy.unit.name)
-        first, *further = explanation.operators
-        operators = (first, *sampled, *further, *charge_operators(self._context), *free_operators)
+        steps = operators_with_sample(explanation.operators, prepared, policy.unit.name)
+        operators = (*steps, *charge_operators(self._context), *free_operators)
         price_notes = (
             (prepared.unused_delta_reason,)
             if prepared.unused_delta_reason
@@ -353,7 +358,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         request = stated.with_default_delta(self._assumed_delta)
         prepared = self.price_release(request)
         forecast = self.forecast(prepared, request)
-        stored = not fresh and is_stored(self.release_strategy(prepared), self._plan_key_of(prepared), self._context)
+        stored = not fresh and is_stored(
+            self.release_strategy(prepared), key_with_sample(self.plan_key, prepared), self._context
+        )
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
         if not stored:
@@ -444,8 +451,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             self.release_strategy(prepared),
             prepared.price,
             lambda result: self.build_answer(result, confidence, joint),
-            question=self.text,
-            plan=self._plan_key_of(prepared),
+            question=text_with_sample(self.text, prepared),
+            plan=key_with_sample(self.plan_key, prepared),
             context=self._context,
             call=call,
             skip_dry_run=self._dry_run_releases.get(shown_as) is prepared,
@@ -540,11 +547,6 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         parts, found = (plan, self.limits, self.strategy, groups_hash), ("found", self.discovered_keys)
         further = found if self.discovered_keys else ()
         return self._context.plan_key(plan, lambda policy: digest(*parts, policy, *further))
-
-    def _plan_key_of(self, prepared: PricedRelease) -> PlanKey:
-        """Return the key of a release: one over a sample measures something else, at every rate."""
-        rate = prepared.bounded.sample
-        return self.plan_key if rate is None else self.plan_key.derive(lambda plan: digest(plan, "sample", str(rate)))
 
     def __repr__(self) -> str:
         question_text = " ".join(self.text.split())

@@ -5,12 +5,14 @@ Why each of the others is refused: ``release.sampled_prices``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from sfumato.curator.previews.explaining import Operator
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.unit_samples import parse_rate
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import Number, format_percent
@@ -76,18 +78,29 @@ def require_whole_population(sample: object, sample_of: object, free: bool) -> N
         raise InvalidParameter("sample_of", sample_of, rule, fix="give sample or sample_of, not both")
 
 
-def sample_operator(prepared: PricedRelease, unit: str) -> tuple[Operator, ...]:
-    """Explain the sample of a prepared release."""
+def text_with_sample(text: str, prepared: PricedRelease) -> str:
+    """Return the question as a history lists it: one over a sample is another question."""
+    rate = prepared.bounded.sample
+    return text if rate is None else f"{text}\n-- of a secret sample: {format_percent(rate)} of the units"
+
+
+def key_with_sample(key: PlanKey, prepared: PricedRelease) -> PlanKey:
+    """Return the key of a release: one over a sample measures something else, at every rate."""
+    rate = prepared.bounded.sample
+    return key if rate is None else key.derive(lambda plan: digest(plan, "sample", str(rate)))
+
+
+def operators_with_sample(operators: Sequence[Operator], prepared: PricedRelease, unit: str) -> tuple[Operator, ...]:
+    """Explain, after the scan, the sample of a prepared release."""
     rate = prepared.bounded.sample
     if rate is None:
-        return ()
-    inner = price_on_sample(prepared.price, rate)
-    known = "" if inner.epsilon is None else f"; whoever knew the sample would be told ε = {float(inner.epsilon):.3g}"
-    return (
-        Operator(
-            "sample",
-            f"each {unit} with probability {format_percent(rate)}, all its rows or none",
-            f"a fresh secret sample for every answer; what is released is scaled to all units, and its ± covers the "
-            f"sampling{known}",
-        ),
+        return tuple(operators)
+    noise_price = price_on_sample(prepared.price, rate)
+    known = "" if noise_price.epsilon is None else f"; known, it would protect by ε = {float(noise_price.epsilon):.3g}"
+    sample = Operator(
+        "sample",
+        f"each {unit} with probability {format_percent(rate)}, all its rows or none",
+        "a fresh secret sample for every answer; what is released is scaled to all units, and its ± covers the "
+        f"sampling{known}",
     )
+    return operators[0], sample, *operators[1:]
