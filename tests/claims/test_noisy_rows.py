@@ -26,8 +26,8 @@ from sfumato.release.noisy_rows.noisy_columns import (
     TruthColumn,
     evaluate_on,
     objects,
-    ranks,
 )
+from sfumato.release.noisy_rows.row_selection import ranks
 from sfumato.release.noisy_rows.row_totals import Presence, group_codes, row_total
 from sfumato.release.noisy_rows.window_functions import window
 from sfumato.release.parts.scales import NoisyScale

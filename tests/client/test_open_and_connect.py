@@ -65,6 +65,17 @@ def test_a_stored_answer_is_free_and_the_same(curators: Curators) -> None:
     assert fresh.receipt.line != first.receipt.line
 
 
+def test_a_sample_of_the_units_travels(curators: Curators) -> None:
+    question = curators.curator.sql(COUNT)
+    answer = question.release(epsilon="0.25", sample="25 %")
+    assert (answer.receipt.sample, answer.receipt.free) == ("25 %", False)
+    assert question.release(epsilon="0.25", sample=0.25).rows == answer.rows
+    assert isinstance(question.error(epsilon="0.25", sample="25 %").columns["n"], dict)
+    assert "sample" in [operator.name for operator in question.explain(epsilon=1, sample="25 %").operators]
+    with pytest.raises(sf.InvalidParameter, match="sample"):
+        question.release(epsilon="0.25", sample=25)
+
+
 def test_what_limits_cut_is_bought_for_one_price_and_free_again(curators: Curators) -> None:
     question, before = (
         curators.curator.sql("SELECT AVG(cost) AS mean FROM visits").limit(rows=1),

@@ -8,6 +8,7 @@ _WINDOWS = ("release/noisy_rows/test_window_functions.py",)
 _COMBINED = ("curator/test_combined_questions.py",)
 _FORMS = ("release/noisy_rows/test_noise_forms.py",)
 _WIDTHS = ("vectors/test_release_vectors.py::test_vectors[release.noisy_rows.noise_forms.IndependentNoises.widths]",)
+_NULLS = "release/noisy_rows/test_noisy_nulls.py"
 MUTANTS = (
     Mutant(
         "a sum of noises of two scales is as wide as if all had the first scale",
@@ -112,6 +113,54 @@ MUTANTS = (
         "<= names",
         "& names",
         ("plan/sql/test_pivots.py::test_a_pivot_groups_by_the_other_columns_and_never_drops_them",),
+    ),
+    Mutant(
+        "a CASE that noise decides is surely not NULL",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_select_branch",
+        "yes_sure & no_sure & alike",
+        "yes_sure & no_sure",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a cell that may be NULL counts in every frame",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:_frame_total",
+        "is_value & null_sure",
+        "is_value",
+        (f"{_NULLS}::test_windows_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a cell that noise made NULL counts in no frame",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:_frame_total",
+        "is_value | ~null_sure",
+        "is_value",
+        (f"{_NULLS}::test_windows_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "what may be NULL bounds LEAST as if it were there",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_least",
+        "are_nulls_sure(column) & ~np.isnan(column.value) for",
+        "~np.isnan(column.value) for",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a sum of a cell that may be NULL is as sure as one that is not",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_as_sure_as",
+        "are_nulls_sure(column) & sure",
+        "are_nulls_sure(column)",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
+    ),
+    Mutant(
+        "a comparison with a cell that may be NULL is sure",
+        Kind.RANGES,
+        "release.noisy_rows.noisy_columns:_as_sure_as",
+        "sure=column.sure & sure",
+        "sure=column.sure",
+        (f"{_NULLS}::test_totals_hold_whatever_is_null",),
     ),
 )
 

@@ -145,7 +145,7 @@ MUTANTS = (
     Mutant(
         "a release is charged for a change of one",
         Kind.SENSITIVITY,
-        "release.measurement:Batch.charged",
+        "release.measurement:Batch.mechanism_charges",
         "measurement.sensitivity",
         "measurement.sensitivity and 1",
         ("release/test_releasing.py::test_what_is_charged_is_the_curve_of_what_is_run",),
@@ -178,8 +178,8 @@ MUTANTS = (
         "every sample has the same key",
         Kind.REUSE,
         "release.releasing:_reader",
-        "opened.read(reading, bits.random_bits(62))",
-        "opened.read(reading, 1 << 61)",
+        "row_key = bits.random_bits(ROW_KEY_BITS)",
+        "row_key = 1 << 61",
         ("safety/test_samples.py::test_every_release_has_a_key_of_its_own",),
     ),
     Mutant(

@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "a sampled unit's ε is scaled by the rate, as if e^ε were 1 + ε",
         Kind.SAMPLING,
-        f"{LOSS}.profile",
+        f"{LOSS}.profile_end",
         "math.log1p(math.expm1(epsilon) * inverse_share)",
         "epsilon * inverse_share",
         (EXACT,),
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "in the other direction the share that stays is not enlarged by e^ε",
         Kind.SAMPLING,
-        f"{LOSS}._backward_profile",
+        f"{LOSS}._backward_profile_end",
         "removed = (1 - rate) * math.expm1(epsilon)",
         "removed = rate * math.expm1(epsilon)",
         (EXACT,),
@@ -88,8 +88,8 @@ MUTANTS = (
         "a Poisson sample is taken under a promise for databases of one size",
         Kind.NEIGHBOURS,
         "privacy.curve:Curve._sampling",
-        "if self.neighbours is Neighbours.REPLACE:",
-        "if self.neighbours is None:",
+        "self.neighbours is Neighbours.REPLACE and (not bounds_presence)",
+        "self.neighbours is None",
         (f"{SAMPLES}::test_what_is_no_sample_is_refused",),
     ),
     Mutant(

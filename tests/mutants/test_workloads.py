@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "only the first measurement is charged",
         Kind.CHARGE_ORDER,
-        "release.measurement:Batch.charged",
+        "release.measurement:Batch.mechanism_charges",
         "Charged(mechanism, sensitivity, runs) for",
         "Charged(mechanism, sensitivity, 1) for",
         ("release/test_series.py::test_a_batch_is_kept_as_its_plan",),

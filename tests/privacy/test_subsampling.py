@@ -323,3 +323,11 @@ def test_a_charge_of_a_sampled_release_covers_it() -> None:
 )
 def test_what_is_no_sample_is_refused(call: Any, rule: str) -> None:
     assert_refused(call, rule)
+
+
+def test_the_pair_below_diverges_no_more_than_the_pair_above() -> None:
+    loss = SubsampledLoss(((ResponseLoss(Fraction(1)), 1),), RATE)
+    for order in (1, 2, 8):
+        below, above = loss.tangent_pair.renyi(order), loss.lattice_pair.renyi(order)
+        assert 0 < below <= above
+        assert below > 0.9 * above

@@ -102,7 +102,8 @@ class Reader(Protocol):
         """Return the value of the reading in exact 64-bit integers.
 
         A total beyond ±2^62 is clamped, which moves no two totals further apart. ``key`` is fresh and secret: it
-        decides which rows a sample keeps. This is the only call that reads private rows, and it is made after the
+        decides which rows a sample keeps, and which units are read where the plan reads a sample of them
+        (``plan.unit_samples``). This is the only call that reads private rows, and it is made after the
         charge.
         """
         ...

@@ -238,6 +238,7 @@ def _text_cases() -> list[Case]:
         ),
         case_of_columns("||", apply(ScalarFunction.JOIN, t, bar), ("t",), lambda x: x + "|"),
         Case("MD5", digest, lambda row: _md5("|".join(not_null("7", row["t"], row["zi"])))),
+        unary_case("SHA-256", ScalarFunction.HASH, "t", lambda x: hashlib.sha256(x.encode()).hexdigest()[:16]),
         unary_case("a regular expression over lines", ScalarFunction.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
 

@@ -24,7 +24,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import spending
 from sfumato.ledger.sealed_rows import Row
-from sfumato.ledger.spending import Charged, Part, read_cost, read_spending
+from sfumato.ledger.spending import Charged, Part, SampledCharge, read_cost, read_spending
 from sfumato.ledger.stores.store import Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms.protocols import Mechanism
@@ -147,7 +147,13 @@ class Entry:
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """The mechanisms that are run, as far as they are ours."""
-        return tuple(part.mechanism for part in self.parts if isinstance(part, Charged))
+        charges = (
+            charge
+            for part in self.parts
+            for charge in (part.charges if isinstance(part, SampledCharge) else (part,))
+            if isinstance(charge, Charged)
+        )
+        return tuple(charge.mechanism for charge in charges)
 
     @property
     def interactive(self) -> bool:

@@ -24,7 +24,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechanism
 from sfumato.privacy import Cost, Curve, Sensitivity, amounts, codec, compose
 from sfumato.privacy.amounts import Amount
-from sfumato.privacy.numbers import exact_integer
+from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, exact_integer
 
 MAX_ROUNDINGS_PER_LINE = 2
 """The maximum number of sums that one line rounds up, each by less than a unit: spent and held. Adding both is another
@@ -213,7 +213,41 @@ class Charged:
         return codec.dumps(self)
 
 
-Part = Charged | Curve
+@codec.serialisable("sampled-charge")
+@dataclass(frozen=True)
+class SampledCharge:
+    """Additive noise on totals of one secret Poisson sample of the units, each of which is in it with probability
+    ``rate``.
+
+    Theorem. Run on all units, what is charged here has the curve c of its noises. Run on the sample it has
+    c.subsampled(rate), under either relation of neighbours (``privacy.subsampled_losses``). Under replace that needs c
+    to bound the presence of a unit, too: it does, because a sensitivity under replace bounds v − w for all that two
+    units can contribute, and w may be 0 (``plan.bounding``). A smaller rate costs no more: a sample of q′ < q is a
+    sample of q′/q of one of q. ∎
+    """
+
+    charges: tuple[Charged, ...]
+    rate: Fraction
+
+    def __init__(self, charges: Iterable[Charged], rate: Number) -> None:
+        noises = tuple(charges) if isinstance(charges, Iterable) else ()
+        if not noises or not all(isinstance(noise, Charged) and noise.sensitivity is not None for noise in noises):
+            raise InvalidParameter("charges", charges, "charges of additive noise, each with its sensitivity")
+        object.__setattr__(self, "charges", noises)
+        object.__setattr__(self, "rate", exact(rate, "rate", INSIDE_UNIT))
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The privacy curve of all noises on one sample."""
+        return compose(charge.curve for charge in self.charges).subsampled(self.rate, bounds_presence=True)
+
+    @cached_property
+    def written(self) -> str:
+        """Return the tagged JSON value that a line keeps."""
+        return codec.dumps(self)
+
+
+Part = Charged | SampledCharge | Curve
 
 
 def merge_equal_parts(parts: Iterable[Charged]) -> tuple[Charged, ...]:
@@ -228,7 +262,7 @@ def merge_equal_parts(parts: Iterable[Charged]) -> tuple[Charged, ...]:
 def checked_parts(value: object) -> tuple[Part, ...]:
     """Check the parts of an entry: one, or several that form one release."""
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if not parts or not all(isinstance(part, (Charged, Curve)) for part in parts):
+    if not parts or not all(isinstance(part, Part) for part in parts):
         fix = "pass Charged(mechanism, sensitivity) for each mechanism, or its Curve"
         raise InvalidParameter("parts", value, "a Charged or a Curve, or several of them", fix=fix)
     return parts
@@ -236,13 +270,13 @@ def checked_parts(value: object) -> tuple[Part, ...]:
 
 def compose_parts(parts: Iterable[Part]) -> Curve:
     """Compose the curves of all parts: they are one release."""
-    curves = [part.curve if isinstance(part, Charged) else part for part in parts]
+    curves = [part if isinstance(part, Curve) else part.curve for part in parts]
     return curves[0] if len(curves) == 1 else compose(curves)
 
 
 def write_parts(parts: Iterable[Part]) -> str:
     """Return the parts as a line stores them: a JSON list of tagged values."""
-    return f"[{','.join(part.written if isinstance(part, Charged) else codec.dumps(part) for part in parts)}]"
+    return f"[{','.join(codec.dumps(part) if isinstance(part, Curve) else part.written for part in parts)}]"
 
 
 def read_parts(text: str) -> tuple[Part, ...]:

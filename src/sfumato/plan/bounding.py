@@ -149,6 +149,8 @@ class BoundedPlan:
     """Whether groups are discovered in the data; the last measure then counts the units of a key, selects the groups,
     and gets no noise of its own.
     """
+    sample: Fraction | None = None
+    """The probability with which each unit is read, all its rows or none; None where all units are."""
 
     @property
     def noisy_measures(self) -> tuple[ScaledMeasure, ...]:

@@ -287,7 +287,14 @@ class Curve:
         object.__setattr__(curve, "group_size", size * self.group_size)
         return curve
 
-    def subsampled(self, rate: Number | None = None, *, size: int | None = None, of: int | None = None) -> Curve:
+    def subsampled(
+        self,
+        rate: Number | None = None,
+        *,
+        size: int | None = None,
+        of: int | None = None,
+        bounds_presence: bool = False,
+    ) -> Curve:
         """Return the loss of running this release once on a secret random sample of the units.
 
         With ``rate``, each unit is in the sample with that probability, on its own (Poisson): for add-remove curves;
@@ -297,10 +304,13 @@ class Curve:
         upper bound, and a range is that of the bound (``subsampled_losses``). The sample must stay secret, and each
         release needs a fresh one.
 
+        A replace curve has a ``rate`` with ``bounds_presence`` alone, which states that it bounds what adding or
+        removing one unit leaks, too: the size of a Poisson sample varies.
+
         >>> round(Curve.pure(1).subsampled("0.1").epsilon(0), 4)  # ln(1 + 0.1·(e − 1))
         0.1586
         """
-        share, population = self._sampling(rate, size, of)
+        share, population = self._sampling(rate, size, of, bounds_presence)
         if self.group_size > 1:
             raise InvalidParameter(
                 "curve",
@@ -310,14 +320,18 @@ class Curve:
             )
         if share == 1 or not self.parts:
             return self
-        return Curve([(SubsampledLoss(self.parts, share, population=population), 1)], self.neighbours)
+        exchanged = rate is not None and self.neighbours is Neighbours.REPLACE
+        loss = SubsampledLoss(self.parts, share, population=population, exchanged=exchanged)
+        return Curve([(loss, 1)], self.neighbours)
 
-    def _sampling(self, rate: Number | None, size: int | None, of: int | None) -> tuple[Fraction, int]:
+    def _sampling(
+        self, rate: Number | None, size: int | None, of: int | None, bounds_presence: bool
+    ) -> tuple[Fraction, int]:
         """Return the share of the units in a sample, and their public number, 0 for Poisson sampling."""
         if (rate is None) == (size is None) or (size is None) != (of is None):
             raise InvalidParameter("rate", rate, "given alone, or size and of together", fix="write subsampled('0.1')")
         if rate is not None:
-            if self.neighbours is Neighbours.REPLACE:
+            if self.neighbours is Neighbours.REPLACE and not bounds_presence:
                 fix = "sample the add-remove curve, then convert: curve.subsampled(rate).for_neighbours('replace')"
                 rule = (
                     "left out under replace: the size of a Poisson sample varies, and this curve says nothing of that"
@@ -392,11 +406,11 @@ class Curve:
         return (tuple((max(loss, loss.reversed(), key=divergence), count) for loss, count in self.parts),)
 
     @cached_property
-    def _directions(self) -> tuple[tuple[Part, ...], ...]:
+    def _directions(self) -> tuple[shape.Pairs, ...]:
         return shape.directions(self.parts, self.neighbours)
 
     @cached_property
-    def _inner(self) -> tuple[tuple[Part, ...], ...] | None:
+    def _inner(self) -> tuple[shape.Pairs, ...] | None:
         """The parts that bound a composition from below, where those to compose bound it from above alone."""
         is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
         if is_alone or not any(loss.inner_factors for loss, _ in self.parts):

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import AtomLoss, ConcentratedLoss, FamilyLoss, Loss, sum_above
+from sfumato.privacy.losses import AtomLoss, ConcentratedLoss, FamilyLoss, LossPair, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, rounded_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
@@ -122,7 +122,7 @@ class Moments:
     magnitude: float
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Loss, int]]) -> Moments:
+    def of(cls, parts: Sequence[tuple[LossPair, int]]) -> Moments:
         gaussian: list[float] = []
         slack = 0.0
         members: dict[object, list[tuple[FamilyLoss, int]]] = {}
@@ -177,7 +177,7 @@ def _stacked(group: list[tuple[FamilyLoss, int]]) -> _Stack:
     return _Stack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
 
 
-def _common_lattice(parts: Sequence[tuple[Loss, int]]) -> tuple[Fraction, Fraction] | None:
+def _common_lattice(parts: Sequence[tuple[LossPair, int]]) -> tuple[Fraction, Fraction] | None:
     """Return the coarsest lattice that holds every sum, if each part has one and the common one is not
     absurdly fine.
     """

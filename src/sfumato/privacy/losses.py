@@ -52,8 +52,8 @@ ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
-class Loss(ABC):
-    """The interface of all families; by default a symmetric pair without failure, of which only the moments are known
+class LossPair(ABC):
+    """What compositions read of a pair; by default a symmetric one without failure, of which only the moments are known
     in closed form.
     """
 
@@ -98,12 +98,12 @@ class Loss(ABC):
         return f"{type(self).__name__}({', '.join(field_texts)})"
 
     @property
-    def factors(self) -> tuple[tuple[Loss, int], ...]:
+    def factors(self) -> tuple[tuple[LossPair, int], ...]:
         """The pairs, with multiplicities, that replace this loss in compositions."""
         return ((self, 1),)
 
     @property
-    def alternatives(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
+    def alternatives(self) -> tuple[tuple[LossPair, tuple[tuple[LossPair, int], ...]], ...]:
         """The products of pairs the worst of which gives this loss's δ(ε) when it is not composed, each with a loss
         that bounds it quickly; empty where it is known otherwise.
         """
@@ -115,15 +115,11 @@ class Loss(ABC):
         return bool(self.alternatives)
 
     @property
-    def inner_factors(self) -> tuple[tuple[Loss, int], ...]:
+    def inner_factors(self) -> tuple[tuple[LossPair, int], ...]:
         """Pairs whose product this loss dominates, where ``factors`` only dominate it; empty where they do both."""
         return ()
 
-    def reversed(self) -> Loss:
-        return self
-
-    def symmetrised(self) -> Loss:
-        """Return a loss that dominates this one and its reverse at every real ε."""
+    def reversed(self) -> LossPair:
         return self
 
     @abstractmethod
@@ -133,10 +129,6 @@ class Loss(ABC):
     def delta(self, epsilon: float) -> tuple[float, float] | None:  # noqa: ARG002
         return None
 
-    @abstractmethod
-    def group(self, k: int) -> Loss:
-        """Return the loss when k units change together."""
-
     @property
     def magnitude(self) -> float:
         """Bound |L| up to Gaussian tails: rounding errors of ``log_moment`` scale with it."""
@@ -144,7 +136,23 @@ class Loss(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class FamilyLoss(Loss):
+class Loss(LossPair):
+    """The interface of all families: a pair that stands for a release, for any number of changed units."""
+
+    def reversed(self) -> Loss:
+        return self
+
+    def symmetrised(self) -> Loss:
+        """Return a loss that dominates this one and its reverse at every real ε."""
+        return self
+
+    @abstractmethod
+    def group(self, k: int) -> Loss:
+        """Return the loss when k units change together."""
+
+
+@dataclass(frozen=True, repr=False)
+class FamilyLoss(LossPair):
     """A loss of a family whose moments are known in closed form, so that many members are composed at once."""
 
     @property
@@ -172,6 +180,19 @@ class FamilyLoss(Loss):
 @dataclass(frozen=True, repr=False)
 class AtomLoss(FamilyLoss):
     """A loss with finitely many values: its parameters are their probabilities under P and the values, as columns."""
+
+    def renyi(self, order: float) -> float:
+        """Compute D_α of P given Q > 0 against Q given P > 0, from sums over the atoms."""
+        mass, loss = (column[:, 0] for column in self.parameters)
+        log_q = math.log(math.fsum(mass * np.exp(-loss)))
+        log_p = math.log(math.fsum(mass))
+        shifted = loss + (log_q - log_p)
+        if order == 1:
+            return max(0.0, math.fsum(mass * shifted) / math.exp(log_p))
+        exponents = (order - 1) * shifted
+        lift = float(exponents.max())
+        total = math.log(math.fsum(mass * np.exp(exponents - lift))) - log_p
+        return max(0.0, (lift + total) / (order - 1))
 
     @staticmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
@@ -229,7 +250,7 @@ _LONGEST_CHAIN = 8
 
 @codec.serialisable("response-loss")
 @dataclass(frozen=True, repr=False)
-class ResponseLoss(FamilyLoss):
+class ResponseLoss(FamilyLoss, Loss):
     """The loss of randomised response over ``choices`` answers that reveals everything with probability ``reveal``.
 
     With two choices it dominates every (ε, δ)-DP mechanism (Kairouz, Oh & Viswanath 2015, Thm 3.4).
@@ -317,7 +338,7 @@ class ResponseLoss(FamilyLoss):
 
 @codec.serialisable("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
-class BoundedRangeLoss(FamilyLoss):
+class BoundedRangeLoss(FamilyLoss, Loss):
     """The loss of a release whose privacy loss spans at most ``eta`` for each pair of neighbours (the exponential
     mechanism).
 
@@ -412,7 +433,7 @@ class ConcentratedLoss(Loss):
 
 @codec.serialisable("pair-loss")
 @dataclass(frozen=True, repr=False)
-class PairLoss(AtomLoss):
+class PairLoss(AtomLoss, Loss):
     """The loss of any two finite distributions, outcome by outcome, with exact probabilities.
 
     Outside the failure the pair is P′ = P given Q > 0 against Q′ = Q given P > 0: with f the larger failure

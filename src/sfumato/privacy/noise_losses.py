@@ -23,7 +23,7 @@ def _scaled_expm1(y: float, beta: float) -> float:
 
 @codec.serialisable("laplace-loss")
 @dataclass(frozen=True, repr=False)
-class LaplaceLoss(FamilyLoss):
+class LaplaceLoss(FamilyLoss, Loss):
     """The loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
 
     ``step`` = 1/b when noise and shift are whole numbers (the discrete Laplace, P(x) ∝ e^{−|x|/b}), 0 when they are
@@ -167,7 +167,7 @@ class GaussianLoss(Loss):
 
 @codec.serialisable("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
-class DiscreteGaussianLoss(FamilyLoss):
+class DiscreteGaussianLoss(FamilyLoss, Loss):
     """The loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, with one coordinate moved by a whole ``shift`` s.
 
     M(z) = e^{z(z+1)s²/2σ²}·Θ(zs)/Θ(0) with Θ(u) = Σ_x e^{−(x+u)²/2σ²}, of period 1 and largest at 0 on the real

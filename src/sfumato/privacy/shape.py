@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import ConcentratedLoss, Loss, sum_above
+from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import (
     INSIDE_UNIT,
@@ -33,6 +33,8 @@ from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 Part = tuple[Loss, int]
 Parts = tuple[Part, ...]
+Pairs = tuple[tuple[LossPair, int], ...]
+"""What is composed, with multiplicities."""
 
 
 def charged(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
@@ -43,7 +45,7 @@ def charged(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
     return (parts,) if backward == parts else (parts, backward)
 
 
-def directions(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
+def directions(parts: Parts, neighbours: Neighbours) -> tuple[Pairs, ...]:
     """Return the parts to compose: each as its factors, except a single loss that is known better alone."""
     sides = charged(parts, neighbours)
     if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].is_read_alone:
@@ -53,12 +55,12 @@ def directions(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
     )
 
 
-def failure(parts: Parts) -> Fraction:
+def failure(parts: Pairs) -> Fraction:
     """Compute 1 − Π(1 − failureᵢ), rounded up where it is not computed exactly."""
     return failure_range(parts)[1]
 
 
-def failure_range(parts: Parts) -> tuple[Fraction, Fraction]:
+def failure_range(parts: Pairs) -> tuple[Fraction, Fraction]:
     """Bound 1 − Π(1 − failureᵢ) from both sides: equal while the powers are short, a rounding apart otherwise."""
     failures = [(loss.failure, count) for loss, count in parts if loss.failure]
     if sum(count for _, count in failures) <= 64 or any(mass == 1 for mass, _ in failures):
@@ -70,17 +72,17 @@ def failure_range(parts: Parts) -> tuple[Fraction, Fraction]:
     return Fraction(total * (1 - 2.0**-40)), min(Fraction(1), Fraction(total * (1 + 2.0**-40)))
 
 
-def max_divergence(parts: Parts) -> Fraction | None:
+def max_divergence(parts: Pairs) -> Fraction | None:
     """Sum D∞ over the parts; None when some part is unbounded."""
     return sum_above((loss.pure, count) for loss, count in parts)
 
 
-def renyi(parts: Parts, order: float) -> float:
+def renyi(parts: Pairs, order: float) -> float:
     """Sum D_α over the parts: Rényi divergence of products adds."""
     return math.fsum(count * loss.renyi(order) for loss, count in parts)
 
 
-def epsilon_range(parts: Parts, delta: Fraction) -> tuple[float, float]:
+def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 with δ(ε) ≤ ``delta`` from both sides."""
     if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
         return _worst_epsilon(alternatives, delta)
@@ -114,7 +116,7 @@ def _round_up(high: float) -> float:
     return rounded_up(high) if high else 0.0
 
 
-def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
+def delta_range(parts: Pairs, epsilon: Fraction) -> tuple[float, float]:
     """Bound δ(ε) from both sides."""
     if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
         return _worst_delta(alternatives, epsilon)
@@ -134,12 +136,12 @@ def delta_range(parts: Parts, epsilon: Fraction) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def _inverted_delta_range(parts: Parts, epsilon: float) -> tuple[float, float]:
+def _inverted_delta_range(parts: Pairs, epsilon: float) -> tuple[float, float]:
     """Bound δ(ε) by inversion; cached because explaining, forecasting and charging a price evaluate equal curves."""
     return delta_range_of(Moments.of(parts), epsilon)
 
 
-Alternatives = tuple[tuple[Loss, Parts], ...]
+Alternatives = tuple[tuple[LossPair, Pairs], ...]
 
 
 def _worst_delta(alternatives: Alternatives, epsilon: Fraction) -> tuple[float, float]:
@@ -167,7 +169,7 @@ def _worst_epsilon(alternatives: Alternatives, delta: Fraction) -> tuple[float, 
 Profile = Callable[[float], tuple[float, float]]
 
 
-def _closed_form(parts: Parts) -> Profile | None:
+def _closed_form(parts: Pairs) -> Profile | None:
     """Return δ(ε) with its rounding error, if a single pair has it in closed form."""
     if len(parts) != 1 or parts[0][1] != 1:
         return None
@@ -210,8 +212,8 @@ class PrivacyLoss:
     Its δ(ε) bounds that of every mechanism it stands for; its tail and quantiles are its own (see ``Curve.loss``).
     """
 
-    forward: Parts
-    backward: Parts
+    forward: Pairs
+    backward: Pairs
 
     @property
     def mean(self) -> float:

@@ -20,9 +20,13 @@ Gaboardi 2018, Thm 2) gives δ′(ε) = η·H_y(X ‖ (1 − β)·C + β·Y) ≤
 at most Σ P(T = i)/η·δ_i(ln y), because hockey-stick divergence is jointly convex: X and Y differ in i units, and X and
 C in at most i. ∎
 
-Poisson sampling has T ~ Bin(k, q). A sample of m out of n units without replacement, under replace neighbours and
-with n public, has T hypergeometric; there X and C differ in i units because those of the sample that changed can be
-exchanged for others; with one unit, η = m/n and δ′(ε) ≤ (m/n)·δ(ln y) (Balle, Barthe & Gaboardi 2018, Thm 11).
+Poisson sampling has T ~ Bin(k, q). Under replace neighbours, where one unit is exchanged for another, T ~ Bin(1, q):
+X and Y differ in an exchange, and X and C in a unit that is there or not. So δ′(ε) ≤ q·δ(ln y) holds with the δ of an
+exchange if that bounds the presence of a unit, too (``exchanged``): a curve that counts on a public number of units
+does not, since the size of a Poisson sample varies. A sample of m out of n units without replacement, under replace
+neighbours and with n public, has T hypergeometric; there X and C differ in i units because those of the sample that
+changed can be exchanged for others; with one unit, η = m/n and δ′(ε) ≤ (m/n)·δ(ln y) (Balle, Barthe & Gaboardi 2018,
+Thm 11).
 
 *Composition.* The profile has no closed moments, so a finite pair on a lattice takes its place: between lattice points
 h(e^ε) = δ′(ε), which is convex, lies below its chords, and the chords are the profile of a pair that dominates
@@ -46,7 +50,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Neighbours
-from sfumato.privacy.losses import AtomLoss, Loss, Real, sum_above
+from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_above
 from sfumato.privacy.numbers import INSIDE_UNIT, exact, exact_integer, least_float_above
 
 Bounds = tuple[float, float]
@@ -80,6 +84,8 @@ class SubsampledLoss(Loss):
     """The number of units, of which rate·population are drawn without replacement; 0 for Poisson sampling."""
     backward: bool = False
     """Whether the unit is in the second database: this is the pair (Q, (1 − q)Q + qP)."""
+    exchanged: bool = False
+    """Whether a changed unit of a Poisson sample is exchanged for another: the parts bound that, and presence."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(_checked_part, self.parts)))
@@ -94,12 +100,17 @@ class SubsampledLoss(Loss):
     @property
     def sort_key(self) -> tuple[Any, ...]:
         parts = tuple((loss.sort_key, count) for loss, count in self.parts)
-        key = (self.rate, self.units, self.population, self.backward, parts)
+        key = (self.rate, self.units, self.population, self.backward, self.exchanged, parts)
         return type(self).__name__, (float(self.rate),), key
 
     @property
     def is_symmetric(self) -> bool:
-        return self.units > 1 or self.population > 0
+        return self.units > 1 or self.is_replace
+
+    @property
+    def is_replace(self) -> bool:
+        """Whether the parts are losses under replace neighbours."""
+        return self.exchanged or self.population > 0
 
     def reversed(self) -> SubsampledLoss:
         return self if self.is_symmetric else replace(self, backward=not self.backward)
@@ -120,11 +131,11 @@ class SubsampledLoss(Loss):
         return True
 
     @property
-    def inner_factors(self) -> tuple[tuple[Loss, int], ...]:
+    def inner_factors(self) -> tuple[tuple[LossPair, int], ...]:
         return ((self.tangent_pair, 1),)
 
     @property
-    def factors(self) -> tuple[tuple[Loss, int], ...]:
+    def factors(self) -> tuple[tuple[LossPair, int], ...]:
         return ((self.lattice_pair, 1),)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
@@ -135,39 +146,39 @@ class SubsampledLoss(Loss):
         """Bound δ′(ε) from both sides; for several units the lower bound is the upper one's, which is no lower bound
         of what a mechanism leaks.
         """
+        return self.profile_end(epsilon, above=False), self.profile_end(epsilon, above=True)
+
+    def profile_end(self, epsilon: float, *, above: bool) -> float:
+        """Bound δ′(ε) from above, or from below."""
         if self.backward:
-            return self._backward_profile(epsilon)
+            return self._backward_profile_end(epsilon, above)
         weights = self.sampled_weights
         inverse_share = 1 / float(sum(weights.values()))
         base_epsilon = math.log1p(math.expm1(epsilon) * inverse_share) if epsilon < _BEYOND else epsilon
         if epsilon >= _BEYOND:
             base_epsilon += math.log(inverse_share)
-        totals = [0.0, 0.0]
-        for changed, weight in weights.items():
-            bounds = self._base_bounds(changed, base_epsilon, base_epsilon)
-            totals = [total + float(weight) * bound for total, bound in zip(totals, bounds, strict=True)]
-        return totals[0] * (1 - _ROUNDING), min(1.0, totals[1] * (1 + _ROUNDING))
+        total = sum(float(weight) * self._base_end(units, base_epsilon, above) for units, weight in weights.items())
+        return min(1.0, total * (1 + _ROUNDING)) if above else total * (1 - _ROUNDING)
 
-    def _backward_profile(self, epsilon: float) -> Bounds:
+    def _backward_profile_end(self, epsilon: float, above: bool) -> float:
         rate = float(self.rate)
         if epsilon >= _BEYOND:
-            return 0.0, 0.0
+            return 0.0
         removed = (1 - rate) * math.expm1(epsilon)
-        share, error = rate - removed, _ROUNDING * (rate + removed)
-        if share + error <= 0:
-            return 0.0, 0.0
-        shares = max(share - error, 5e-324), share + error
-        largest, smallest = (epsilon + math.log(rate / each) for each in shares)
-        low, high = self._base_bounds(1, max(0.0, smallest), max(0.0, largest))
-        return max(0.0, share - error) * low * (1 - _ROUNDING), min(1.0, shares[1] * high * (1 + _ROUNDING))
+        error = _ROUNDING * (rate + removed) * (1 if above else -1)
+        share = rate - removed + error
+        if share <= 0:
+            return 0.0
+        base = self._base_end(1, max(0.0, epsilon + math.log(rate / share)), above)
+        return min(1.0, share * base * (1 + _ROUNDING)) if above else share * base * (1 - _ROUNDING)
 
-    def _base_bounds(self, changed: int, smallest: float, largest: float) -> Bounds:
-        """Bound the δ of the release itself, from below at the largest ε and from above at the smallest."""
-        sides = _base_directions(self.parts, changed, self.population > 0)
+    def _base_end(self, changed: int, epsilon: float, above: bool) -> float:
+        """Bound the δ of the release itself, at an ε that is moved by more than its rounding error."""
+        sides = _base_directions(self.parts, changed, self.is_replace)
         if not self.is_symmetric:
             sides = (sides[-1] if self.backward else sides[0],)
-        low = max(shape.delta_range(side, Fraction(largest * (1 + _ROUNDING)))[0] for side in sides)
-        return low, max(shape.delta_range(side, Fraction(smallest * (1 - _ROUNDING)))[1] for side in sides)
+        moved = Fraction(epsilon * (1 - _ROUNDING if above else 1 + _ROUNDING))
+        return max(shape.delta_range(side, moved)[above] for side in sides)
 
     @cached_property
     def sampled_weights(self) -> dict[int, Fraction]:
@@ -191,7 +202,7 @@ class SubsampledLoss(Loss):
     @property
     def is_slow(self) -> bool:
         """Whether each δ of the release itself takes an inversion."""
-        sides = _base_directions(self.parts, 1, self.population > 0)
+        sides = _base_directions(self.parts, 1, self.is_replace)
         return any(len(side) != 1 or side[0][1] != 1 for side in sides)
 
     @property
@@ -209,7 +220,9 @@ class SubsampledLoss(Loss):
 
     @property
     def failure(self) -> Fraction:
-        return self.lattice_pair.failure if self.largest_loss is None else Fraction(self.profile(_BEYOND)[1])
+        if self.largest_loss is None:
+            return self.lattice_pair.failure
+        return Fraction(self.profile_end(_BEYOND, above=True))
 
     def renyi(self, order: float) -> float:
         return self.lattice_pair.renyi(order)
@@ -222,7 +235,7 @@ class SubsampledLoss(Loss):
     def largest_loss(self) -> float | None:
         """A bound of the finite losses, a little above the least one; None where they are unbounded."""
         changed = max(self.sampled_weights)
-        sides = _base_directions(self.parts, changed, self.population > 0)
+        sides = _base_directions(self.parts, changed, self.is_replace)
         tops = [sum_above((loss.top, count) for loss, count in side) for side in sides]
         if not self.is_symmetric:
             tops = [tops[-1] if self.backward else tops[0]]
@@ -266,7 +279,7 @@ def _checked_part(part: Any) -> tuple[Loss, int]:
 
 
 @lru_cache(maxsize=256)
-def _base_directions(parts: tuple[tuple[Loss, int], ...], changed: int, is_replace: bool) -> tuple[shape.Parts, ...]:
+def _base_directions(parts: tuple[tuple[Loss, int], ...], changed: int, is_replace: bool) -> tuple[shape.Pairs, ...]:
     """Return the release's own pairs for so many changed units, in both directions."""
     grouped = tuple((loss.group(changed), count) for loss, count in parts)
     return shape.directions(grouped, Neighbours.REPLACE if is_replace else Neighbours.ADD_REMOVE)
@@ -316,22 +329,6 @@ class LatticeLoss(AtomLoss):
     def magnitude(self) -> float:
         return float(self.spacing * max(map(abs, self.steps), default=0))
 
-    def renyi(self, order: float) -> float:
-        """Compute D_α of P given Q > 0 against Q given P > 0, from sums over the atoms."""
-        mass, loss = (column[:, 0] for column in self.parameters)
-        log_q = math.log(math.fsum(mass * np.exp(-loss)))
-        log_p = math.log(math.fsum(mass))
-        shifted = loss + (log_q - log_p)
-        if order == 1:
-            return max(0.0, math.fsum(mass * shifted) / math.exp(log_p))
-        exponents = (order - 1) * shifted
-        lift = float(exponents.max())
-        total = math.log(math.fsum(mass * np.exp(exponents - lift))) - log_p
-        return max(0.0, (lift + total) / (order - 1))
-
-    def group(self, k: int) -> Loss:
-        raise NotImplementedError("a group is formed before a lattice pair is")
-
 
 @dataclass(frozen=True, repr=False)
 class TangentLoss(AtomLoss):
@@ -358,21 +355,15 @@ class TangentLoss(AtomLoss):
     def magnitude(self) -> float:
         return max(map(abs, self.values))
 
-    def renyi(self, order: float) -> float:
-        raise NotImplementedError("a pair that bounds from below is not charged")
-
-    def group(self, k: int) -> Loss:
-        raise NotImplementedError("a group is formed before a tangent pair is")
-
 
 def _tangent_pair(loss: SubsampledLoss) -> TangentLoss:
     """Return the pair whose profile is the largest of some lines that are not above the true one, h."""
     knots = sorted({-step for step in loss.reversed().knots} | set(loss.knots))
     spacing = loss.lattice_pair.spacing
     alphas = [math.exp(float(step * spacing)) for step in knots]
-    lost = loss.profile(_BEYOND)[0]
+    lost = loss.profile_end(_BEYOND, above=False)
     # Slope and intercept. With S where P > 0, or where Q = 0: no profile is below 1 − α·Q(P > 0), or below its failure.
-    steepest = -(1 - loss.reversed().profile(_BEYOND)[0])
+    steepest = -(1 - loss.reversed().profile_end(_BEYOND, above=False))
     lines = [(steepest, 1.0), (0.0, lost)]
     for left, alpha, right in zip(alphas, alphas[1:], alphas[2:], strict=False):
         slope, intercept = _supporting_line(loss, (left, alpha, right), alphas[-1])
@@ -454,11 +445,11 @@ def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
 def _truncated_end(loss: SubsampledLoss) -> float:
     """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
     low, high = 0.0, 1.0
-    while loss.profile(high)[1] > _TRUNCATED and high < _BEYOND:
+    while loss.profile_end(high, above=True) > _TRUNCATED and high < _BEYOND:
         low, high = high, min(_BEYOND, 2 * high)
     for _ in range(8):
         middle = (low + high) / 2
-        low, high = (middle, high) if loss.profile(middle)[1] > _TRUNCATED else (low, middle)
+        low, high = (middle, high) if loss.profile_end(middle, above=True) > _TRUNCATED else (low, middle)
     return high
 
 
@@ -483,9 +474,11 @@ def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction,
     The true profile is convex and not above the points, so it is not above their hull. The slope between two points is
     −Q(L > ε), and P is e^ε·Q at each loss.
     """
-    points = [(math.exp(float(step * spacing)), loss.profile(float(step * spacing))[1], step) for step in steps]
+    points = [
+        (math.exp(float(step * spacing)), loss.profile_end(float(step * spacing), above=True), step) for step in steps
+    ]
     if bounded:  # only the failure is left there
-        points[-1] = (points[-1][0], loss.profile(_BEYOND)[1], points[-1][2])
+        points[-1] = (points[-1][0], loss.profile_end(_BEYOND, above=True), points[-1][2])
     hull: list[tuple[float, float, int]] = []
     for point in points:
         while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):

@@ -122,7 +122,7 @@ class SessionBatch(Batch):
         """All that is run, as the ledger records it."""
         sensitivity = Marginal(self.reading, 0).sensitivity
         gates, answers = Charged(self.gate, None, self.rounds), Charged(self.noise, sensitivity, self.rounds)
-        return (*Batch(self.measurements).charged, gates, answers)
+        return (*Batch(self.measurements).mechanism_charges, gates, answers)
 
 
 @dataclass(frozen=True)

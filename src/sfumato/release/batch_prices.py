@@ -184,7 +184,7 @@ def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatc
 
     def excess(factor: Fraction) -> float:
         return price.shortfall(
-            _compose_scaled(unit.batch.charged, factor) if all_additive else prepare_all(1 / factor**2).curve
+            _compose_scaled(unit.batch.mechanism_charges, factor) if all_additive else prepare_all(1 / factor**2).curve
         )
 
     factor = least_by(excess, str(price), _PRECISION)

@@ -286,7 +286,7 @@ def _estimate_groups(
 ) -> GroupEstimate:
     """Estimate the groups themselves, whose noise draws are independent."""
     statements = _count_statements(estimator, parts)
-    widths = [columns.scale.width(confidence, statements) for columns in scaled for _ in columns.columns]
+    widths = [columns.scale.widths(column, confidence, statements) for columns in scaled for column in columns.columns]
     estimate = estimator.estimate([column for columns in scaled for column in columns.columns], widths)
     return estimate if estimate.labels is not None else replace(estimate, labels=scaled[0].scale.labels)
 

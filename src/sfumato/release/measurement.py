@@ -16,6 +16,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Charged
+from sfumato.ledger.spending import SampledCharge
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.plan.bounding import BoundedPlan
@@ -129,7 +130,8 @@ class Batch:
     """Measurements that are charged and drawn together: one entry in the ledger.
 
     They may read several bounded plans: their curves compose whatever each reads, because each draws independent
-    randomness, for sampling too.
+    randomness, for sampling too. Where the plans read a secret sample of the units it is one sample for all of them,
+    and the composition is amplified as a whole.
     """
 
     measurements: tuple[Measurement, ...]
@@ -137,6 +139,8 @@ class Batch:
     def __post_init__(self) -> None:
         if not self.measurements:
             raise InvalidParameter("measurements", (), "non-empty", fix="give at least one measurement")
+        if len({measurement.reading.bounded.sample for measurement in self.measurements}) > 1:
+            raise InvalidParameter("measurements", self.measurements, "of all units, or of one sample of them")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -148,10 +152,16 @@ class Batch:
         return tuple(measurement.mechanism for measurement in self.measurements)
 
     @cached_property
-    def charged(self) -> tuple[Charged, ...]:
-        """Each mechanism with its sensitivity and number of runs, as the ledger records them."""
+    def mechanism_charges(self) -> tuple[Charged, ...]:
+        """Each mechanism with its sensitivity and number of runs."""
         run_counts = Counter((measurement.mechanism, measurement.sensitivity) for measurement in self.measurements)
         return tuple(Charged(mechanism, sensitivity, runs) for (mechanism, sensitivity), runs in run_counts.items())
+
+    @cached_property
+    def charged(self) -> tuple[Charged | SampledCharge, ...]:
+        """What the ledger records: each mechanism, or all of them on a sample of the units."""
+        sample = self.bounded.sample
+        return self.mechanism_charges if sample is None else (SampledCharge(self.mechanism_charges, sample),)
 
     @cached_property
     def curve(self) -> Curve:

@@ -9,7 +9,7 @@ A ``Purchase`` holds the terms of a stored answer, so that it can be shown with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sfumato.errors import InvalidParameter
@@ -18,7 +18,7 @@ from sfumato.ledger.accounts.account import AccountStatement, AnswerLookup
 from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.plan import descriptions
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.prices import Price, weak_words
 
 if TYPE_CHECKING:
@@ -242,6 +242,8 @@ class Purchase:
     salt: str = ""
     """A random number: receipts print the hash of the ledger line, which must not allow testing guesses of its
     content."""
+    sample: str = field(default="", repr=False)
+    """The share of the units that was read, as a secret sample; empty where all were."""
 
     @property
     def public(self) -> Purchase:
@@ -269,6 +271,7 @@ def purchase(bounded: Sequence[BoundedPlan], price: Price, version: str) -> Purc
         version,
         weak_words(price),
         f"{bits.random_bits(128):032x}",
+        _join_distinct(format_percent(plan.sample) for plan in measured_plans if plan.sample is not None),
     )
 
 

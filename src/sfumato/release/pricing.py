@@ -27,16 +27,18 @@ from sfumato.mechanisms.key_thresholds import MAX_KEYS, MAX_WEIGHT
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.total_readings import KeyHolders
+from sfumato.plan.readings.total_readings import KeyHolders, Totals
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number, format_probability
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
+from sfumato.release.parts.sampled_scales import SampledScale
 from sfumato.release.parts.scales import NoiseScale, NoisyScale
 from sfumato.release.parts.shares import PriceSplit, WeightedRequest, split_price
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
+from sfumato.release.sampled_prices import price_on_sample
 
 _PRECISION = Fraction(1, 2**16)
 """The relative precision of the calibrated noise; a finer one would take three times the search steps."""
@@ -101,9 +103,9 @@ class PricedRelease:
         )
 
     @cached_property
-    def noisy_scales(self) -> tuple[NoisyScale, ...]:
+    def noisy_scales(self) -> tuple[NoisyScale | SampledScale, ...]:
         """The scales of everything that gets additive noise, in all parts."""
-        return tuple(scale for part in self.scales for scale in part if isinstance(scale, NoisyScale))
+        return tuple(scale for part in self.scales for scale in part if isinstance(scale, (NoisyScale, SampledScale)))
 
     @cached_property
     def accuracy(self) -> tuple[Fraction, ...]:
@@ -119,6 +121,17 @@ class PricedRelease:
         """Return the half-width of everything that gets noise, in the units of its measure."""
         return tuple(scale.half_width(confidence, together) for scale in self.noisy_scales)
 
+    def on_sample(self, price: Price, rate: Fraction | None) -> PricedRelease:
+        """Return the same noise on the totals of a sample of the units, or itself without a rate."""
+        if rate is None:
+            return self
+        bounded = replace(self.bounded, sample=rate)
+        measurements = tuple(
+            Measurement(Totals(bounded, index), measurement.mechanism)
+            for index, measurement in enumerate(self.measurements[0])
+        )
+        return replace(self, totals=NoisyTotals(bounded), measurements=(measurements,), price=price)
+
 
 def price_release(
     options: Sequence[BoundedPlan],
@@ -128,8 +141,10 @@ def price_release(
     requests: WeightedRequest | None = None,
     account: Budget | None = None,
     family: Family | None = None,
+    sample: Fraction | None = None,
 ) -> PricedRelease:
-    """Return the release with the least noise on totals at this price; among equals, the cheapest to compute.
+    """Return the release with the least noise on totals at this price; among equals, the cheapest to compute. With
+    ``sample``, totals are those of a secret sample of the units (``sampled_prices``).
 
     The parts in ``others`` have strategies of their own. The price is split to minimise the weighted errors of
     ``requests``, and evenly without it. After Gaussian noise the account can no longer be charged in pure ε, so while
@@ -141,8 +156,9 @@ def price_release(
     only_selections = not options[0].noisy_measures and not any(part.noisy for part in others)
     if only_selections:  # pure ε pays for them
         families = [*FAMILIES[:1]]
+    noise_price = price if sample is None else price_on_sample(price, sample)
     candidates = [
-        _least_noise_release(options, others, requests, price, candidate_family)
+        _least_noise_release(options, others, requests, noise_price, candidate_family).on_sample(price, sample)
         for candidate_family in families
         if _compatible_options(options, candidate_family)
     ]

@@ -284,6 +284,7 @@ def make_receipt(
         weak=bought.weak,
         is_preview=context.is_preview,
         joint=joint,
+        sample=bought.sample,
     )
 
 

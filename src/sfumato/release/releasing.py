@@ -19,6 +19,7 @@ from sfumato.ledger import Account, Entry, StoredAnswer, entries
 from sfumato.ledger.accounts.account import AccountStatement, AnswerLookup
 from sfumato.mechanisms import bits
 from sfumato.plan.readings.total_readings import E, PlanReading
+from sfumato.plan.unit_samples import ROW_KEY_BITS, UNIT_KEY_BITS, combined_key
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.release import deadlines
@@ -237,13 +238,18 @@ def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float |
 
 
 def _reader(engine: Reader, opened: OpenReading, seconds: float | None, progress: Progress) -> Read:
-    """Return a function that executes readings within the time that is left, each with a fresh sampling key."""
+    """Return a function that executes readings within the time that is left, each with a fresh key for its rows; all
+    of them read the same secret sample of units, where their plans read one.
+    """
     end = None if seconds is None else time.monotonic() + seconds
+    unit_key = bits.random_bits(UNIT_KEY_BITS)
 
     def read(reading: PlanReading[E]) -> E:
         progress("reading")
         with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
-            exact = opened.read(reading, bits.random_bits(62))
+            row_key = bits.random_bits(ROW_KEY_BITS)
+            key = row_key if reading.bounded.sample is None else combined_key(unit_key, row_key)
+            exact = opened.read(reading, key)
         progress("adding noise")
         return exact
 

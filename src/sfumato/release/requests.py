@@ -46,6 +46,8 @@ class PriceRequest:
     """"value" buys an interval of values around every quantile, at this confidence."""
     joint: bool = False
     """Whether intervals hold for all numbers at once."""
+    sample: Number | None = None
+    """The share of the units to read, as a secret random sample; None to read all."""
 
     def __post_init__(self) -> None:
         exact(self.confidence, "confidence", CONFIDENCE)
@@ -56,6 +58,11 @@ class PriceRequest:
             )
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, ONLY_ONE_PRICE, fix=GIVE_ONE_PRICE)
+        if self.within is not None and self.sample is not None:
+            rule = "left out with sample: how far sampling errs depends on the size of a group"
+            raise InvalidParameter(
+                "within", self.within, rule, fix="give epsilon (--epsilon), and look at error() first"
+            )
         if self.weights is not None and not isinstance(self.weights, Mapping):
             raise InvalidParameter("weights", self.weights, 'a mapping from columns to numbers, such as {"visits": 2}')
 

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -24,11 +25,12 @@ from engine.on_postgres import Sessions
 from engine.tables import tuples
 from postgres_server import PostgresServer
 from safety.test_clipped import counted
-from safety.worlds import changes, question, text, world
+from safety.worlds import World, changes, question, text, world
 from sfumato import Curator
 from sfumato.cli import main
 from sfumato.curator.checking import check
 from sfumato.engine import public_tables
+from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import driver as postgres_driver
 from sfumato.engine.postgres.connection import ServerSessions
@@ -50,6 +52,7 @@ from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import ValueCounts
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sharing import with_measures
+from sfumato.plan.unit_samples import combined_key
 from sfumato.plan.values.functions import call
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit
@@ -103,6 +106,25 @@ def _reading(engine: Any, asked: str, strategy: Strategy | None = None) -> Group
 
 
 BY_WARD = "SELECT ward, COUNT(*), SUM(age) FROM visits GROUP BY ward"
+
+
+def test_the_server_reads_the_same_sample_of_units(sessions: Sessions) -> None:
+    """Of whole numbers, and of texts that a hash must take as they are."""
+    ids = {pa.int64(): range(-50, 150), pa.string(): ["", "é", "e\u0301", "it's", "\\x41", *map(str, range(100))]}
+    for kind, who in ids.items():
+        made = World(True, (1, None, None), {"age": {"type": "integer", "bounds": [0, 9]}}, {}, {}, ())
+        made = replace(made, stored={"who": kind, "age": pa.int64()})
+        policy = made.policy([{"who": each, "age": 1} for each in who])
+        server, here = sessions.engine(policy), DuckDB(policy, threads=1)
+        reading = _reading(here, "SELECT COUNT(*) FROM people")
+        sampled = replace(reading, bounded=replace(reading.bounded, sample=Fraction(1, 3)))
+        counts = []
+        for key in (combined_key(2**127 + 1, 5), combined_key(3, 5), combined_key(4, 5)):
+            assert tuples(server.read(sampled, key)) == tuples(here.read(sampled, key))
+            counts.append(tuples(here.read(sampled, key))[0][0])
+        assert 0 < min(counts) < max(counts) < tuples(here.read(reading, 7))[0][0]
+        here.close()
+        server.close()
 
 
 # Neighbours, and readings beyond totals

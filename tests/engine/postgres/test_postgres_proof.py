@@ -94,6 +94,7 @@ OPERATIONS: dict[ScalarFunction, tuple[Wrong, str]] = {
     ScalarFunction.READ: (_changed(ScalarFunction.READ, "NULLIF({0}, {0})"), "CAST to a whole number"),
     ScalarFunction.CODE: (_around("UPPER({})"), "a code of a text"),
     ScalarFunction.DIGEST: (lambda _, *texts: f"MD5(CONCAT({', '.join(texts)}))", "MD5"),
+    ScalarFunction.HASH: (lambda _, x: f"LEFT(ENCODE(SHA224(CONVERT_TO({x}, 'UTF8')), 'hex'), 16)", "SHA-256"),
     ScalarFunction.PART: (_changed(ScalarFunction.PART, "({} % 53)"), "EXTRACT(year)"),
     ScalarFunction.START: (_around("{}"), "DATE_TRUNC(year)"),
     ScalarFunction.MOVED: (_around("{}"), "a date and -1 day"),

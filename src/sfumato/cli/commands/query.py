@@ -171,6 +171,12 @@ _release_options = options.combine_decorators(
         "the sampled fraction (such as 0.1) or, if the policy declares a size, the size of the population.",
     ),
     click.option(
+        "--sample",
+        metavar="SHARE",
+        help="Read a secret random sample of the units, such as 10%: less noise on the sample for the same price, and "
+        "numbers scaled to all units, whose ± covers the sampling, too.",
+    ),
+    click.option(
         "--clipped",
         is_flag=True,
         help="Instead of the answer, buy what limits and bounds cut from it: the share of units beyond each limit, and "
@@ -288,6 +294,7 @@ _SINGLE_QUESTION_FLAGS = {
     "range": "--range",
     "free": "--free",
     "sample_of": "--sample-of",
+    "sample": "--sample",
     "flag_above": "--flag-above",
     "output": "-o",
     "as_csv": "--csv",
@@ -352,7 +359,7 @@ def _ask_question(
         return
     if question.free and values["output"] is not None and not hasattr(question, "limit"):
         raise click.UsageError("leave out -o: a list of tables or columns is not an answer")
-    terms |= {} if values["range"] is None else {"range": values["range"]}
+    terms |= {name: values[name] for name in ("range", "sample") if values[name] is not None}
     if not (values["explain"] or values["free"] or question.free or any(terms[name] for name in _PRICES)):
         if not values["dry_run"] or values["as_json"]:
             raise click.UsageError(_ONE_PRICE)

@@ -23,6 +23,7 @@ from sfumato.curator.previews.forecasts import (
     widest,
 )
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.sampled_questions import refuse_sample
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter
@@ -125,8 +126,10 @@ class CombinedQuestion(Question):
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
+        sample: Number | None = None,
     ) -> Explanation:
         """Explain each SELECT with its share of the price, and what is computed from their rows. Free."""
+        refuse_sample(sample)
         request = self._with_defaults(PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range))
         batch = self.price_release(request)
         price = batch.price
@@ -150,8 +153,10 @@ class CombinedQuestion(Question):
         fresh: bool = False,
         range: str | None = None,  # noqa: A002 - it is called what it is
         joint: bool = False,
+        sample: Number | None = None,
     ) -> Forecast:
         """Return the half-width of every number at this price, and whether the account would accept it now. Free."""
+        refuse_sample(sample)
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         request = stated.with_default_delta(self._assumed_delta)
         batch: Any = self.price_release(request)
@@ -186,8 +191,10 @@ class CombinedQuestion(Question):
         range: str | None = None,  # noqa: A002 - it is called what it is
         free: bool = False,
         sample_of: Number | None = None,
+        sample: Number | None = None,
     ) -> Answer:
         """Ask. Only this spends: one charge for all SELECTs, on disk before the first row is read."""
+        refuse_sample(sample)
         if free or sample_of is not None:
             rule = "left out: the question combines several SELECTs"
             raise InvalidParameter("free" if free else "sample_of", free or sample_of, rule, fix="leave it out")

@@ -13,10 +13,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.previews.advising import Tip, advise
+from sfumato.curator.previews.explaining import assumed_delta_note, discovery_warning
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
-from sfumato.errors import SfumatoError, Unsupported
+from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
+from sfumato.privacy.numbers import exact
 from sfumato.release.answers.answer import Answer, possible_ranges
 from sfumato.release.measured import by_column
 from sfumato.release.pricing import PricedRelease
@@ -59,6 +61,20 @@ def question_tips(
         unit_id=table.id if isinstance(table.id, str) else None,
         only=only,
     )
+
+
+def discovery_warnings(question: Any, stated: PriceRequest, prepared: PricedRelease) -> tuple[str, ...]:
+    """Warn, before the purchase, that discovered groups may be too small to be shown, and of a δ not given."""
+    threshold = prepared.selection
+    if threshold is None:
+        return ()
+    in_one_group = None
+    if not question.table.every_row and question.limits.groups > 1:
+        with suppress(InvalidParameter, Unsupported):  # a refused variant gives no advice
+            limited_question = question.with_query(question.query, question.limits.tighten(None, 1, None))
+            in_one_group = limited_question.price_release_at(prepared.price, stated).selection
+    note = () if exact(stated.delta, "delta") else (assumed_delta_note(prepared.price.delta),)
+    return (discovery_warning(threshold, in_one_group, question.declared_size), *note)
 
 
 def bought_tips(question: Any) -> tuple[Tip, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from importlib import import_module
@@ -20,9 +19,7 @@ from sfumato.curator.previews.explaining import (
     DEFAULT_DELTA,
     Explanation,
     Operator,
-    assumed_delta_note,
     discovery_notes,
-    discovery_warning,
     explain,
     key_names,
     offered_delta,
@@ -52,12 +49,20 @@ from sfumato.curator.proposals.bought_synopses import (
 )
 from sfumato.curator.proposals.question_advice import (
     bought_tips,
+    discovery_warnings,
     error_text,
     question_tips,
     with_answer_advice,
     with_forecast_advice,
 )
-from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
+from sfumato.curator.proposals.sampled_questions import (
+    key_with_sample,
+    operators_with_sample,
+    require_whole_population,
+    sampling_rate,
+    text_with_sample,
+)
+from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
@@ -308,23 +313,25 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
+        sample: Number | None = None,
     ) -> Explanation:
         """Explain, operator by operator, what is measured and what it costs; at ε = 1 when no price is given. Free."""
-        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, sample=sample)
         request = self._with_defaults(stated)
         prepared, policy = self.price_release(request), self._context.policy
         keys = (key_names(self.query, self.discovered_keys), self._without_delta) if self.discovered_keys else None
         explanation = explain(self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys)
         free_answer = self._bought_answer(confidence)
         free_operators = () if free_answer is None else (Operator("free", "a bought synopsis", free_answer.words),)
-        operators = (*explanation.operators, *charge_operators(self._context), *free_operators)
+        steps = operators_with_sample(explanation.operators, prepared, policy.unit.name)
+        operators = (*steps, *charge_operators(self._context), *free_operators)
         price_notes = (
             (prepared.unused_delta_reason,)
             if prepared.unused_delta_reason
             else self._context.closing_warnings(prepared.curve)
         )
         tips = question_tips(self, request, prepared)[:1]
-        warnings = (*self.warnings, *self._discovery_warning(stated, prepared), *price_notes)
+        warnings = (*self.warnings, *discovery_warnings(self, stated, prepared), *price_notes)
         return replace(explanation, operators=operators, warnings=warnings, advice="".join(map(str, tips)))
 
     def error(
@@ -340,40 +347,30 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         fresh: bool = False,
         range: str | None = None,  # noqa: A002 - it is called what it is
         joint: bool = False,
+        sample: Number | None = None,
     ) -> Forecast:
         """Return the half-width of every number at this price, and whether the account would accept it now. Free.
 
         For quantiles it is in rows, as a rank error. A stored answer that is as accurate is reported as ``stored``,
         unless a ``fresh`` one is requested.
         """
-        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
         request = stated.with_default_delta(self._assumed_delta)
         prepared = self.price_release(request)
         forecast = self.forecast(prepared, request)
-        stored = not fresh and is_stored(self.release_strategy(prepared), self.plan_key, self._context)
+        stored = not fresh and is_stored(
+            self.release_strategy(prepared), key_with_sample(self.plan_key, prepared), self._context
+        )
         free_answer = None if fresh else self._bought_answer(confidence)
         warnings = forecast.warnings
         if not stored:
             forecast = with_forecast_advice(forecast, self, request, prepared)
             closing_warnings = self._context.closing_warnings(prepared.curve)
-            warnings = (*warnings, *self._discovery_warning(stated, prepared), *closing_warnings)
+            warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
         left = self._remaining_after(prepared) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.words
         assumed = exact(request.delta, "delta") - exact(stated.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
-
-    def _discovery_warning(self, stated: PriceRequest, prepared: PricedRelease) -> tuple[str, ...]:
-        """Warn, before the purchase, that discovered groups may be too small to be shown, and of a δ not given."""
-        threshold = prepared.selection
-        if threshold is None:
-            return ()
-        in_one_group = None
-        if not self.table.every_row and self.limits.groups > 1:
-            with suppress(InvalidParameter, Unsupported):  # a refused variant gives no advice
-                limited_question = self._with_limits(self.query, self.limits.tighten(None, 1, None))
-                in_one_group = limited_question.price_release_at(prepared.price, stated).selection
-        note = () if exact(stated.delta, "delta") else (assumed_delta_note(prepared.price.delta),)
-        return (discovery_warning(threshold, in_one_group, self._context.policy.size), *note)
 
     def _remaining_after(self, prepared: PricedRelease) -> str:
         """Describe what would remain of the account, or of the analyst's share, after this release."""
@@ -422,6 +419,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         range: str | None = None,  # noqa: A002 - it is called what it is
         free: bool = False,
         sample_of: Number | None = None,
+        sample: Number | None = None,
     ) -> Answer:
         """Ask. Only this spends, charged on disk before the first row is read.
 
@@ -434,8 +432,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
         ``sample_of`` states that the units are a sample, by its share or by the size of the population: counts and
         means then show approximate sampling errors beside the noise (``sampling_errors``).
+
+        ``sample="10 %"`` reads a fresh secret sample of the units: each is in it with this probability. The same price
+        then buys less noise on the sample, numbers are scaled to all units, and ± covers the sampling, too.
         """
-        request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
+        require_whole_population(sample, sample_of, free)
         share = None if sample_of is None else parse_sampled_fraction(sample_of, self._context.policy.size)
         if free:
             require_no_price(request, fresh=fresh, request_id=request_id)
@@ -449,8 +451,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             self.release_strategy(prepared),
             prepared.price,
             lambda result: self.build_answer(result, confidence, joint),
-            question=self.text,
-            plan=self.plan_key,
+            question=text_with_sample(self.text, prepared),
+            plan=key_with_sample(self.plan_key, prepared),
             context=self._context,
             call=call,
             skip_dry_run=self._dry_run_releases.get(shown_as) is prepared,
@@ -474,9 +476,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
         joint: bool = False,
+        sample: Number | None = None,
     ) -> Answer:
         """Return an answer with invented numbers, marked as such; at ε = 1 when no price is given. Free."""
-        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
 
         def release(invented: Question) -> Answer:
             request = invented._with_defaults(stated)  # a δ that fits the invented account: no ledger is read
@@ -631,6 +634,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return self._prepare_at(price, request)
 
     def _prepare_at(self, price: Price, request: PriceRequest) -> PricedRelease:
+        rate = sampling_rate(self, request, self._context.policy)
         self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family
@@ -638,17 +642,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
         )
         others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
+        terms: dict[str, Any] = {"others": others, "requests": weighted_request, "family": family, "sample": rate}
         if price.allows_gaussian:  # the choice of noise depends on what the account can keep open
-            budget = self._context.account.budget
-            return price_release(
-                self.bounding_options, price, others=others, requests=weighted_request, account=budget, family=family
-            )
-        key = price, family, weighted_request.weights, range_miss
+            return price_release(self.bounding_options, price, account=self._context.account.budget, **terms)
+        key = price, family, weighted_request.weights, range_miss, rate
         cached = self._prepared_releases.get(key)
         if cached is None:
-            cached = price_release(
-                self.bounding_options, price, others=others, requests=weighted_request, family=family
-            )
+            cached = price_release(self.bounding_options, price, **terms)
             if len(self._prepared_releases) >= _MAX_PREPARED:
                 self._prepared_releases.clear()
             self._prepared_releases[key] = cached

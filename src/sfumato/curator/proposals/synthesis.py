@@ -554,7 +554,7 @@ class _SynthesisSeries:
         seconds = None if remaining is None else max(remaining, 1e-3)
         strategy: ReleaseStrategy[Outcome] = step
         outcome = self.on_tab.release_step(strategy, f"{phase}, for {self.question}", seconds)
-        self.paid += step.batch.charged
+        self.paid += step.batch.mechanism_charges
         return outcome
 
 

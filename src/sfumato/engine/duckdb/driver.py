@@ -79,9 +79,9 @@ class StatementReader:
         """Render the statement of a reading, and cache the last one of group totals.
 
         Totals of the same rows are often read again, and a statement that does not contain the key's digits is the same
-        for every key.
+        for every key. One over a sample of units contains a part of them.
         """
-        cached, is_cacheable = self._last_totals, isinstance(reading, GroupTotals)
+        cached, is_cacheable = self._last_totals, isinstance(reading, GroupTotals) and reading.bounded.sample is None
         scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
             return cached[2]

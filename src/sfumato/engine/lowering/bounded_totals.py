@@ -78,7 +78,7 @@ def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> Staged
     """Lower a plan to the statement with rows (key…, total…), one for each group that has a row; ``key`` seeds the
     sample. With ``by_pair``, counts of units alone use pairs of unit and group, where materialising those is cheap.
     """
-    relations = RelationLowering(key)
+    relations = RelationLowering(key, bounded.sample)
     rows = counted_rows(bounded, relations)
     limited_totals = _lower_totals(bounded, rows, relations, key, by_pair=by_pair and rows.maximal == {*rows.values})
     return replace(limited_totals, stages=(*relations.stages, *limited_totals.stages))
@@ -112,7 +112,7 @@ def discovered_totals(reading: DiscoveredTotals, key: int) -> StagedSelect:
     Where a unit may hold one key together with several values of the others, it is counted once: such counts are rows
     of their own, in which the other keys are NULL and all other totals are zero.
     """
-    bounded, relations = reading.bounded, RelationLowering(key)
+    bounded, relations = reading.bounded, RelationLowering(key, reading.bounded.sample)
     rows = counted_rows(bounded, relations)
     if reading.declared_keys and bounded.strategy is Strategy.SAMPLE:
         sampled_rows = materialise_rows(bounded, rows, relations)
@@ -132,7 +132,7 @@ def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -
     """Add up the total of every combination of cells that some row is in, in 64 bits; or select the rows themselves,
     where that is allowed.
     """
-    rows = counted_rows(reading.bounded, relations := RelationLowering(key))
+    rows = counted_rows(reading.bounded, relations := RelationLowering(key, reading.bounded.sample))
     if by_row and reading.by_row and rows.ones == {*rows.values}:
         return StagedSelect(tuple(relations.stages), Select(equal_columns((*rows.keys, *rows.values)), rows.select))
     totals = _lower_totals(reading.bounded, rows, relations, key)
@@ -146,7 +146,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
 
     Of units beyond a limit only the sampled rows count; limits are those of the groups, whatever the values are.
     """
-    bounded, relations = reading.bounded, RelationLowering(key)
+    bounded, relations = reading.bounded, RelationLowering(key, reading.bounded.sample)
     rows = encode_keys(bounded, counted_rows(bounded, relations))
     value_name, presence_name = rows.values
     is_present = (
@@ -172,7 +172,7 @@ def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = 
 
     Limits are those of the groups themselves, so rows are ranked before they are distinguished by their values.
     """
-    relations = RelationLowering(key)
+    relations = RelationLowering(key, bounded.sample)
     rows = counted_rows(with_value(bounded, value), relations)
     if bounded.strategy is Strategy.WHOLE:
         totals = _unbounded_totals(rows)

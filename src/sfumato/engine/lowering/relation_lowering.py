@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from sfumato.engine.lowering.applications import real
@@ -39,6 +40,7 @@ from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.join_conditions import reads_one_side
+from sfumato.plan.unit_samples import hash_prefix, hash_threshold
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type
 
@@ -78,8 +80,9 @@ class Flat:
 class RelationLowering:
     """The lowering of the relations of one statement; collects the stages that precede it."""
 
-    def __init__(self, key: int) -> None:
+    def __init__(self, key: int, sample: Fraction | None = None) -> None:
         self._key = key
+        self._sample = sample
         self.stages: list[tuple[str, Select]] = []
 
     def stage(self, select: Select) -> StageReference:
@@ -122,7 +125,8 @@ class RelationLowering:
         unit_column = (("u", Reference(UNIT, "r")),) if unit else ()
         table_columns = tuple((short_name, Reference(field.name, "r")) for field, short_name in names.items())
         table = CleanTable(base.table, _distinct_names(names))
-        return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), table)
+        sampled = () if self._sample is None else (_is_sampled(Reference(UNIT, "r"), self._sample, self._key),)
+        return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), table, where=sampled)
 
     def limit_rows_per_unit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
         """Keep all rows of units within the limit, and of the other units the rows with the smallest digests."""
@@ -316,6 +320,13 @@ _BASES: dict[type, Base] = {
     nodes.AnySemiJoin: RelationLowering.any_semi_join,
     nodes.Union: RelationLowering.union,
 }
+
+
+def _is_sampled(unit: Scalar, rate: Fraction, key: int) -> Scalar:
+    """Return the predicate that a unit is in the sample of the release that has this key."""
+    text = apply(ScalarFunction.CONVERT, unit, detail=(Type.TEXT,))
+    hashed = apply(ScalarFunction.HASH, apply(ScalarFunction.JOIN, Constant(hash_prefix(key), Type.TEXT), text))
+    return apply(ScalarFunction.LESS, hashed, Constant(hash_threshold(rate), Type.TEXT))
 
 
 def plain(relation: nodes.Relation) -> bool:

@@ -109,6 +109,8 @@ class ScalarFunction(Enum):
     """
     DIGEST = auto()
     """MD5 of the texts with a bar between them, in hexadecimal; texts that are NULL are left out with their bar."""
+    HASH = auto()
+    """The first 64 bits of the SHA-256 of a text in UTF-8, as 16 hexadecimal digits, whose order is that of numbers."""
 
     PART = auto()
     """A part of a date or time as a whole number; the detail is its name in ``plan.functions.temporal.PARTS``."""

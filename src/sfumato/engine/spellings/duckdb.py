@@ -85,6 +85,9 @@ class DuckDBSpelling(CommonSpelling):
     def digest(self, *texts: str) -> str:
         return f"md5(concat_ws('|', {', '.join(texts)}))"
 
+    def hash(self, x: str) -> str:
+        return f"left(sha256({x}), 16)"
+
     def part(self, x: str, part: str) -> str:
         return f"CAST(date_part('{part}', {x}) AS BIGINT)"
 

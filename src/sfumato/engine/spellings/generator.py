@@ -241,6 +241,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.SLICE: lambda spelling, x, first, count: spelling.slice(x, first, count),
     ScalarFunction.CODE: lambda spelling, x, *texts: spelling.code(x, *texts),
     ScalarFunction.DIGEST: lambda spelling, *texts: spelling.digest(*texts),
+    ScalarFunction.HASH: lambda spelling, x: spelling.hash(x),
     ScalarFunction.PART: lambda spelling, x, part: spelling.part(x, part),
     ScalarFunction.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),
     ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.moved(x, amount, unit, kind),

@@ -108,6 +108,9 @@ class PostgresSpelling(CommonSpelling):
     def digest(self, *texts: str) -> str:
         return f"(MD5(CONCAT_WS('|', {', '.join(texts)})) {BYTES})"
 
+    def hash(self, x: str) -> str:
+        return f"(LEFT(ENCODE(SHA256(CONVERT_TO({x}, 'UTF8')), 'hex'), 16) {BYTES})"
+
     def part(self, x: str, part: str) -> str:
         extracted = f"EXTRACT({part} FROM {x})"
         return f"CAST({f'FLOOR({extracted})' if part == 'second' else extracted} AS BIGINT)"

@@ -140,6 +140,9 @@ class SparkSpelling(CommonSpelling):
     def digest(self, *texts: str) -> str:
         return f"md5(CAST(concat_ws('|', {', '.join(texts)}) AS BINARY))"
 
+    def hash(self, x: str) -> str:
+        return f"left(sha2(CAST({x} AS BINARY), 256), 16)"
+
     def part(self, x: str, part: str) -> str:
         return f"CAST({_PARTS.get(part, part + '({})').format(x)} AS BIGINT)"
 

@@ -119,6 +119,10 @@ class Spelling(Protocol):
         """Compute the MD5, in hexadecimal, of the texts that are not NULL with a bar between them."""
         ...
 
+    def hash(self, x: str) -> str:
+        """Compute the first 16 hexadecimal digits of the SHA-256 of a text in UTF-8."""
+        ...
+
     def part(self, x: str, part: str) -> str:
         """Extract a part of a date or time as a 64-bit whole number: Sunday is 0, weeks are ISO's."""
         ...

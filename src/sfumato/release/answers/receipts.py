@@ -67,6 +67,8 @@ class Receipt:
     joint: bool = False
     """Whether all intervals hold together with this confidence, or each by itself."""
     version: int = VERSION
+    sample: str = ""
+    """The share of the units that was read, as a secret sample; empty where all were."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -105,7 +107,8 @@ class Receipt:
     @property
     def _coverage(self) -> str:
         scope = "all together cover" if self.joint else "each covers"
-        return f"{scope} the noise with {format_percent(self.confidence)} confidence"
+        errors = "the noise and the sampling" if self.sample else "the noise"
+        return f"{scope} {errors} with {format_percent(self.confidence)} confidence"
 
     @property
     def _purchase_note(self) -> str:
@@ -161,6 +164,7 @@ class Receipt:
             *([("promised", self.promise)] if self.promise else []),
             ("noise", "; ".join(dict.fromkeys(self.mechanisms))),
             *([("ranges", self._coverage)] if self.confidence else []),
+            *([("sample", f"a secret {self.sample} of the units; numbers are scaled to all")] if self.sample else []),
             ("limits", f"{self.limits} ({self.strategy})"),
             ("bounds", "; ".join(self.bounds) or "none needed"),
             ("data", self.data[:16]),

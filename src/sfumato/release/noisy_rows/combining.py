@@ -30,11 +30,9 @@ from sfumato.release.noisy_rows.noisy_columns import (
     numbers,
     objects,
     over_rows,
-    ranks,
     relying_on,
-    stack_columns,
-    take_rows,
 )
+from sfumato.release.noisy_rows.row_selection import ranks, stack_columns, take_rows
 from sfumato.release.noisy_rows.row_totals import Places
 
 SourceRows = Callable[[int], Finished]

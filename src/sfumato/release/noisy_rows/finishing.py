@@ -45,11 +45,10 @@ from sfumato.release.noisy_rows.noisy_columns import (
     evaluate_on,
     numbers,
     objects,
-    ranks,
     statements_of,
-    take_rows,
     truths,
 )
+from sfumato.release.noisy_rows.row_selection import ranks, take_rows
 from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes, pair_total, row_total
 from sfumato.release.noisy_rows.window_functions import window
 

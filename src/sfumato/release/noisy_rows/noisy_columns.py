@@ -76,7 +76,11 @@ class NumberColumn:
     value: Floats
     low: Floats
     high: Floats
+    """Where noise decides whether a cell is NULL, the interval is that of its number, if it has one."""
     statements: Statements = NONE
+    nulls_sure: Bools | None = None
+    """Where it is the same for all values within the intervals whether a cell is NULL; None: where a cell is not NULL,
+    or its interval is a point or empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +101,8 @@ class LinearColumn:
         """The numbers with their intervals, which extend to a number that was rounded out of them."""
         widths = self.noises.widths(self.form, self.draws)
         low, high = np.fmin(self.centre - widths, self.value), np.fmax(self.centre + widths, self.value)
-        return NumberColumn(self.value, low, high, frozenset([self.statement]) if len(self.form.weights) else NONE)
+        statements = frozenset([self.statement]) if len(self.form.weights) else NONE
+        return NumberColumn(self.value, low, high, statements, np.ones(len(self.value), bool))
 
     def derived(self, value: Floats, centre: Floats, form: NoiseForm) -> LinearColumn:
         """Return a column computed from this one and others of the same release."""
@@ -129,6 +134,8 @@ class ExactColumn:
     value: NDArray[Any]
     chosen_by_noise: bool = False
     """Whether noisy numbers decided between values: then none of them is sure."""
+    nulls_sure: Bools | None = None
+    """As in ``NumberColumn``."""
 
 
 Evaluated = NumberColumn | LinearColumn | TruthColumn | ExactColumn
@@ -152,7 +159,34 @@ def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], co
         return linear
     arguments = [argument.ranged if isinstance(argument, LinearColumn) else argument for argument in arguments]
     evaluated = _FUNCTIONS[expression.function](expression, arguments)
+    if expression.function not in _NULL_AWARE:
+        evaluated = _as_sure_as(evaluated, arguments)
     return relying_on(evaluated, statements_of(*arguments))
+
+
+def _as_sure_as(column: Evaluated, arguments: Sequence[Evaluated]) -> Evaluated:
+    """Return the result of a function that is NULL where an argument is: it is no surer than they are."""
+    stated = [
+        argument.nulls_sure
+        for argument in arguments
+        if isinstance(argument, (NumberColumn, ExactColumn)) and argument.nulls_sure is not None
+    ]
+    if not stated or isinstance(column, LinearColumn):
+        return column
+    sure = np.logical_and.reduce(stated)
+    if isinstance(column, TruthColumn):
+        return replace(column, sure=column.sure & sure)
+    return replace(column, nulls_sure=are_nulls_sure(column) & sure)
+
+
+def are_nulls_sure(column: Evaluated) -> Bools:
+    """Return where it is the same for all numbers within the intervals whether a cell is NULL."""
+    if isinstance(column, LinearColumn):
+        return np.ones(len(column.value), bool)
+    if not isinstance(column, TruthColumn) and column.nulls_sure is not None:
+        return column.nulls_sure
+    no_number = np.isnan(column.low) if isinstance(column, NumberColumn) else False
+    return np.asarray(~missing(column) | is_sure(column) | no_number, bool)
 
 
 def statements_of(*columns: Evaluated | None) -> Statements:
@@ -192,7 +226,8 @@ def numbers(column: Evaluated) -> NumberColumn:
     else:
         value = np.array([np.nan if key is None else float(key) for key in column.value], dtype=np.float64)
         if column.chosen_by_noise:  # the exact one may be any other
-            return NumberColumn(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
+            ends = np.full(len(value), -np.inf), np.full(len(value), np.inf)
+            return NumberColumn(value, *ends, nulls_sure=column.nulls_sure)
     return NumberColumn(value, value, value)
 
 
@@ -274,7 +309,7 @@ def _sqrt(value: Floats) -> Floats:
 
 def _negate(_: Call, arguments: list[Evaluated]) -> Evaluated:
     operand = numbers(arguments[0])
-    return NumberColumn(-operand.value, -operand.high, -operand.low)
+    return NumberColumn(-operand.value, -operand.high, -operand.low, nulls_sure=operand.nulls_sure)
 
 
 def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -284,20 +319,22 @@ def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
     return NumberColumn(np.abs(operand.value), low, high)
 
 
-def _least_or_greatest(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
-    """Lift LEAST or GREATEST, which ignore NULL."""
+def _least(_: Call, arguments: list[Evaluated]) -> Evaluated:
+    """Compute LEAST, which ignores NULL: only what is surely there bounds it from above."""
+    columns = [numbers(argument) for argument in arguments]
+    sure = np.array([are_nulls_sure(column) & ~np.isnan(column.value) for column in columns])
+    value, low = (np.fmin.reduce([getattr(column, end) for column in columns]) for end in ("value", "low"))
+    highs = np.array([column.high for column in columns])
+    sure_high: Floats = np.fmin.reduce(np.where(sure, highs, np.nan))
+    high: Floats = np.where(np.isnan(sure_high), np.fmax.reduce(highs), sure_high)
+    least = _finite(value, low, high)
+    all_sure = np.logical_and.reduce([are_nulls_sure(column) for column in columns])
+    return replace(least, nulls_sure=np.logical_or.reduce(sure) | all_sure)
 
-    def evaluate(_: Call, arguments: list[Evaluated]) -> Evaluated:
-        columns = [numbers(argument) for argument in arguments]
-        bounds = []
-        for end in ("value", "low", "high"):
-            extreme = getattr(columns[0], end)
-            for column in columns[1:]:
-                extreme = operate(extreme, getattr(column, end))
-            bounds.append(extreme)
-        return _finite(*bounds)
 
-    return evaluate
+def _greatest(call: Call, arguments: list[Evaluated]) -> Evaluated:
+    least = numbers(_least(call, [_negate(call, [argument]) for argument in arguments]))
+    return replace(_finite(-least.value, -least.high, -least.low), nulls_sure=least.nulls_sure)
 
 
 def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
@@ -394,44 +431,45 @@ def missing(column: Evaluated) -> Bools:
 
 def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
     is_null = missing(arguments[0])
-    return TruthColumn(is_null, np.ones(len(is_null), bool), is_sure(arguments[0]))
+    stated = arguments[0].nulls_sure if isinstance(arguments[0], (NumberColumn, ExactColumn)) else None
+    return TruthColumn(is_null, np.ones(len(is_null), bool), is_sure(arguments[0]) if stated is None else stated)
 
 
 def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
     """Evaluate WHEN … THEN … pairs with an optional ELSE."""
-    pairs = [
-        (truths(arguments[k]).true & truths(arguments[k]).known, arguments[k + 1])
-        for k in range(0, len(arguments) - 1, 2)
-    ]
-    count = len(pairs[0][0])
+    pairs = [(truths(arguments[k]), arguments[k + 1]) for k in range(0, len(arguments) - 1, 2)]
+    count = len(pairs[0][0].true)
     otherwise: Evaluated = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
     for test, value in reversed(pairs):
-        otherwise = _select_branch(call, test, value, otherwise)
+        otherwise = _select_branch(call, test.true & test.known, test.sure, value, otherwise)
     return otherwise
 
 
-def _select_branch(call: Call, test: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
+def _select_branch(call: Call, test: Bools, test_sure: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
     """Select a branch per row; noisy values decided which one, so the interval covers both branches."""
+    yes_sure, no_sure, alike = are_nulls_sure(yes), are_nulls_sure(no), missing(yes) == missing(no)
+    nulls_sure = np.where(test_sure, np.where(test, yes_sure, no_sure), yes_sure & no_sure & alike)
     if call.domain.type.numeric:
         a, b = numbers(yes), numbers(no)
-        return NumberColumn(np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high))
+        value, low, high = np.where(test, a.value, b.value), np.fmin(a.low, b.low), np.fmax(a.high, b.high)
+        return NumberColumn(value, low, high, nulls_sure=nulls_sure)
     selected = [
         a if is_true else b for is_true, a, b in zip(test, _python_values(yes), _python_values(no), strict=True)
     ]
-    return ExactColumn(objects(selected), chosen_by_noise=noise_count(call) > 0)
+    return ExactColumn(objects(selected), noise_count(call) > 0, nulls_sure)
 
 
 def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
     coalesced = arguments[-1]
     for argument in reversed(arguments[:-1]):
-        coalesced = _select_branch(call, ~missing(argument), argument, coalesced)
+        coalesced = _select_branch(call, ~missing(argument), are_nulls_sure(argument), argument, coalesced)
     return coalesced
 
 
 def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    is_equal = _compare_columns(arguments[0], arguments[1], operator.eq)
+    is_equal = truths(_as_sure_as(_compare_columns(arguments[0], arguments[1], operator.eq), arguments))
     nulls = ExactColumn(objects([None] * len(is_equal.true)))
-    return _select_branch(call, ~is_equal.true, arguments[0], nulls)
+    return _select_branch(call, ~is_equal.true, is_equal.sure, arguments[0], nulls)
 
 
 def _cast(call: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -459,8 +497,8 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
     "TRUNC": _monotone(np.trunc),
     "SQRT": _monotone(_sqrt),
     "SIGN": _monotone(np.sign),
-    "LEAST": _least_or_greatest(np.fmin),
-    "GREATEST": _least_or_greatest(np.fmax),
+    "LEAST": _least,
+    "GREATEST": _greatest,
     "=": _compare(operator.eq),
     "<>": _compare(operator.ne),
     "<": _compare(operator.lt),
@@ -479,6 +517,10 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
     "NULLIF": _nullif,
     "CAST": _cast,
 }
+
+
+_NULL_AWARE = frozenset({"CASE", "IF", "COALESCE", "NULLIF", "IS NULL", "LEAST", "GREATEST"})
+"""Functions that may have a value where an argument is NULL, or NULL where none is."""
 
 
 def linear_function(call: Call, arguments: list[Evaluated]) -> LinearColumn | None:
@@ -573,7 +615,7 @@ def _linear_case(_: Call, arguments: list[Evaluated], first: LinearColumn) -> Li
     choice = np.full(count, len(tests))
     for index, test in reversed(list(enumerate(tests))):
         choice[test.true & test.known] = index
-    return _choose(branches, choice)
+    return choose_rows(branches, choice)
 
 
 def _linear_coalesce(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
@@ -583,10 +625,10 @@ def _linear_coalesce(_: Call, arguments: list[Evaluated], first: LinearColumn) -
     for index, branch in reversed(list(enumerate(branches))):
         if branch is not None:
             choice[~np.isnan(branch.value)] = index
-    return _choose(branches, choice)
+    return choose_rows(branches, choice)
 
 
-def _choose(branches: Sequence[LinearColumn | None], choice: NDArray[np.intp]) -> LinearColumn | None:
+def choose_rows(branches: Sequence[LinearColumn | None], choice: NDArray[np.intp]) -> LinearColumn | None:
     """Take each row from one of several columns."""
     columns = [branch for branch in branches if branch is not None]
     if len(columns) < len(branches):
@@ -608,91 +650,3 @@ _LINEAR_FUNCTIONS: dict[str, LinearFunction] = {
     "IF": _linear_case,
     "COALESCE": _linear_coalesce,
 }
-
-
-def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
-    """Return these rows of a column; −1 is NULL."""
-    if isinstance(column, LinearColumn):
-        return column.take(rows)
-    here = rows >= 0
-    if isinstance(column, NumberColumn):
-        value, low, high = (np.where(here, part[rows], np.nan) for part in (column.value, column.low, column.high))
-        return NumberColumn(value, low, high, column.statements)
-    if isinstance(column, ExactColumn):
-        return replace(column, value=np.where(here, column.value[rows], objects([None] * len(rows))))
-    return replace(
-        column, true=column.true[rows] & here, known=column.known[rows] & here, sure=column.sure[rows] | ~here
-    )
-
-
-def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
-    """Put columns one below the other."""
-    first = next((column for column in columns if isinstance(column, LinearColumn)), None)
-    linear = [] if first is None else [as_linear(column, first) for column in columns]
-    parts = [column for column in linear if column is not None]
-    if first is not None and len(parts) == len(columns):
-        value, centre = (np.concatenate([getattr(column, part) for column in parts]) for part in ("value", "centre"))
-        total = sum(column.statement.total for column in parts)
-        stacked = first.derived(value, centre, stack([column.form for column in parts]))
-        return replace(stacked, statement=replace(stacked.statement, total=total))
-    if all(isinstance(column, ExactColumn) for column in columns):
-        values = [column.value for column in columns if isinstance(column, ExactColumn)]
-        is_chosen = any(isinstance(column, ExactColumn) and column.chosen_by_noise for column in columns)
-        return ExactColumn(np.concatenate(values), is_chosen)
-    if any(isinstance(column, TruthColumn) for column in columns):
-        truth_columns = [truths(column) for column in columns]
-        true, known, sure = (
-            np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
-        )
-        return TruthColumn(true, known, sure, statements_of(*columns))
-    number_columns = [numbers(column) for column in columns]
-    value, low, high = (
-        np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
-    )
-    return NumberColumn(value, low, high, statements_of(*columns))
-
-
-def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
-    """Take each row from one of two columns, as a public condition says."""
-    first = next((column for column in (yes, no) if isinstance(column, LinearColumn)), None)
-    if first is not None:
-        chosen = _choose([as_linear(yes, first), as_linear(no, first)], np.where(test, 0, 1))
-        if chosen is not None:
-            return chosen
-    if isinstance(yes, ExactColumn) and isinstance(no, ExactColumn):
-        return ExactColumn(np.where(test, yes.value, no.value), yes.chosen_by_noise or no.chosen_by_noise)
-    if isinstance(yes, TruthColumn) or isinstance(no, TruthColumn):
-        a, b = truths(yes), truths(no)
-        true, known, sure = (np.where(test, *pair) for pair in ((a.true, b.true), (a.known, b.known), (a.sure, b.sure)))
-        return TruthColumn(true, known, sure, a.statements | b.statements)
-    left, right = numbers(yes), numbers(no)
-    pairs = ((left.value, right.value), (left.low, right.low), (left.high, right.high))
-    value, low, high = (np.where(test, *pair) for pair in pairs)
-    return NumberColumn(value, low, high, left.statements | right.statements)
-
-
-def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
-    """Return dense ranks that sort a column, equal for equal values."""
-    is_null = missing(column)
-    value_ranks = _value_ranks(column, ~is_null)
-    rank_count = value_ranks.max(initial=-1) + 1
-    return np.where(
-        is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
-    )
-
-
-def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
-    """Return the dense rank of each non-NULL value."""
-    value_ranks = np.zeros(len(is_present), np.intp)
-    if isinstance(column, ExactColumn):
-        values = column.value[is_present].tolist()
-        rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
-        value_ranks[is_present] = [rank_of[value] for value in values]
-    else:
-        sort_values = column.true if isinstance(column, TruthColumn) else column.value
-        value_ranks[is_present] = np.unique(sort_values[is_present], return_inverse=True)[1]
-    return value_ranks
-
-
-def _comparable(value: Any) -> Any:
-    return float(value) if isinstance(value, Fraction) else value

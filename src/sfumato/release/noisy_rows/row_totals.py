@@ -21,13 +21,14 @@ from sfumato.release.noisy_rows.noisy_columns import (
     NumberColumn,
     Statements,
     TruthColumn,
+    are_nulls_sure,
     is_sure,
     missing,
     numbers,
     over_rows,
-    ranks,
     statements_of,
 )
+from sfumato.release.noisy_rows.row_selection import ranks
 
 Places = NDArray[np.intp]
 
@@ -63,10 +64,10 @@ class Presence:
 
     def not_null(self, column: Evaluated) -> Presence:
         """Keep the rows in which a column has a value."""
-        is_null = missing(column)
-        sure = np.ones(len(is_null), bool) if isinstance(column, LinearColumn) else ~is_null | is_sure(column)
+        is_null, null_sure = missing(column), are_nulls_sure(column)
+        sure = (self.sure & null_sure) | (self.sure & ~self.present) | (null_sure & is_null)
         decided_by = NONE if isinstance(column, LinearColumn) else statements_of(column)
-        return Presence(self.present & ~is_null, self.sure & sure, self.statements | decided_by)
+        return Presence(self.present & ~is_null, sure, self.statements | decided_by)
 
     def take(self, rows: Places) -> Presence:
         return Presence(self.present[rows], self.sure[rows], self.statements)
@@ -119,7 +120,8 @@ def row_total(
         total = _AGGREGATES[function](numbers(argument), present, codes, count)
     if linear is not None:
         total = _narrow(total, linear, ~_any_row(~present.sure, codes, count))
-    return replace(total, statements=statements | statements_of(linear))
+    some_surely, some_possibly = (_any_row(rows, codes, count) for rows in (present.surely, present.possibly))
+    return replace(total, statements=statements | statements_of(linear), nulls_sure=some_surely | ~some_possibly)
 
 
 def _linear_total(
@@ -186,7 +188,7 @@ def _max_rows(column: NumberColumn, present: Presence, codes: Places, count: int
 
 
 def negated(column: NumberColumn) -> NumberColumn:
-    return NumberColumn(-column.value, -column.high, -column.low, column.statements)
+    return NumberColumn(-column.value, -column.high, -column.low, column.statements, column.nulls_sure)
 
 
 def _average_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:

@@ -23,15 +23,14 @@ from sfumato.release.noisy_rows.noisy_columns import (
     LinearColumn,
     NumberColumn,
     TruthColumn,
+    are_nulls_sure,
     missing,
     numbers,
     over_rows,
-    ranks,
     relying_on,
-    select_rows,
     statements_of,
-    take_rows,
 )
+from sfumato.release.noisy_rows.row_selection import ranks, select_rows, take_rows
 from sfumato.release.noisy_rows.row_totals import (
     Places,
     Presence,
@@ -157,11 +156,8 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
         return NumberColumn(rows, rows, rows)
     is_value = ~missing(argument)[ordered.rows]
     row_counts = _range_sums(is_value, first, end)
-    if over.function == "COUNT":
-        counts = ordered.spread(row_counts)
-        return NumberColumn(counts, counts, counts, over_rows(statements_of(argument)))
-    divisor = np.where(row_counts == 0, np.nan, row_counts if over.function == "AVG" else 1.0)
     if isinstance(argument, LinearColumn) and over.function in ("SUM", "AVG"):
+        divisor = np.where(row_counts == 0, np.nan, row_counts if over.function == "AVG" else 1.0)
         form = argument.form.take(np.where(is_value, ordered.rows, -1)).over_ranges(first, end)
         if form is not None:
             position = np.full(ordered.count, -1)
@@ -169,19 +165,66 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
             parts = [np.where(is_value, part[ordered.rows], 0) for part in (argument.value, argument.centre)]
             value, centre = (ordered.spread(_range_sums(part, first, end) / divisor) for part in parts)
             return argument.derived(value, centre, form.scaled(np.nan_to_num(1 / divisor)).take(position))
-    column = numbers(argument)
-    if over.function in ("SUM", "AVG"):
-        ends = [np.where(is_value, part[ordered.rows], 0) for part in (column.value, column.low, column.high)]
-        totals = [ordered.spread(_range_sums(part, first, end) / divisor) for part in ends]
-    else:
-        sign = 1.0 if over.function == "MIN" else -1.0
-        ends = [
-            np.where(is_value, sign * part[ordered.rows], np.inf) for part in (column.value, column.low, column.high)
-        ]
-        totals = [
-            ordered.spread(np.where(row_counts == 0, np.nan, sign * _range_minima(part, first, end))) for part in ends
-        ]
-    return NumberColumn(totals[0], totals[1], totals[2], over_rows(column.statements))
+    null_sure = are_nulls_sure(argument)[ordered.rows]
+    column = take_rows(numbers(argument), ordered.rows)
+    frames = _Frames(numbers(column), is_value, is_value & null_sure, is_value | ~null_sure, first, end)
+    value, low, high, nulls_sure = frames.total(over.function)
+    known = np.ones(ordered.count, bool)
+    known[ordered.rows] = nulls_sure
+    ends = [ordered.spread(part) for part in (value, low, high)]
+    return NumberColumn(ends[0], ends[1], ends[2], over_rows(statements_of(argument)), known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frames:
+    """The argument at each position of ordered rows, and the frame of each; NULL is ignored."""
+
+    column: NumberColumn
+    here: Bools
+    """Where the argument has a value; ``surely`` and ``possibly`` for all, or some, values within the intervals."""
+    surely: Bools
+    possibly: Bools
+    first: Places
+    end: Places
+
+    def total(self, function: str) -> tuple[Floats, Floats, Floats, Bools]:
+        """Return an aggregate of each frame with its interval, and where it is certain whether it is NULL."""
+        counts = self._sums(self.here), self._sums(self.surely), self._sums(self.possibly)
+        nulls_sure = (counts[1] > 0) | (counts[2] == 0)
+        if function == "COUNT":
+            return *counts, np.ones(len(nulls_sure), bool)
+        if function in ("MIN", "MAX"):
+            return *self._extreme(1.0 if function == "MIN" else -1.0), nulls_sure
+        value, low, high = self._summed()
+        value = np.where(counts[0] == 0, np.nan, value)
+        if function == "SUM":
+            return value, low, high, nulls_sure
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, low, high = (part / counts[0] for part in (value, low, high))
+        is_certain = counts[1] == counts[2]
+        least, greatest = self._minima(self.column.low, self.possibly), -self._minima(-self.column.high, self.possibly)
+        return value, np.where(is_certain, low, least), np.where(is_certain, high, greatest), nulls_sure
+
+    def _summed(self) -> tuple[Floats, Floats, Floats]:
+        """Return the sum of each frame: a row that may be absent adds its value or nothing."""
+        low, high = (np.where(self.possibly, part, 0) for part in (self.column.low, self.column.high))
+        low, high = np.where(self.surely, low, np.minimum(low, 0)), np.where(self.surely, high, np.maximum(high, 0))
+        return self._sums(np.where(self.here, self.column.value, 0)), self._sums(low), self._sums(high)
+
+    def _extreme(self, sign: float) -> tuple[Floats, Floats, Floats]:
+        """Return the minimum of each frame, or the maximum, as the minimum of what is negated."""
+        column = self.column if sign > 0 else negated(self.column)
+        value, low = self._minima(column.value, self.here), self._minima(column.low, self.possibly)
+        sure_high = self._minima(column.high, self.surely)
+        high = np.where(np.isinf(sure_high), -self._minima(-column.high, self.possibly), sure_high)
+        value = np.where(self._sums(self.here) == 0, np.nan, value)
+        return (value, low, high) if sign > 0 else (-value, -high, -low)
+
+    def _sums(self, values: NDArray[Any]) -> Floats:
+        return _range_sums(values, self.first, self.end)
+
+    def _minima(self, values: Floats, rows: Bools) -> Floats:
+        return _range_minima(np.where(rows, values, np.inf), self.first, self.end)
 
 
 def _range_sums(values: NDArray[Any], first: Places, end: Places) -> Floats:
@@ -217,7 +260,7 @@ def _any_frame(
     if isinstance(made, TruthColumn):
         return replace(made, sure=np.zeros(len(codes), bool))
     count = int(codes.max(initial=0)) + 1
-    possible = present.possibly if argument is None else present.possibly & ~missing(argument)
+    possible = present.possibly if argument is None else present.not_null(argument).possibly
     if over.function == "COUNT":
         sizes = sum_by(possible, codes, count)[codes]
         return NumberColumn(numbers(made).value, np.zeros(len(codes)), sizes)
@@ -265,7 +308,7 @@ def _rank_rows(
 ) -> NumberColumn:
     """Compute the rank of each row among the present rows of its partition."""
     value = _rank_within(over.function, order_positions, codes, present.present)
-    if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _has_no_nan(keys[0]):
+    if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _has_numbers(keys[0]):
         column = negated(keys[0]) if over.order[0].descending else keys[0]
         certainly_before = _count_below(column.high, present.surely, column.low, codes, "left")
         possibly_before = _count_below(column.low, present.possibly, column.high, codes, "right") - present.possibly
@@ -278,8 +321,10 @@ def _rank_rows(
     return NumberColumn(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
 
 
-def _has_no_nan(column: NumberColumn) -> bool:
-    return not np.isnan([column.value, column.low, column.high]).any()
+def _has_numbers(column: NumberColumn) -> bool:
+    """Return whether no cell is NULL, whatever the values within the intervals are."""
+    is_known = not np.isnan([column.value, column.low, column.high]).any()
+    return is_known and bool(are_nulls_sure(column).all())
 
 
 def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:

@@ -26,6 +26,7 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Measurement
+from sfumato.release.parts.sampled_scales import SampledScale
 from sfumato.release.parts.scales import NoiseScale, NoisyScale
 from sfumato.release.prices import Price
 
@@ -184,10 +185,15 @@ class NoisyTotals:
         return np.hstack(noisy_totals) if noisy_totals else np.zeros((len(exact), 0), np.int64)
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
-        return tuple(
+        scales = tuple(
             NoisyScale(scaled.unit_value, measurement.mechanism, scaled.coordinates, scaled.rounding)
             for scaled, measurement in zip(self.bounded.noisy_measures, measurements, strict=True)
         )
+        rate = self.bounded.sample
+        if rate is None:
+            return scales
+        limits = (scaled.add_remove_sensitivity.per_group * scaled.unit_value for scaled in self.bounded.noisy_measures)
+        return tuple(SampledScale(scale, rate, limit) for scale, limit in zip(scales, limits, strict=True))
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.measures[index] for index in indices)
@@ -197,8 +203,9 @@ class NoisyTotals:
         return self.draw(measurements, np.array([[end] * width for end in EXTREME_TOTALS], np.int64))
 
     def hypothetical_group(self, size: int) -> tuple[int, ...]:
+        share = self.bounded.sample or 1
         return tuple(
-            int(size * total / measure.unit_value)
+            int(share * size * total / measure.unit_value)
             for measure in self.bounded.noisy_measures
             for total in measure.typical_contributions
         )

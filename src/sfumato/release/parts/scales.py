@@ -9,6 +9,7 @@ import datetime as dt
 import itertools
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.mechanisms.protocols import Additive
+from sfumato.plan.aggregates.measures import Floats, Width
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
@@ -95,6 +97,16 @@ ONE_GROUP = GroupKeys(())
 """The keys of an answer without keys."""
 
 
+class WidthOfAnyTotal(ABC):
+    """A scale whose half-width is that of every number."""
+
+    @abstractmethod
+    def width(self, confidence: Number, parts: int) -> float: ...
+
+    def widths(self, totals: Floats, confidence: Number, parts: int) -> Width:  # noqa: ARG002
+        return self.width(confidence, parts)
+
+
 class NoiseScale(Protocol):
     """The value of one integer of a measurement, and its distance from the exact value."""
 
@@ -117,6 +129,10 @@ class NoiseScale(Protocol):
         """Return the half-width that covers ``parts`` numbers simultaneously with this confidence."""
         ...
 
+    def widths(self, totals: Floats, confidence: Number, parts: int) -> Width:
+        """Return the half-width of each of these numbers, ``parts`` of which are covered simultaneously."""
+        ...
+
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:
         """Return the half-width that covers ``parts`` sums of ``terms`` numbers each."""
         ...
@@ -132,7 +148,7 @@ class NoiseScale(Protocol):
 
 @codec.serialisable("noisy-scale")
 @dataclass(frozen=True)
-class NoisyScale:
+class NoisyScale(WidthOfAnyTotal):
     """The scale of totals with additive noise."""
 
     unit_value: Fraction
@@ -165,7 +181,7 @@ class NoisyScale:
 
 @codec.serialisable("named-scale")
 @dataclass(frozen=True)
-class FrequentValueScale:
+class FrequentValueScale(WidthOfAnyTotal):
     """The scale of selected frequent values: numbers index the candidate values."""
 
     values: KeyColumn
@@ -199,7 +215,7 @@ class FrequentValueScale:
 
 @codec.serialisable("chosen-scale")
 @dataclass(frozen=True)
-class QuantileScale:
+class QuantileScale(WidthOfAnyTotal):
     """The scale of numbers selected by rank, and perhaps two interval ends for each.
 
     Their distance from the exact value is not known otherwise.

@@ -136,6 +136,7 @@ class QuestionPrice(StrictStruct, frozen=True):
     fresh: bool | None = None
     free: bool | None = None
     sample_of: Amount | None = None
+    sample: Amount | None = None
     least: Amount | None = None
     most: Amount | None = None
     width: Amount | None = None

@@ -1,0 +1,123 @@
+"""Rows of noisy columns: taken, put below one another, chosen by a public condition, and ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.release.noisy_rows.noise_forms import stack
+from sfumato.release.noisy_rows.noisy_columns import (
+    Bools,
+    Evaluated,
+    ExactColumn,
+    LinearColumn,
+    NumberColumn,
+    TruthColumn,
+    are_nulls_sure,
+    as_linear,
+    choose_rows,
+    missing,
+    numbers,
+    objects,
+    statements_of,
+    truths,
+)
+
+
+def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
+    """Return these rows of a column; −1 is NULL."""
+    if isinstance(column, LinearColumn):
+        return column.take(rows)
+    here = rows >= 0
+    if isinstance(column, NumberColumn):
+        value, low, high = (np.where(here, part[rows], np.nan) for part in (column.value, column.low, column.high))
+        return NumberColumn(value, low, high, column.statements, _taken(column.nulls_sure, rows))
+    if isinstance(column, ExactColumn):
+        value = np.where(here, column.value[rows], objects([None] * len(rows)))
+        return replace(column, value=value, nulls_sure=_taken(column.nulls_sure, rows))
+    return replace(
+        column, true=column.true[rows] & here, known=column.known[rows] & here, sure=column.sure[rows] | ~here
+    )
+
+
+def _taken(nulls_sure: Bools | None, rows: NDArray[np.intp]) -> Bools | None:
+    return None if nulls_sure is None else nulls_sure[rows] | (rows < 0)
+
+
+def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
+    """Put columns one below the other."""
+    first = next((column for column in columns if isinstance(column, LinearColumn)), None)
+    linear = [] if first is None else [as_linear(column, first) for column in columns]
+    parts = [column for column in linear if column is not None]
+    if first is not None and len(parts) == len(columns):
+        value, centre = (np.concatenate([getattr(column, part) for column in parts]) for part in ("value", "centre"))
+        total = sum(column.statement.total for column in parts)
+        stacked = first.derived(value, centre, stack([column.form for column in parts]))
+        return replace(stacked, statement=replace(stacked.statement, total=total))
+    if all(isinstance(column, ExactColumn) for column in columns):
+        values = [column.value for column in columns if isinstance(column, ExactColumn)]
+        is_chosen = any(isinstance(column, ExactColumn) and column.chosen_by_noise for column in columns)
+        return ExactColumn(np.concatenate(values), is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
+    if any(isinstance(column, TruthColumn) for column in columns):
+        truth_columns = [truths(column) for column in columns]
+        true, known, sure = (
+            np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
+        )
+        return TruthColumn(true, known, sure, statements_of(*columns))
+    number_columns = [numbers(column) for column in columns]
+    value, low, high = (
+        np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
+    )
+    return NumberColumn(value, low, high, statements_of(*columns), np.concatenate([*map(are_nulls_sure, columns)]))
+
+
+def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
+    """Take each row from one of two columns, as a public condition says."""
+    first = next((column for column in (yes, no) if isinstance(column, LinearColumn)), None)
+    if first is not None:
+        chosen = choose_rows([as_linear(yes, first), as_linear(no, first)], np.where(test, 0, 1))
+        if chosen is not None:
+            return chosen
+    nulls_sure = np.where(test, are_nulls_sure(yes), are_nulls_sure(no))
+    if isinstance(yes, ExactColumn) and isinstance(no, ExactColumn):
+        return ExactColumn(np.where(test, yes.value, no.value), yes.chosen_by_noise or no.chosen_by_noise, nulls_sure)
+    if isinstance(yes, TruthColumn) or isinstance(no, TruthColumn):
+        a, b = truths(yes), truths(no)
+        true, known, sure = (np.where(test, *pair) for pair in ((a.true, b.true), (a.known, b.known), (a.sure, b.sure)))
+        return TruthColumn(true, known, sure, a.statements | b.statements)
+    left, right = numbers(yes), numbers(no)
+    pairs = ((left.value, right.value), (left.low, right.low), (left.high, right.high))
+    value, low, high = (np.where(test, *pair) for pair in pairs)
+    return NumberColumn(value, low, high, left.statements | right.statements, nulls_sure)
+
+
+def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
+    """Return dense ranks that sort a column, equal for equal values."""
+    is_null = missing(column)
+    value_ranks = _value_ranks(column, ~is_null)
+    rank_count = value_ranks.max(initial=-1) + 1
+    return np.where(
+        is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
+    )
+
+
+def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
+    """Return the dense rank of each non-NULL value."""
+    value_ranks = np.zeros(len(is_present), np.intp)
+    if isinstance(column, ExactColumn):
+        values = column.value[is_present].tolist()
+        rank_of = {value: index for index, value in enumerate(sorted(set(values), key=_comparable))}
+        value_ranks[is_present] = [rank_of[value] for value in values]
+    else:
+        sort_values = column.true if isinstance(column, TruthColumn) else column.value
+        value_ranks[is_present] = np.unique(sort_values[is_present], return_inverse=True)[1]
+    return value_ranks
+
+
+def _comparable(value: Any) -> Any:
+    return float(value) if isinstance(value, Fraction) else value

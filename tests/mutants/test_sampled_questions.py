@@ -1,0 +1,163 @@
+"""Seeded bugs in questions over a secret sample: one key for all, a wrong rate, a charge without a curve of its own."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+LAW = "safety/test_sampled_questions.py"
+SINGLE = f"{LAW}::test_a_single_count_leaks_just_what_is_charged"
+WITHIN = f"{LAW}::test_what_is_released_is_within_the_curve_that_is_charged"
+SECRET = f"{LAW}::test_each_release_has_a_secret_key_of_its_own"
+UNITS = f"{LAW}::test_all_rows_of_a_unit_are_read_or_none_in_every_table"
+THRESHOLD = f"{LAW}::test_the_threshold_is_the_rate_rounded_down"
+COVERED = "release/parts/test_sampled_scales.py::test_a_range_misses_no_more_often_than_it_says"
+REFUSED = "curator/proposals/test_sampled_questions.py::test_a_question_that_a_sample_cannot_answer_is_refused"
+
+MUTANTS = (
+    Mutant(
+        "all samples have one key",
+        Kind.REUSE,
+        "release.releasing:_reader",
+        "unit_key = bits.random_bits(UNIT_KEY_BITS)",
+        "unit_key = 7",
+        (SECRET,),
+    ),
+    Mutant(
+        "the key of a sample has 62 bits",
+        Kind.SAMPLING,
+        "release.releasing:_reader",
+        "unit_key = bits.random_bits(UNIT_KEY_BITS)",
+        "unit_key = bits.random_bits(ROW_KEY_BITS)",
+        (SECRET,),
+    ),
+    Mutant(
+        "a statement with the key of an earlier sample is used again",
+        Kind.REUSE,
+        "engine.duckdb.driver:StatementReader._statement",
+        "isinstance(reading, GroupTotals) and reading.bounded.sample is None",
+        "isinstance(reading, GroupTotals)",
+        (SECRET,),
+    ),
+    Mutant(
+        "the hash of a unit has no key",
+        Kind.SAMPLING,
+        "engine.lowering.relation_lowering:_is_sampled",
+        "apply(ScalarFunction.JOIN, Constant(hash_prefix(key), Type.TEXT), text)",
+        "text",
+        (UNITS,),
+    ),
+    Mutant(
+        "twice the units are sampled that are charged",
+        Kind.FACTOR_TWO,
+        "plan.unit_samples:hash_threshold",
+        "rate * 2 ** 64",
+        "min(2 * rate, 1) * (2 ** 64 - 1)",
+        (SINGLE, THRESHOLD),
+    ),
+    Mutant(
+        "the share of a sample is rounded up",
+        Kind.ROUNDING,
+        "plan.unit_samples:hash_threshold",
+        "math.floor(rate * 2 ** 64)",
+        "math.ceil(rate * 2 ** 64)",
+        (THRESHOLD,),
+    ),
+    Mutant(
+        "half the rate is charged",
+        Kind.FACTOR_TWO,
+        "ledger.spending:SampledCharge.curve",
+        "subsampled(self.rate, bounds_presence=True)",
+        "subsampled(self.rate / 2, bounds_presence=True)",
+        (SINGLE, WITHIN),
+    ),
+    Mutant(
+        "each noise of a release is amplified by itself, as if it had its own sample",
+        Kind.SAMPLING,
+        "ledger.spending:SampledCharge.curve",
+        "compose((charge.curve for charge in self.charges)).subsampled(self.rate, bounds_presence=True)",
+        "compose((charge.curve.subsampled(self.rate, bounds_presence=True) for charge in self.charges))",
+        (f"{LAW}::test_several_noises_share_one_sample",),
+    ),
+    Mutant(
+        "an exchanged unit leaks like an added one",
+        Kind.NEIGHBOURS,
+        "privacy.subsampled_losses:SubsampledLoss.is_symmetric",
+        "self.units > 1 or self.is_replace",
+        "self.units > 1 or self.population > 0",
+        (SINGLE,),
+    ),
+    Mutant(
+        "a price buys the noise of more than is charged",
+        Kind.CHARGE_ORDER,
+        "release.sampled_prices:_log_growth",
+        "math.log1p(math.expm1(epsilon) / rate)",
+        "epsilon / rate",
+        (WITHIN,),
+    ),
+    Mutant(
+        "the δ of a price is not divided by the rate but multiplied",
+        Kind.DELTA,
+        "release.sampled_prices:price_on_sample",
+        "price.delta / rate",
+        "price.delta / rate ** 2",
+        (f"{LAW}::test_gaussian_noise_on_a_sample_keeps_its_price",),
+    ),
+    Mutant(
+        "numbers of a sample are not scaled to all units",
+        Kind.RANGES,
+        "release.parts.sampled_scales:SampledScale.unit_value",
+        "self.noise.unit_value / self.rate",
+        "self.noise.unit_value",
+        (SECRET,),
+    ),
+    Mutant(
+        "the range of a sample is that of the noise",
+        Kind.RANGES,
+        "release.parts.sampled_scales:SampledScale.widths",
+        "np.maximum(largest - totals, totals - least) * (1 + 1e-09)",
+        "np.full(len(totals), noise / rate)",
+        (COVERED,),
+    ),
+    Mutant(
+        "what a unit may add to a total of a sample is taken as one",
+        Kind.RANGES,
+        "release.parts.sampled_scales:SampledScale.widths",
+        "limit = float(self.unit_limit)",
+        "limit = 1.0",
+        ("release/parts/test_sampled_scales.py::test_a_unit_that_may_add_more_makes_the_range_wider",),
+    ),
+    Mutant(
+        "noise and sampling each miss as often as both may",
+        Kind.RANGES,
+        "release.parts.sampled_scales:SampledScale.widths",
+        "math.log(4 * parts / float(1 - level))",
+        "math.log(4 * parts / float(1 - level)) / 8",
+        (COVERED,),
+    ),
+    Mutant(
+        "an answer from a sample is found for a question to all",
+        Kind.REUSE,
+        "curator.proposals.sampled_questions:key_with_sample",
+        "key if rate is None else key.derive(lambda plan: digest(plan, 'sample', str(rate)))",
+        "key",
+        (SECRET,),
+    ),
+    Mutant(
+        "a sample of rows without ids is allowed",
+        Kind.LIMITS,
+        "curator.proposals.sampled_questions:_policy_reason",
+        "if every_row:",
+        "if False:",
+        ("curator/proposals/test_sampled_questions.py::test_a_policy_without_ids_of_units_is_refused",),
+    ),
+    Mutant(
+        "sums of both signs are asked of a sample",
+        Kind.RANGES,
+        "curator.proposals.sampled_questions:_has_signed_totals",
+        "contribution.low < 0",
+        "False",
+        (REFUSED,),
+    ),
+)
+
+test_the_tests_notice = suite(MUTANTS)

@@ -1,0 +1,80 @@
+"""Ranges of numbers from a sample: how often they miss, exactly, over every sample size and every noise."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sfumato as sf
+from sfumato.privacy import codec
+from sfumato.release.parts.sampled_scales import SampledScale
+from sfumato.release.parts.scales import NoisyScale
+
+_NOISE = np.arange(-80, 81)
+CASES = [
+    (30, "0.1", 1, 1),
+    (400, "0.25", 1, 1),
+    (50, "0.5", 2, 3),
+    (5, "0.01", 1, 1),
+    (2000, "0.1", 1, 1),
+    (0, "0.1", 1, 1),
+    (300, "0.9", 1, 1),
+]
+"""Units, the rate, what each adds, and the most that one may add."""
+
+
+def _scale(rate: str, limit: int, noise: int = 2) -> SampledScale:
+    return SampledScale(NoisyScale(Fraction(1), sf.Laplace(noise)), Fraction(rate), Fraction(limit))
+
+
+def _outcomes(units: int, rate: str, adds: int, noise: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """The noisy total of the sample with its probability, over all numbers of sampled units and noises."""
+    q, sampled = float(Fraction(rate)), np.arange(units + 1)
+    log_comb = [math.lgamma(units + 1) - math.lgamma(k + 1) - math.lgamma(units - k + 1) for k in sampled]
+    binomial = np.exp(np.array(log_comb) + sampled * math.log(q) + (units - sampled) * math.log1p(-q))
+    laplace = np.exp(-np.abs(_NOISE) / noise)
+    totals, places = np.unique(np.add.outer(sampled * adds, _NOISE).ravel(), return_inverse=True)
+    mass = np.multiply.outer(binomial, laplace / laplace.sum()).ravel()
+    return totals.astype(float), np.bincount(places, mass)
+
+
+@pytest.mark.parametrize(("units", "rate", "adds", "limit"), CASES)
+@pytest.mark.parametrize(("confidence", "parts"), [("0.95", 1), ("0.8", 1), ("0.95", 6)])
+def test_a_range_misses_no_more_often_than_it_says(
+    units: int, rate: str, adds: int, limit: int, confidence: str, parts: int
+) -> None:
+    scale = _scale(rate, limit)
+    totals, mass = _outcomes(units, rate, adds)
+    estimates = totals * float(scale.unit_value)
+    missed = np.abs(estimates - units * adds) > scale.widths(estimates, confidence, parts)
+    assert mass[missed].sum() <= (1 - float(confidence)) / parts
+
+
+def test_a_range_of_the_noise_alone_would_miss() -> None:
+    scale = _scale("0.25", 1)
+    totals, mass = _outcomes(400, "0.25", 1)
+    estimates = totals * float(scale.unit_value)
+    assert mass[np.abs(estimates - 400) > scale.width("0.95", 1)].sum() > 0.2
+
+
+def test_a_range_is_at_most_twice_as_wide_as_the_deviation_needs() -> None:
+    scale = _scale("0.1", 1)
+    width = scale.widths(np.array([20_000.0]), "0.95", 1)[0]
+    deviation = math.sqrt(20_000 * 0.9 / 0.1)
+    assert 1.96 * deviation < width < 2 * 1.96 * deviation
+
+
+def test_a_unit_that_may_add_more_makes_the_range_wider() -> None:
+    estimates = np.array([0.0, 50.0, 1000.0])
+    narrow, wide = (_scale("0.1", limit).widths(estimates, "0.95", 1) for limit in (1, 4))
+    assert (wide > 1.3 * narrow).all()
+
+
+def test_a_scale_is_written_and_read() -> None:
+    scale = _scale("0.1", 3)
+    assert codec.loads(codec.dumps(scale)) == scale
+    assert scale.unit_value == 10
+    assert scale.half_width("0.95", 1) == 10 * scale.noise.half_width("0.95", 1)
