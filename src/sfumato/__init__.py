@@ -320,7 +320,8 @@ def __getattr__(name: str) -> Any:
     own_name = _OTHER_NAMES.get(name, name)
     if own_name in _HOMES:
         return getattr(import_module(_HOMES[own_name]), own_name)
-    close_names = difflib.get_close_matches(name, __all__, n=1)
+    # names that tools look for in every module, such as __wrapped__, are no mistakes of a reader
+    close_names = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
     hint = f"; did you mean {close_names[0]}?" if close_names else ""
     raise AttributeError(f"module 'sfumato' has no attribute {name!r}{hint}")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,8 +26,23 @@ def ledgers(folder: Path) -> Iterator[Path]:
                 yield path
 
 
+_CHARGES = ("charge", "period", "step", "tab-open")
+
+
+def has_charges(path: Path) -> bool:
+    """Whether there is a charge to compute again; whatever cannot be read so quickly may have one."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM lines")}
+    except sqlite3.Error:
+        return True
+    return not kinds.isdisjoint(_CHARGES)
+
+
 def wrong(path: Path) -> list[str]:
     """What is wrong with the charges of a ledger; of one that was damaged on purpose, nothing is asked."""
+    if not has_charges(path):
+        return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakLedger)  # rolled back on purpose
         try:
@@ -38,7 +55,7 @@ def wrong(path: Path) -> list[str]:
 def _wrong(ledger: sf.Ledger) -> Iterator[str]:
     accounts = {name: ledger.account(name) for name in ledger.accounts}
     with ledger._guarded.reading() as transaction:
-        rows = [row for kind in ("charge", "period", "step", "tab-open") for row in transaction.page({"kind": kind})]
+        rows = [row for kind in _CHARGES for row in transaction.page({"kind": kind})]
     for row in rows:
         curve = _curve(row.parts)
         paid = {row.cost, row.left} if row.kind == "tab-open" else {row.cost}  # a tab holds it, or has spent it whole

@@ -38,6 +38,22 @@ MUTANTS = (
         ("curator/previews/test_advising.py::test_a_bound_is_not_moved_out_of_the_range",),
     ),
     Mutant(
+        "the advice of an earlier answer stands beside one with another confidence",
+        Kind.REUSE,
+        "curator.proposals.question_advice:with_answer_advice",
+        "last_prepared is not prepared or last_request != request",
+        "last_prepared is not prepared",
+        ("curator/previews/test_advising.py::test_advice_beside_a_repeated_release_is_that_of_its_own_terms",),
+    ),
+    Mutant(
+        "the advice of an earlier answer stands beside one at another price",
+        Kind.REUSE,
+        "curator.proposals.question_advice:with_answer_advice",
+        "last_prepared is not prepared or last_request != request",
+        "last_prepared is None",
+        ("curator/previews/test_advising.py::test_advice_beside_a_repeated_release_is_that_of_its_own_terms",),
+    ),
+    Mutant(
         "rows of nobody are among those that a limit leaves out",
         Kind.LIMITS,
         "engine.duckdb.inspection:_statement",

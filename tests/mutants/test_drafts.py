@@ -262,6 +262,14 @@ MUTANTS = (
         ("cli/commands/test_messy_files.py::test_two_lines_of_names_are_refused_with_a_reason",),
     ),
     Mutant(
+        "a database that was inspected before is read in place of the next",
+        Kind.REUSE,
+        "engine.duckdb.connection:_inspecting",
+        "cursor.execute(f'DETACH {quote_identifier(database)}')",
+        "pass",
+        ("engine/duckdb/test_shared_inspection.py",),
+    ),
+    Mutant(
         "codes that begin with a 0 are numbers",
         Kind.NAN,
         "engine.duckdb.connection:inferred_types",

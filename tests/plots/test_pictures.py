@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -113,39 +114,50 @@ def panels(count: int) -> Picture:
     return draw_panels(own, "Counts", FOOT)
 
 
-PICTURES = {
-    **{f"{count} bars": bars(count) for count in (1, 2, 40, 51, 200, 5000)},
-    "many bars with notes": draw(
+PICTURES: dict[str, Callable[[], Picture]] = {
+    **{f"{count} bars": partial(bars, count) for count in (1, 2, 40, 51, 200, 5000)},
+    "many bars with notes": lambda: draw(
         [column("n", list("ab" * 900), numbers(1800))], [key("k", "ab" * 900)], FOOT, ["a note", "and another"]
     ),
-    **{f"{columns} columns of bars": bars(30, columns) for columns in (2, 3, 6, 9)},
-    "two columns of many bars": bars(300, 2),
-    **{f"{count} days": lines(count) for count in (3, 40, 400, 4000)},
-    **{f"{count} panels of days": lines(30, count) for count in (2, 4, 7)},
-    **{f"{count} lines": several_lines(count) for count in (1, 5, 20)},
-    "a map": grid(5, 4),
-    "a large map": grid(70, 60),
-    "a histogram": histogram(20),
-    "a fine histogram": histogram(500),
-    **{f"{count} numbered buckets": numbered_buckets(count) for count in (2, 10, 1000)},
-    **{f"{count} small panels": panels(count) for count in (1, 2, 9)},
-    "a curve": sf.Curve.gaussian(2).plot(),
-    "a pure curve": sf.Curve.pure(1).plot(),
-    "a curve of nothing": sf.Curve.pure(0).plot(),
-    "a curve that fails": sf.Curve.approximate(1, "0.01").plot(),
-    "a budget": sf.Budget(1, "1e-6").charge(sf.Curve.pure("0.3")).plot(),
-    "hostile": draw([column(HOSTILE[0], HOSTILE, numbers(9))], [key(HOSTILE[1], HOSTILE)], HOSTILE, HOSTILE),
-    "a hostile map": draw(
+    **{f"{columns} columns of bars": partial(bars, 30, columns) for columns in (2, 3, 6, 9)},
+    "two columns of many bars": partial(bars, 300, 2),
+    **{f"{count} days": partial(lines, count) for count in (3, 40, 400, 4000)},
+    **{f"{count} panels of days": partial(lines, 30, count) for count in (2, 4, 7)},
+    **{f"{count} lines": partial(several_lines, count) for count in (1, 5, 20)},
+    "a map": partial(grid, 5, 4),
+    "a large map": partial(grid, 70, 60),
+    "a histogram": partial(histogram, 20),
+    "a fine histogram": partial(histogram, 500),
+    **{f"{count} numbered buckets": partial(numbered_buckets, count) for count in (2, 10, 1000)},
+    **{f"{count} small panels": partial(panels, count) for count in (1, 2, 9)},
+    "a curve": lambda: sf.Curve.gaussian(2).plot(),
+    "a pure curve": lambda: sf.Curve.pure(1).plot(),
+    "a curve of nothing": lambda: sf.Curve.pure(0).plot(),
+    "a curve that fails": lambda: sf.Curve.approximate(1, "0.01").plot(),
+    "a budget": lambda: sf.Budget(1, "1e-6").charge(sf.Curve.pure("0.3")).plot(),
+    "hostile": lambda: draw([column(HOSTILE[0], HOSTILE, numbers(9))], [key(HOSTILE[1], HOSTILE)], HOSTILE, HOSTILE),
+    "a hostile map": lambda: draw(
         [column(HOSTILE[7], HOSTILE * 2, numbers(18))], [key("<a>", HOSTILE * 2), key("<b>", "x" * 9 + "y" * 9)], FOOT
     ),
 }
+
+
+@cache
+def drawn(name: str) -> Picture:
+    return PICTURES[name]()
+
+
+@pytest.fixture
+def picture(request: pytest.FixtureRequest) -> Picture:
+    """A picture by its name: drawn when it is first asked for, not where tests are collected."""
+    return drawn(request.param)
 
 
 def parsed(picture: Picture) -> ElementTree.Element:
     return ElementTree.fromstring(picture.svg)
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+@pytest.mark.parametrize("picture", PICTURES, indirect=True)
 def test_pictures_are_well_formed_and_load_and_run_nothing(picture: Picture) -> None:
     tags = {each.tag.removeprefix(SVG) for each in parsed(picture).iter()}
     assert tags <= {"svg", "g", "rect", "path", "polygon", "circle", "text", "title"}
@@ -155,7 +167,7 @@ def test_pictures_are_well_formed_and_load_and_run_nothing(picture: Picture) -> 
     assert picture.svg.count("http") == 1  # the name of the format
 
 
-@pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
+@pytest.mark.parametrize("picture", PICTURES, indirect=True)
 def test_pictures_are_at_most_a_page(picture: Picture) -> None:
     assert picture.height <= PAGE_HEIGHT
     assert picture.width == 760
@@ -179,7 +191,7 @@ def texts(node: ElementTree.Element, x: float = 0.0, y: float = 0.0) -> list[tup
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_no_text_lies_over_another_or_outside(name: str) -> None:
-    picture = PICTURES[name]
+    picture = drawn(name)
     found = [each for each in texts(parsed(picture)) if each[4]]
     for left, top, right, bottom, said in found:
         assert left >= 0, said
@@ -198,7 +210,7 @@ def test_the_same_numbers_give_the_same_text() -> None:
 
 
 def test_terms_stand_on_every_picture_of_an_answer() -> None:
-    for name, picture in PICTURES.items():
+    for name, picture in ((name, drawn(name)) for name in PICTURES):
         if not re.search("curve|budget|hostile", name):
             for words in FOOT:
                 assert words in picture.svg, name
@@ -340,11 +352,11 @@ def test_a_bucket_that_is_not_shown_leaves_its_place_empty() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    assert "only the first 200 of 5,000 rows are shown" in PICTURES["5000 bars"].svg
-    assert "the first 6 of 9 columns" in PICTURES["9 columns of bars"].svg
-    assert "only the first 8 of 20 lines are shown" in PICTURES["20 lines"].svg
-    assert "only the first 40 of 70 rows are shown" in PICTURES["a large map"].svg
-    assert "the first 6 of 9 panels" in PICTURES["9 small panels"].svg
+    assert "only the first 200 of 5,000 rows are shown" in drawn("5000 bars").svg
+    assert "the first 6 of 9 columns" in drawn("9 columns of bars").svg
+    assert "only the first 8 of 20 lines are shown" in drawn("20 lines").svg
+    assert "only the first 40 of 70 rows are shown" in drawn("a large map").svg
+    assert "the first 6 of 9 panels" in drawn("9 small panels").svg
 
 
 def test_labels_name_bins_or_do_not() -> None:
@@ -373,9 +385,9 @@ def test_texts_are_cut_to_their_room() -> None:
 
 def test_no_pile_of_marks_leaves_its_line() -> None:
     assert truncate("e" + "\u0301" * 150 + "a\u0323\u0301", 80) == "e\u0301\u0301\u0301a\u0323\u0301"
-    drawn = "".join(each[4] for picture in PICTURES.values() for each in texts(parsed(picture)))
-    assert "\u0301" in drawn
-    assert "\u0301" * 4 not in drawn
+    written = "".join(each[4] for name in PICTURES for each in texts(parsed(drawn(name))))
+    assert "\u0301" in written
+    assert "\u0301" * 4 not in written
 
 
 def test_all_numbers_beside_an_axis_are_in_one_unit() -> None:

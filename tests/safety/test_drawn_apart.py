@@ -87,7 +87,7 @@ def moments(curator: sf.Curator) -> list[float]:
     """The sums of squares and of products have no rounding of their own: they are read as they were drawn."""
     own = "COVAR_POP(cost, day), VAR_POP(cost), VAR_POP(cost) FILTER (WHERE kind = 1)"
     ask = curator.sql(f"SELECT code, {own} FROM people GROUP BY code")
-    prepared = ask._prepare_at(Price(1), PriceRequest(1))
+    prepared = ask.price_release_at(Price(1), PriceRequest(1))
     exact = np.zeros((CODES, sum(each.coordinates for each in prepared.bounded.measures)), np.int64)
     return np.asarray(prepared.totals.draw(prepared.measurements[0], exact), np.float64).T.ravel().tolist()
 

@@ -54,6 +54,7 @@ REGISTRY = Registry(
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
         "release.parts.shares.error_ratio": "it only compares ways to split a price",
+        "release.noisy_rows.noise_forms.IndependentNoises._equal_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._sum_width": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms._Padded.widths": "a part of IndependentNoises.widths",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.engine.duckdb import connection, inspection
+from sfumato.engine.duckdb.connection import shared_inspection as shared_inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
 from sfumato.engine.duckdb.text_trials import TextTrials as TextTrials

@@ -189,10 +189,11 @@ class Charged:
     def __init__(
         self, mechanism: Additive | SelectionMechanism | Interactive, sensitivity: Any = None, times: int = 1
     ) -> None:
-        if not isinstance(mechanism, (Additive, SelectionMechanism, Interactive)):
+        additive = isinstance(mechanism, Additive)  # a protocol is checked attribute by attribute: once
+        if not additive and not isinstance(mechanism, (SelectionMechanism, Interactive)):
             rule = "a mechanism object (additive, selection or interactive)"
             raise InvalidParameter("mechanism", mechanism, rule, fix="pass an object, such as sf.Laplace(2)")
-        if isinstance(mechanism, Additive) is (sensitivity is None):
+        if additive is (sensitivity is None):
             rule = "present for additive noise, and left out for any other mechanism"
             fix = "give a sensitivity" if sensitivity is None else "leave out sensitivity"
             raise InvalidParameter("sensitivity", sensitivity, rule, fix=fix)
@@ -203,7 +204,7 @@ class Charged:
     @cached_property
     def curve(self) -> Curve:
         """The privacy curve of all its runs."""
-        additive = isinstance(self.mechanism, Additive)
+        additive = self.sensitivity is not None  # others have none
         once = self.mechanism.curve(self.sensitivity or 0) if additive else self.mechanism.curve()  # type: ignore[call-arg]
         return once if self.times == 1 else compose([(once, self.times)])
 

@@ -183,6 +183,18 @@ def test_a_forecast_that_noise_swamps_says_what_helps_most(
         assert best.factor == max(factors)
 
 
+def test_advice_beside_a_repeated_release_is_that_of_its_own_terms(tmp_path: Path) -> None:
+    """The last advice of a question is kept: an answer at another price or confidence has another."""
+    with curator(tmp_path) as made:
+        ask, seen = made.sql(COUNT), set()
+        for terms in ({"epsilon": "0.01"}, {"epsilon": "0.02"}, {"epsilon": "0.02", "confidence": "0.99"}):
+            for _ in range(2):
+                repeated = ask.release(**terms, fresh=True).advice.partition("; ")[2]  # type: ignore[arg-type, union-attr]
+                assert repeated == str(max(ask.advise(**terms).tips, key=lambda tip: tip.factor))  # type: ignore[arg-type, union-attr]
+            seen.add(repeated)
+        assert len(seen) == 3
+
+
 def test_an_answer_that_is_mostly_noise_says_so_from_released_numbers_alone(tmp_path: Path) -> None:
     with curator(tmp_path, 30) as made:
         noisy = made.sql(COUNT).release(epsilon="0.01")  # type: ignore[union-attr]

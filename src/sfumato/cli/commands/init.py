@@ -47,6 +47,7 @@ from sfumato.curator.policy_drafts import (
     write_draft,
 )
 from sfumato.curator.weak_policies import LARGE_DELTA, describe_weak_policy, proposed_delta
+from sfumato.engine.opening import shared_inspection
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
@@ -213,6 +214,7 @@ class _Drafting:
     assumed: list[str] = field(default_factory=list)
     """Sentences on ids that were chosen by their names alone, and on limits that nobody gave."""
 
+    @shared_inspection()
     def policy(self, data: Sequence[Path], relations: Sequence[str], flags: Mapping[str, Any]) -> Policy:
         """Ask in order for reading consent, tables, unit, ids, limits, number of units, budget and columns."""
         tables = self._read_tables(data, relations, flags)

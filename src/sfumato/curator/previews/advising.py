@@ -215,9 +215,10 @@ def _tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
 def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
     limit: int = getattr(limits, name)
     tried_limit = ladder(max(1, limit // _LIMIT_FACTOR))[-1]
-    widths_at_one, widths = (
-        _forecast_change(query, _tighten(limits, name, value), again) for value in (1, tried_limit)
-    )
+    widths_by_limit = {
+        value: _forecast_change(query, _tighten(limits, name, value), again) for value in {1, tried_limit}
+    }
+    widths_at_one, widths = widths_by_limit[1], widths_by_limit[tried_limit]
     has_no_range = any(isinstance(width, Mapping) or math.isinf(width) for width in current.values())
     if has_no_range and min(_ratios(current, widths).values(), default=1.0) > _MAX_RATIO:
         tried_limit, widths = 1, widths_at_one

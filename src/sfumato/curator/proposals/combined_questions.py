@@ -171,7 +171,7 @@ class CombinedQuestion(Question):
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
         price = price_words(prepared.price, self._context)
         level, whole = exact(request.confidence, "confidence"), self.integer_columns
-        return Forecast(self._widths(prepared, request), level, price, accepted, self.warnings, whole=whole)
+        return Forecast(self.widths(prepared, request), level, price, accepted, self.warnings, whole=whole)
 
     def release(
         self,
@@ -302,14 +302,14 @@ class CombinedQuestion(Question):
         sources = [source(part, *pair) for part, pair in zip(self.parts, rewritten, strict=True)]
         return finish_combined(self.combined, sources, joint=joint)
 
-    def _prepare_at(self, price: Price, request: PriceRequest) -> Any:
+    def price_release_at(self, price: Price, request: PriceRequest) -> Any:
         if request.weights is not None or request.range is not None:
             name, value = ("weights", request.weights) if request.weights is not None else ("range", request.range)
             rule = "left out: the question combines several SELECTs"
             raise InvalidParameter(name, value, rule, fix="leave it out")
         return self.workload.price_at(price, request)
 
-    def _widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
+    def widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
         """Return half-widths for groups of this size, or of several sizes; none where groups are discovered."""
         if any(part.discovered_keys for part in self.parts):
             return {}

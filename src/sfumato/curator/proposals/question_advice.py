@@ -34,6 +34,12 @@ _MAX_RANGE_SHARE = 0.25
 """The share of its possible range from which a forecast ± leaves little to learn."""
 _MAX_COUNT_SHARE = 0.5
 """The share of the expected count from which a forecast ± is too wide to print."""
+_MAX_BEST_TIPS = 64
+
+BestTips = dict[tuple[str, ...], tuple[PricedRelease, PriceRequest, Tip | None]]
+"""The last best tips of a question by the columns they help, each with the release that it holds for: whoever releases
+a question again and again waits for its forecasts once.
+"""
 
 
 def question_tips(
@@ -46,8 +52,8 @@ def question_tips(
 
     def forecast_again(changed_query: Query, limits: Limits) -> Mapping[str, Width]:
         changed = question.with_query(changed_query, limits)
-        columns: Mapping[str, Width] = changed.forecast(changed.price_release_at(price, request), request).columns
-        return columns
+        widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)
+        return widths
 
     ranks = by_column(query, forecast_ranks(prepared, question.shared_parts.requests, request.confidence))
     return advise(
@@ -92,12 +98,20 @@ def with_forecast_advice(forecast: Forecast, question: Any, request: PriceReques
     return forecast if tip is None else replace(forecast, advice=f"{_name_columns(swamped)} mostly noise: {tip}")
 
 
-def with_answer_advice(answer: Answer, question: Any, request: PriceRequest, prepared: PricedRelease) -> Answer:
+def with_answer_advice(
+    answer: Answer, question: Any, request: PriceRequest, prepared: PricedRelease, best_tips: BestTips
+) -> Answer:
     """Add the change that helps most, where half of the released numbers of a column are too noisy to print."""
     if answer.is_preview or len(answer.rows) > _MAX_ADVISED_ROWS:
         return answer
     noisy = {name: count for name, count in answer.noisy_numbers().items() if 2 * count >= len(answer.rows)}
-    tip = _best_tip(list(noisy), question, request, prepared)
+    columns = tuple(noisy)
+    last_prepared, last_request, tip = best_tips.get(columns, (None, None, None))
+    if last_prepared is not prepared or last_request != request:
+        if len(best_tips) >= _MAX_BEST_TIPS:
+            best_tips.clear()
+        tip = _best_tip(columns, question, request, prepared)
+        best_tips[columns] = prepared, request, tip
     if tip is None:
         return answer
     counts = ", ".join(

@@ -48,6 +48,7 @@ from sfumato.curator.proposals.bought_synopses import (
     require_no_price,
 )
 from sfumato.curator.proposals.question_advice import (
+    BestTips,
     bought_tips,
     discovery_warnings,
     error_text,
@@ -461,7 +462,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             self._dry_run_releases[shown_as] = prepared
         if prepared.unused_delta_reason:
             answer = replace(answer, warnings=(*answer.warnings, prepared.unused_delta_reason))
-        answer = with_answer_advice(answer, self, request, prepared).with_clipped(self.clipped)
+        answer = with_answer_advice(answer, self, request, prepared, self._best_tips).with_clipped(self.clipped)
         return self._with_sampling_error(answer, share, confidence)
 
     def preview(
@@ -507,7 +508,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
         def widths(epsilon: Fraction) -> Mapping[str, Width]:
             request = PriceRequest(epsilon, delta, confidence=confidence)
-            return self._widths(self._prepare_at(request.price, request), request)
+            return self.widths(self.price_release_at(request.price, request), request)
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
         title, terms = " ".join(self.text.split()), draw_terms(self._context.policy.unit, delta, confidence)
@@ -520,6 +521,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     @cached_property
     def _dry_run_releases(self) -> dict[tuple[Fraction, bool], PricedRelease]:
         """The last released strategies by presentation: the same need no second dry run."""
+        return {}
+
+    @cached_property
+    def _best_tips(self) -> BestTips:
         return {}
 
     def release_strategy(self, prepared: PricedRelease) -> ReleaseStrategy[NoisyMeasurements]:
@@ -575,8 +580,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
-        caveats = self.caveats(terms.strategy)
-        annotations = ranks, selected, caveats
+        annotations = ranks, selected, self.caveats(terms.strategy)
         return answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
 
     def caveats(self, strategies: str) -> dict[str, str]:
@@ -603,8 +607,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
         if request.within is not None:
-            return self._prepare_at(Price(self.least_price(request), request.delta), request)
-        return self._prepare_at(request.price, request)
+            return self.price_release_at(Price(self.least_price(request), request.delta), request)
+        return self.price_release_at(request.price, request)
 
     @property
     def default_delta(self) -> Fraction:
@@ -631,9 +635,6 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     def price_release_at(self, price: Price, request: PriceRequest) -> PricedRelease:
         """Prepare the release at a price of its own, as one of several questions bought together."""
-        return self._prepare_at(price, request)
-
-    def _prepare_at(self, price: Price, request: PriceRequest) -> PricedRelease:
         rate = sampling_rate(self, request, self._context.policy)
         self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
@@ -663,7 +664,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Forecast the error of a prepared release, at the request's confidence."""
         confidence = request.confidence
         accepted = all(budget.affords(prepared.curve) for budget in self._context.budgets)
-        widths, warnings = self._widths(prepared, request), (*self.warnings, *assumption_notes(self.query))
+        widths, warnings = self.widths(prepared, request), (*self.warnings, *assumption_notes(self.query))
         if prepared.selection is not None:
             warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)
         ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared_parts.requests, confidence)))
@@ -680,7 +681,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """The names of the integer columns."""
         return tuple(output.name for output in self.query.outputs if output.expression.domain.type is Type.INTEGER)
 
-    def _widths(self, prepared: PricedRelease, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
+    def widths(self, prepared: PricedRelease, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
         """Return half-widths for groups of this size, of the declared size, or of several sizes."""
         # the declared size counts units, which are rows only where every row is a unit
         is_size_known = self.table.every_row and not self.query.plan.keys
@@ -692,9 +693,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def least_price(self, request: PriceRequest, priced: Callable[[Fraction], Price] | None = None) -> Fraction:
         """Find the least ε, or amount of another price, that meets the accuracy goals."""
         price_of = priced or (lambda epsilon: Price(epsilon, request.delta))
-        column_names = [output.name for output in self.query.outputs]
 
         def widths(amount: Fraction, size: int | None) -> dict[str, Width]:
-            return self._widths(self._prepare_at(price_of(amount), request), request, size)
+            return self.widths(self.price_release_at(price_of(amount), request), request, size)
 
-        return least_price(request.within, column_names, widths)
+        return least_price(request.within, [output.name for output in self.query.outputs], widths)

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -505,11 +506,53 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
     return settings
 
 
-def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
-    """Return the column names of a file and their types (None in a CSV file, where all is text). No row is read."""
+class _SharedInspection:
+    """The connection of several inspections, opened by the first of them."""
+
+    connection: duckdb.DuckDBPyConnection | None = None
+
+
+_shared_inspection: ContextVar[_SharedInspection | None] = ContextVar("_shared_inspection", default=None)
+
+
+@contextmanager
+def shared_inspection() -> Iterator[None]:
+    """Let this thread inspect files with one DuckDB: to start one takes longer than most inspections."""
+    shared = _SharedInspection()
+    token = _shared_inspection.set(shared)
+    try:
+        yield
+    finally:
+        _shared_inspection.reset(token)
+        if shared.connection is not None:
+            shared.connection.close()
+
+
+@contextmanager
+def _inspecting() -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to an empty database; what is made or attached there is gone afterwards."""
     import duckdb
 
-    with duckdb.connect(":memory:") as connection:
+    shared = _shared_inspection.get()
+    if shared is None:
+        with duckdb.connect(":memory:") as connection:
+            yield connection
+        return
+    shared.connection = shared.connection or duckdb.connect(":memory:")
+    with shared.connection.cursor() as cursor:
+        cursor.execute("ATTACH ':memory:' AS sf_inspected; USE sf_inspected")
+        try:
+            yield cursor
+        finally:
+            cursor.execute("USE memory")
+            attached = "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND database_name <> 'memory'"
+            for (database,) in cursor.execute(attached).fetchall():
+                cursor.execute(f"DETACH {quote_identifier(database)}")
+
+
+def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
+    """Return the column names of a file and their types (None in a CSV file, where all is text). No row is read."""
+    with _inspecting() as connection:
         execute = partial(_fetch_rows, connection)
         table_files, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         return {
@@ -520,9 +563,7 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
 
 def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
     """List the columns of a file whose names queries cannot use, as the file names them. No row is read."""
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
+    with _inspecting() as connection:
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         usable = {id(cell) for _, cell in opened.usable_columns()}
@@ -541,9 +582,7 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
 
     A number with a leading zero is a code, hence text. PRIVATE: it reads rows.
     """
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
+    with _inspecting() as connection:
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         cells = dict(opened.usable_columns())
@@ -566,9 +605,7 @@ def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]
 
 def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
     """Return the cells of text columns in the first rows of a file, in its order. PRIVATE: it reads rows."""
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
+    with _inspecting() as connection:
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         texts = {name: cell for name, cell in opened.usable_columns() if name in columns and cell.family == "VARCHAR"}
@@ -580,12 +617,10 @@ def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -
 
 def types_in_memory(table: Any) -> dict[str, Type]:
     """Return the types of the usable columns of a table in memory."""
-    import duckdb
-
     source = memory.wrap_table(table, "df")
     positions = list(range(len(source.names)))
     arrow_table = memory.to_arrow(source, positions, "df")
-    with duckdb.connect(":memory:") as connection:
+    with _inspecting() as connection:
         connection.register("arriving", arrow_table.slice(0, 0))
         described = _fetch_rows(connection, "DESCRIBE SELECT * FROM arriving")
     relation = owners.memory_relation(source, positions, described, "arriving")
@@ -594,12 +629,10 @@ def types_in_memory(table: Any) -> dict[str, Type]:
 
 def tables(source: Path) -> list[str]:
     """List the tables and views of a DuckDB database; none for a file of another kind. No row is read."""
-    import duckdb
-
     database = files.find_files(source, str(source))
     if database.kind != "duckdb":
         return []
-    with duckdb.connect(":memory:") as connection:
+    with _inspecting() as connection:
         execute = partial(_fetch_rows, connection)
         owners.attach(database, "sf database", str(source), execute)
         return owners.tables_in("sf database", execute)
@@ -607,9 +640,7 @@ def tables(source: Path) -> list[str]:
 
 def read_table(source: Path, relation: str) -> Any:
     """Read all rows of a table or view in a DuckDB database into memory, as Arrow. PRIVATE."""
-    import duckdb
-
-    with duckdb.connect(":memory:") as connection:
+    with _inspecting() as connection:
         execute = partial(_fetch_rows, connection)
         owners.attach(files.find_files(source, str(source)), "sf database", str(source), execute)
         qualified = ".".join(quote_identifier(part) for part in ("sf database", *relation.split(".")))

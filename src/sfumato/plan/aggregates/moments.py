@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -42,6 +42,8 @@ Widths = Sequence[Width]
 """The half-width of each total: one number, or one for each group."""
 
 _SLICES = 16
+_MAX_CELLS = 2**14
+"""Slices × groups computed in one array: few arrays for a small answer, little memory for a large one."""
 _FLOATING = 2.0**-40
 """A bound on the relative error of doubles, in parts of the largest square or product of a row."""
 
@@ -471,8 +473,8 @@ def _over_slices(rows: Range, needed: int, ranges: Callable[[Range], Range], pri
     """Unite the ranges of all slices; where fewer rows than needed are possible, return the prior range."""
     fewest = np.maximum(rows[0], needed)
     slice_ranges = [ranges(inverse_rows) for inverse_rows in _slices(fewest, np.maximum(rows[1], fewest))]
-    low = np.minimum.reduce([slice_low for slice_low, _ in slice_ranges])
-    high = np.maximum.reduce([slice_high for _, slice_high in slice_ranges])
+    low = np.minimum.reduce([np.minimum.reduce(slice_lows) for slice_lows, _ in slice_ranges])
+    high = np.maximum.reduce([np.maximum.reduce(slice_highs) for _, slice_highs in slice_ranges])
     may_lack_rows = rows[0] < needed
     return np.where(may_lack_rows, prior_range[0], np.maximum(low, prior_range[0])), np.where(
         may_lack_rows, prior_range[1], np.minimum(high, prior_range[1])
@@ -480,10 +482,15 @@ def _over_slices(rows: Range, needed: int, ranges: Callable[[Range], Range], pri
 
 
 def _slices(fewest_rows: Floats, max_rows: Floats) -> Iterator[Range]:
-    """Cut [1/most, 1/fewest] into slices whose ends have equal quotients."""
+    """Cut [1/most, 1/fewest] into slices whose ends have equal quotients; yield them as arrays of slices × groups, as
+    many at once as fit.
+    """
     ends = [(fewest_rows / max_rows) ** (1 - index / _SLICES) / fewest_rows for index in range(_SLICES + 1)]
     ends[0], ends[-1] = 1 / max_rows, 1 / fewest_rows
-    yield from pairwise(ends)
+    step = max(1, _MAX_CELLS // max(1, np.size(fewest_rows)))
+    for start in range(0, _SLICES, step):
+        batch = np.stack(ends[start : start + step + 1])
+        yield batch[:-1], batch[1:]
 
 
 def _scale_to_sample(population_range: Range, inverse_rows: Range, sample: bool) -> Range:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from sqlglot import exp
 
@@ -279,7 +280,7 @@ def _unused_name(name: str, taken: Collection[str]) -> str:
     """Return a name that no other column has."""
     return next(
         candidate
-        for candidate in (name, *(f"{name} ({number})" for number in range(2, 10_000)))
+        for candidate in chain([name], (f"{name} ({number})" for number in range(2, 10_000)))
         if candidate not in taken
     )
 

@@ -185,9 +185,11 @@ class IndependentNoises:
     def _equal_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
         """Return the half-widths of sums of so many noises of one block each."""
         rounded = _round_up_lengths(lengths)
-        pairs, pair_index = np.unique(np.stack([blocks, rounded]), axis=1, return_inverse=True)
-        half_widths = [self._sum_width(int(block), int(length), statements) for block, length in pairs.T]
-        return np.array(half_widths, np.float64)[pair_index.reshape(-1)]
+        # a pair as one integer: columns of an array are compared much more slowly
+        pairs, pair_index = np.unique(rounded * len(self.blocks) + blocks, return_inverse=True)
+        split_pairs = (divmod(int(pair), len(self.blocks)) for pair in pairs)
+        half_widths = [self._sum_width(block, length, statements) for length, block in split_pairs]
+        return np.array(half_widths, np.float64)[pair_index]
 
     def _sum_width(self, block: int, terms: int, statements: int) -> float:
         scale = self.blocks[block][0]
@@ -223,7 +225,7 @@ def _noise_law(scale: AdditiveNoise | None) -> tuple[float, float, int, float]:
 
 def _round_up_lengths(lengths: Places) -> Places:
     """Round long sums up to few different lengths: a longer sum of noises is at least as wide."""
-    if len(np.unique(lengths)) <= _MANY_LENGTHS:
+    if len(lengths) <= _MANY_LENGTHS or len(np.unique(lengths)) <= _MANY_LENGTHS:
         return lengths
     step = 2.0 ** np.maximum(np.floor(np.log2(np.maximum(lengths, 1))) - 5, 0)
     return np.asarray(np.ceil(lengths / step) * step, np.intp)
@@ -257,7 +259,8 @@ class _Padded:
         cells = np.zeros((3, len(form), width))
         cells[:, form.rows, column] = weights[order], sizes[order], orders[order]
         flat = np.concatenate(list(cells), axis=1)
-        distinct, row_index = np.unique(flat, axis=0, return_inverse=True)
+        one_row = flat, np.zeros(len(flat), np.intp)
+        distinct, row_index = one_row if len(flat) == 1 else np.unique(flat, axis=0, return_inverse=True)
         weight_rows, size_rows, order_rows = np.split(distinct, 3, axis=1)
         return cls(weight_rows, size_rows, order_rows == 1, row_index.reshape(-1))
 
