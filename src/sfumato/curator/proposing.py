@@ -18,6 +18,7 @@ from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
 from sfumato.curator.kinds.mwem import MwemSpec, Queries
 from sfumato.curator.kinds.online import OnlineSpec
 from sfumato.curator.kinds.open_sessions import OpenSessionSpec
+from sfumato.curator.kinds.regressions import RegressionSpec
 from sfumato.curator.kinds.running import RunningSpec
 from sfumato.curator.kinds.scores import ScoreSpec
 from sfumato.curator.kinds.sessions import SessionSpec
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.private_bounds import BoundsProposal
     from sfumato.curator.proposals.private_limits import LimitsProposal
     from sfumato.curator.proposals.questions import Question
+    from sfumato.curator.proposals.regressions import RegressionProposal
     from sfumato.curator.proposals.running_counts import RunningTotalsProposal
     from sfumato.curator.proposals.scores import ScoreProposal
     from sfumato.curator.proposals.sessions import SessionProposal
@@ -123,6 +125,27 @@ class Proposing(ABC):
         """
         parsed = question if parameters is None or not isinstance(question, str) else self.sql(question, parameters)
         return self.propose(RunningSpec(parsed))
+
+    def regress(
+        self,
+        formula: str | None = None,
+        table: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+    ) -> RegressionProposal:
+        """Propose a linear regression: ``regress("hours ~ age + C(sex) + age:sex", "people")``. This is free.
+
+        Instead of a formula, name the ``target`` and the columns that explain it, ``on``. Columns of numbers need
+        declared bounds, categories declared values; rows with a missing value are left out. ``where`` selects rows,
+        ``rows`` lowers the limit of rows per unit.
+        """
+        if table is None:
+            fix = 'write regress("hours ~ age + sex", "people")'
+            raise InvalidParameter("table", table, "the name of a private table", fix=fix)
+        return self.propose(RegressionSpec(table, formula, target, on, where, rows))
 
     def marginals(
         self,
