@@ -12,7 +12,8 @@ import pytest
 
 import sfumato as sf
 from inference.rows import curator
-from sfumato.curator.proposals.regressions import RegressionProposal, select_rows
+from sfumato.curator.proposals.moment_proposals import select_rows
+from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.errors import InvalidParameter
 from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentTotals, NoisyMoments, moment_weight
 from sfumato.plan.bounding import bounding_strategies, whole_bounding

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sfumato.curator.kinds.auctions import AuctionSpec
 from sfumato.curator.kinds.bounds import BoundsSpec
+from sfumato.curator.kinds.components import ComponentsSpec
 from sfumato.curator.kinds.degrees import DegreesSpec
 from sfumato.curator.kinds.limits import LimitsSpec
 from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
@@ -28,6 +29,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
+    from sfumato.curator.proposals.components import ComponentsProposal
     from sfumato.curator.proposals.degrees import DegreesProposal
     from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
@@ -146,6 +148,16 @@ class Proposing(ABC):
             fix = 'write regress("hours ~ age + sex", "people")'
             raise InvalidParameter("table", table, "the name of a private table", fix=fix)
         return self.propose(RegressionSpec(table, formula, target, on, where, rows))
+
+    def components(
+        self, columns: Sequence[str], table: str, *, where: str | None = None, rows: int | None = None
+    ) -> ComponentsProposal:
+        """Propose the principal components of columns with declared bounds: ``components(["age", "cost"], "visits")``.
+        This is free.
+
+        Columns are scaled by their bounds to [−1, 1]; rows with a missing value are left out.
+        """
+        return self.propose(ComponentsSpec(table, columns, where, rows))
 
     def marginals(
         self,

@@ -3,10 +3,14 @@
 Let G be the exact Gram matrix of the regressors, g their products with the target, and β̂ the coefficients of the table
 at hand: Gβ̂ = g. Released are A = G + E and b = g + e. For the true β̂ the score r(β) = b − Aβ is e − Eβ̂: noise alone, a
 linear map of the moments' noises whose coefficients depend on β̂ only. Its covariance V(β) is therefore known for every
-β, and Q(β) = r(β)ᵀ V(β)⁻¹ r(β) is a test of β that holds however close A is to singular (Anderson & Rubin 1949). A
-coefficient's interval holds the values at which Q, minimised over the other coefficients, is at most the quantile of
-χ² with one degree of freedom (Guggenberger, Kleibergen, Mavroeidis & Chen 2012: estimating the others makes the test no
-larger). Where Q stays below it for ever the interval is unbounded: at this price the coefficient cannot be told.
+β, however close A is to singular (Anderson & Rubin 1949).
+
+A coefficient's interval inverts the test of it. Let v be row j of A⁻¹: v·r(β) = β̃ⱼ − βⱼ, whatever the other
+coefficients are, since v is orthogonal to all other columns of A. Its variance at βⱼ = β̃ⱼ + s is vᵀV(β)v = a + 2bs +
+cs², with the other coefficients where least squares puts them for this βⱼ. The interval holds all s with s² ≤
+q²·(a + 2bs + cs²), as of a ratio of two noisy numbers (Fieller 1954); where q²c ≥ 1 it has no ends: the noise may have
+made all that varies of column j, and at this price the coefficient cannot be told. The test is exact for one regressor
+and given the other columns of A; what v owes to their noise is of second order, and measured in ``bench/inference.py``.
 
 For the population the rows' own error is added: with one row per unit and errors of one variance τ², g − Gβ has the
 covariance τ²G. τ² is the released residual sum of squares, plus one standard deviation of its noise, over n − p; G is
@@ -16,7 +20,6 @@ A with negative eigenvalues set to 0. Rows of one unit correlate, so with severa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -28,9 +31,6 @@ from sfumato.inference.design import Design, Regressor, regressors
 from sfumato.inference.moments import MomentEstimates
 
 Floats = NDArray[np.float64]
-_FAR = 1e5
-"""How many times its own size and deviation a coefficient is moved to see whether its interval ends."""
-_MAX_STEPS, _TOLERANCE = 60, 1e-7
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class LinearFit:
             if self.one_row_per_unit:
                 sampling = quantile * self._sampling_deviation(index) * unit
                 both = _scaled(both_test.interval(index, quantile), unit)
-                z = math.copysign(math.sqrt(max(0.0, both_test.profile(index, 0.0))), self.estimate[index])
+                z = both_test.z(index, 0.0)
                 p = math.erfc(abs(z) / math.sqrt(2))
             table.append(Coefficient(regressor.label, float(self.estimate[index]) * unit, noise, sampling, both, z, p))
         return tuple(table)
@@ -236,134 +236,48 @@ def _scaled(interval: tuple[float, float], unit: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreTest:
-    """The test Q(θ) = rᵀV⁻¹r of a score whose covariance is known for every θ."""
+    """The test of single coefficients by a score whose covariance is known for every θ."""
 
     score: Floats
     """r(θ) = score·(θ, 1)."""
     noise: Floats
+    """For each independent noise of deviation 1, the matrix that takes (θ, 1) to its part of the score."""
     sampling: Floats
     estimate: Floats
 
-    def statistic(self, parameters: Floats) -> tuple[float, Floats]:
-        """Return Q and its gradient, 2Rᵀu − ∂(uᵀVu) with u = V⁻¹r held."""
-        point = np.append(parameters, 1.0)
-        noises = self.noise @ point
-        covariance = noises.T @ noises + self.sampling
-        covariance[np.diag_indices_from(covariance)] += 1e-12 * np.trace(covariance) / len(covariance) + 1e-300
-        score = self.score @ point
-        solved = np.linalg.solve(covariance, score)
-        by_noise = np.einsum("mjk,j->mk", self.noise, solved)
-        gradient = 2 * (self.score.T @ solved) - 2 * by_noise.T @ (by_noise @ point)
-        return float(score @ solved), gradient[:-1]
+    @cached_property
+    def inverse(self) -> Floats:
+        """R⁻¹: row j is the direction in which the score moves with coefficient j alone."""
+        return np.asarray(np.linalg.pinv(self.score[:, :-1]))
 
-    def profile(self, index: int, value: float) -> float:
-        """Return the least Q over all other coefficients, where one has this value: by BFGS from Gauss and Newton's
-        step.
+    def variance(self, index: int) -> tuple[float, float, float]:
+        """Return (a, b, c) with a + 2b·s + c·s² the variance of the score in the direction of one coefficient, where
+        that is s above its estimate and the others follow as least squares moves them.
         """
-        others = [other for other in range(len(self.estimate)) if other != index]
-        point = self._shifted(self.estimate, index, value)
-        inverse = self._inverse_curvature(point, others)
-        best, gradient = self.statistic(point)
-        for _ in range(_MAX_STEPS if others else 0):
-            slope = gradient[others]
-            step = -inverse @ slope
-            if slope @ step >= 0:
-                inverse, step = np.eye(len(others)) / (1e-12 + np.linalg.norm(slope)), -slope
-                step = step / (1e-12 + np.linalg.norm(slope))
-            moved = self._search(point, others, step, best, float(slope @ step))
-            if moved is None:
-                break
-            point, (lower, next_gradient), taken = moved
-            change = next_gradient[others] - slope
-            is_done = best - lower <= _TOLERANCE * (1 + best)
-            best, gradient = lower, next_gradient
-            if is_done:
-                break
-            inverse = _updated(inverse, taken, change)
-        return best
+        direction = self.inverse[index]
+        path = np.append(self._path(index), 0.0)
+        at_estimate = self.noise @ np.append(self.estimate, 1.0) @ direction
+        along = self.noise @ path @ direction
+        sampled = float(direction @ self.sampling @ direction)
+        return float(at_estimate @ at_estimate) + sampled, float(at_estimate @ along), float(along @ along)
 
-    def _inverse_curvature(self, point: Floats, others: list[int]) -> Floats:
-        noises = self.noise @ np.append(point, 1.0)
-        covariance = noises.T @ noises + self.sampling
-        columns = self.score[:, others]
-        curvature = 2 * columns.T @ np.linalg.pinv(covariance) @ columns
-        curvature[np.diag_indices_from(curvature)] += 1e-9 * np.trace(curvature) / max(1, len(others)) + 1e-300
-        return np.asarray(np.linalg.inv(curvature))
+    def _path(self, index: int) -> Floats:
+        """Return how all coefficients move with one, by least squares of what it leaves: along column j of A⁻¹."""
+        column = self.inverse[:, index]
+        return column / (float(column[index]) or 1e-300)
 
-    def _search(
-        self, point: Floats, others: list[int], step: Floats, best: float, slope: float
-    ) -> tuple[Floats, tuple[float, Floats], Floats] | None:
-        """Halve the step until Q falls enough; None where it does not."""
-        length = 1.0
-        for _ in range(40):
-            moved = point.copy()
-            moved[others] += length * step
-            statistic = self.statistic(moved)
-            if statistic[0] <= best + 1e-4 * length * slope:
-                return moved, statistic, length * step
-            length /= 2
-        return None
+    def z(self, index: int, value: float) -> float:
+        """Return the score of a value of one coefficient in units of its deviation there."""
+        a, b, c = self.variance(index)
+        shift = value - float(self.estimate[index])
+        return -shift / math.sqrt(max(a + 2 * b * shift + c * shift**2, 1e-300))
 
     def interval(self, index: int, quantile: float) -> tuple[float, float]:
-        """Return the values at which the profile of Q is at most quantile²; infinite where it does not end."""
-        lower, upper = (self._end(index, quantile, side) for side in (-1.0, 1.0))
-        return lower, upper
-
-    def _end(self, index: int, quantile: float, side: float) -> float:
-        """Find where √Q passes the quantile on one side of the estimate, from a bracket by regula falsi."""
-        centre, deviation = float(self.estimate[index]), self._deviation(index)
-        far = centre + side * _FAR * max(deviation, abs(centre), 1.0)
-        excess = self._excess(index, quantile)
-        if excess(far) <= 0:
-            return side * math.inf
-        inside, inside_excess = centre, -quantile
-        outside = centre + side * quantile * deviation
-        while (outside_excess := excess(outside)) <= 0:
-            inside, inside_excess = outside, outside_excess
-            outside = centre + 2 * (outside - centre)
-        for _ in range(40):
-            if abs(outside - inside) <= 1e-3 * abs(outside - centre):
-                break
-            share = min(0.95, max(0.05, inside_excess / (inside_excess - outside_excess)))
-            middle = inside + share * (outside - inside)
-            middle_excess = excess(middle)
-            if middle_excess <= 0:
-                inside, inside_excess = middle, middle_excess
-            else:
-                outside, outside_excess = middle, middle_excess
-        return outside
-
-    def _excess(self, index: int, quantile: float) -> Callable[[float], float]:
-        """Return √Q − quantile as a function of one coefficient."""
-        return lambda value: math.sqrt(max(0.0, self.profile(index, value))) - quantile
-
-    def _deviation(self, index: int) -> float:
-        noises = self.noise @ np.append(self.estimate, 1.0)
-        covariance = noises.T @ noises + self.sampling
-        inverse = np.linalg.pinv(self.score[:, :-1])
-        return math.sqrt(max(1e-300, float(inverse[index] @ covariance @ inverse[index])))
-
-    def _shifted(self, start: Floats, index: int, value: float) -> Floats:
-        """Move one coefficient to a value and the others with it, as Gauss–Newton would."""
-        others = [other for other in range(len(start)) if other != index]
-        point = start.copy()
-        change = value - point[index]
-        point[index] = value
-        if others:
-            noises = self.noise @ np.append(start, 1.0)
-            covariance = noises.T @ noises + self.sampling
-            root = np.linalg.pinv(covariance)
-            columns = self.score[:, others]
-            normal = columns.T @ root @ columns
-            point[others] -= np.linalg.lstsq(normal, columns.T @ root @ self.score[:, index] * change, rcond=None)[0]
-        return point
-
-
-def _updated(inverse: Floats, step: Floats, change: Floats) -> Floats:
-    """Return the BFGS update of the inverse Hessian; unchanged where the curvature is not positive."""
-    curvature = float(step @ change)
-    if curvature <= 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(change)):
-        return inverse
-    left = np.eye(len(step)) - np.outer(step, change) / curvature
-    updated: Floats = left @ inverse @ left.T + np.outer(step, step) / curvature
-    return updated
+        """Return the values that the test does not reject: s² ≤ q²·(a + 2b·s + c·s²) (Fieller 1954)."""
+        a, b, c = self.variance(index)
+        centre, square = float(self.estimate[index]), quantile**2
+        leading = 1 - square * c
+        if leading <= 0:
+            return -math.inf, math.inf
+        root = math.sqrt((square * b) ** 2 + leading * square * a)
+        return centre + (square * b - root) / leading, centre + (square * b + root) / leading

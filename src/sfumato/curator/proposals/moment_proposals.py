@@ -1,0 +1,171 @@
+"""Proposals that measure the moments of columns once: their release, their explanation and their question."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.previews.explaining import Operator, limit_operator, source_operators
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.questions import Question
+from sfumato.inference.design import Design, largest_scale
+from sfumato.inference.moment_releases import MomentsRelease
+from sfumato.inference.moments import WEIGHT, MomentTotals, NoisyMoments
+from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.sql import building
+from sfumato.plan.sql.building import RowSelection
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_number
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.prices import Price
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
+from sfumato.release.releasing import Progress, StoredResult
+from sfumato.renamed import PreviewedByOldName
+
+DEFAULT_DELTA = Fraction(1, 10**6)
+ASSUMED_ROWS = 10_000
+"""The number of rows that a forecast assumes where the policy declares no size."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
+    """A proposal whose answer is computed from released moments; subclasses compute it."""
+
+    _context: Context = field(repr=False)
+    question: Question = field(repr=False)
+    design: Design = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
+
+    @abstractmethod
+    def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> T:
+        """Build the answer from released moments."""
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of the measured moments: what is only computed of them shares one answer."""
+        return self.question.plan_key.derive(lambda key: digest("moments", key))
+
+    @cached_property
+    def moments(self) -> MomentTotals:
+        """The moments, with the rows of a unit sampled."""
+        bounded = whole_bounding(self.question.query.plan, self.question.limits, 1)
+        return MomentTotals(for_neighbours(bounded, self._context.policy.neighbours), self.design)
+
+    @property
+    def assumed_rows(self) -> int:
+        """The number of rows that forecasts assume."""
+        return self._context.policy.size or ASSUMED_ROWS
+
+    def release(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        fresh: bool = False,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> T:
+        """Charge the price, draw the moments, and return the table. Stored moments of no more noise are free."""
+        exact(confidence, "confidence", CONFIDENCE)
+        draw = self._draw(Price(epsilon, delta, rho))
+        return release_or_find(
+            draw,
+            draw.total,
+            lambda result: self.build_answer(result, confidence),
+            question=self.question.text,
+            plan=self.plan_key,
+            context=self._context,
+            call=ReleaseCall(fresh, request_id, seconds, progress),
+        )
+
+    def preview(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> T:
+        """Return a table of this shape with invented numbers, from the policy alone. This is free."""
+        price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        return preview_release(self, self._context, lambda other: other.release(**price, confidence=confidence))
+
+    def receipt(self, result: StoredResult[NoisyMoments], confidence: Number) -> Receipt:
+        """Return the receipt of released moments."""
+        noisy, unit_value = result.value, Fraction(1, WEIGHT * self.design.scale**2)
+        words = f"{noisy.mechanism.words(unit_value)} on sums of squares of columns in [−1, 1]"
+        return make_receipt(
+            result,
+            noisy.purchase,
+            (words,),
+            question=self.question.text,
+            context=self._context,
+            confidence=confidence,
+        )
+
+    def _draw(self, price: Price) -> MomentsRelease:
+        return MomentsRelease.of(self.moments, price, self._context.version)
+
+    def _moment_operators(self, draw: MomentsRelease) -> tuple[Operator, ...]:
+        """Explain where the rows come from, and how their moments are measured."""
+        design, unit_value = self.design, Fraction(1, WEIGHT * self.design.scale**2)
+        change = float(draw.mechanism.norm(self.moments.sensitivity) * unit_value)
+        return (
+            *source_operators(self.question.query, self._context.policy),
+            limit_operator(draw.batch.bounded),
+            Operator(
+                "scale",
+                ", ".join(design.names),
+                "to [−1, 1] by declared bounds; a row with a missing value counts in no sum",
+            ),
+            Operator(
+                "measure",
+                f"{count_with_noun(len(design.entries), 'sum')} of products",
+                f"one unit changes their matrix by at most {format_number(change, 4)} in Frobenius norm",
+            ),
+            Operator("noise", draw.mechanism.words(unit_value), "on a sum of squares; half its variance on a product"),
+        )
+
+
+def price_or_default(epsilon: Number | None, delta: Number, rho: Number | None) -> Price:
+    """Return the price, or ε = 1 and δ = 1e-6 where none is given."""
+    return Price(epsilon, delta, rho) if epsilon is not None or rho is not None else Price(1, delta or DEFAULT_DELTA)
+
+
+def select_rows(catalog: Catalog, table: str, where: str | None) -> RowSelection:
+    """Select the rows of a private table that meet a condition."""
+    rows = building.selection(catalog, table)
+    return rows if where is None else building.where(rows, where)
+
+
+def moment_question(
+    context: Context, rows: RowSelection, design_with: Callable[[int], Design], label: str, row_limit: int | None
+) -> tuple[Question, Design]:
+    """Return the question that sums all moments of a design, scaled for as many rows as a unit may have."""
+    text = f"{label} FROM {', '.join(rows.steps)}"
+
+    def ask(selection: RowSelection, sums: Mapping[str, str]) -> Question:
+        query = building.statement(selection, (), sums).query
+        question = Question(context, text, query, query.plan.limits)
+        return question if row_limit is None else question.limit(rows=row_limit)
+
+    blocks = len(design_with(1 << 12).blocks)
+    counted = ask(rows, {"n": "COUNT(*)"})
+    bounded = whole_bounding(counted.query.plan, counted.limits, 1)
+    design = design_with(largest_scale(int(bounded.measures[0].add_remove_sensitivity.total), blocks))
+    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
+    return ask(building.where(rows, design.row_condition), sums), design
