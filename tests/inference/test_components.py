@@ -13,9 +13,9 @@ from inference.test_linear import exact_moments, noisy
 from sfumato.errors import SfumatoError
 from sfumato.inference.components import ComponentsAnswer, ComponentsFit, components_design
 from sfumato.inference.moments import MomentEstimates
-from sfumato.policy import Domain
+from sfumato.policy import Domain, Type
 
-DOMAINS = {"x": Domain("integer", (0, 10)), "w": Domain("integer", (-5, 5)), "y": Domain("integer", (0, 100))}
+DOMAINS = {"x": Domain(Type.INTEGER, (0, 10)), "w": Domain(Type.INTEGER, (-5, 5)), "y": Domain(Type.INTEGER, (0, 100))}
 NAMES = ["x", "w", "y"]
 
 

@@ -12,13 +12,13 @@ from sfumato.inference.design import Design, regression_design
 from sfumato.inference.formula import parse_formula
 from sfumato.inference.linear import LinearFit, ScoreTest
 from sfumato.inference.moments import MomentEstimates
-from sfumato.policy import Domain
+from sfumato.policy import Domain, Type
 
 DOMAINS = {
-    "x": Domain("integer", (0, 10)),
-    "w": Domain("integer", (-5, 5)),
-    "y": Domain("integer", (0, 100)),
-    "c": Domain("text", values=("a", "b", "rare")),
+    "x": Domain(Type.INTEGER, (0, 10)),
+    "w": Domain(Type.INTEGER, (-5, 5)),
+    "y": Domain(Type.INTEGER, (0, 100)),
+    "c": Domain(Type.TEXT, values=("a", "b", "rare")),
 }
 
 

@@ -2,9 +2,10 @@
 
 A row becomes a vector z of *coordinates*: a one for the intercept, a scaled column w of whole steps in [−S, S], the
 indicator of a category's value, or a product of two of these. A column x with declared bounds is centred at their
-middle and scaled by half their width, so |x| at its bounds is S steps; integers with few values are scaled by a whole
-number and are exact, other values are rounded toward 0. Indicators and the intercept count as S steps. A row with a
-missing value in any column that the formula names is left out, by the statement, from every moment.
+middle and scaled by half their width, so |x| at its bounds is S steps. Integers with few values are scaled by a whole
+number and are exact; other values are rounded to the nearest step, which leaves them in [−S, S]. Indicators and the
+intercept count as S steps. A row with a missing value in any column that the formula names is left out, by the
+statement, from every moment.
 
 A *moment* is a sum of products of two coordinates over all rows that count. What the policy implies is measured once:
 an indicator is its own square, indicators of one category never meet, and all entries of the Gram matrix that are the
@@ -37,8 +38,9 @@ Level = tuple[int, int]
 
 MAX_SCALE = 2**12
 MIN_SCALE = 2**5
-_MAX_UNIT_STEPS = 2**25
-"""The most steps of one unit in one moment: totals of as many are read without rounding (``plan.bounding``)."""
+_MAX_UNIT_STEPS = 2**26
+"""The most squared steps of one unit: totals of as many are read without rounding (``plan.bounding``), and noise for
+them can be drawn exactly at every ε above 0.02."""
 MAX_LEVELS = 200
 MAX_MOMENTS = 1_000
 
@@ -175,12 +177,13 @@ class Design:
 
 
 def largest_scale(rows: int, blocks: int) -> int:
-    """Return the most steps S, a power of two, with which a unit's rows can be measured exactly."""
+    """Return the most steps S, a power of two, with which a unit's rows of so many blocks are measured exactly."""
     scale = MAX_SCALE
-    while scale > MIN_SCALE and scale**2 * rows * max(1, blocks // 8) > _MAX_UNIT_STEPS:
+    while scale > MIN_SCALE and scale**2 * rows * blocks > _MAX_UNIT_STEPS:
         scale //= 2
-    if scale**2 * rows > _MAX_UNIT_STEPS:
-        rule = f"moments are measured for at most {_MAX_UNIT_STEPS // MIN_SCALE**2:,} rows per unit, here {rows:,}"
+    if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
+        most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
+        rule = f"moments of so many columns are measured for at most {most:,} rows per unit, here {rows:,}"
         raise Unsupported("too-many-rows", rule, fix="give rows, a lower limit of rows per unit")
     return scale
 
@@ -220,13 +223,13 @@ class DesignBuilder:
         return self.column_index[key]
 
     def product_column(self, first: str, second: str) -> int:
-        """Return the index of the product of two scaled columns, rounded toward 0."""
+        """Return the index of the product of two scaled columns, rounded to the nearest step."""
         indices = self.scaled_column(first), self.scaled_column(second)
         key = tuple(sorted((self.domain(first)[0], self.domain(second)[0])))
         if key not in self.column_index:
             a, b = (self.columns[index] for index in indices)
             self.column_index[key] = len(self.columns)
-            sql = f"CAST(TRUNC(CAST(({a.sql}) * ({b.sql}) AS DOUBLE) / {self.scale}) AS BIGINT)"
+            sql = f"CAST(FLOOR(CAST(({a.sql}) * ({b.sql}) AS DOUBLE) / {self.scale} + 0.5) AS BIGINT)"
             self.columns.append(ScaledColumn(key, sql, Fraction(0), Fraction(1)))
         return self.column_index[key]
 
@@ -363,9 +366,8 @@ def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:
         factor = scale // int(width)
         sql = f"(2 * {quoted(name)} - {_number(low + high)}) * {factor}"
         return ScaledColumn((name,), sql, middle, Fraction(scale, 2 * factor), bounds)
-    sql = (
-        f"CAST(TRUNC((CAST({quoted(name)} AS DOUBLE) - {_number(middle)}) * {scale} / {_number(width / 2)}) AS BIGINT)"
-    )
+    steps = f"(CAST({quoted(name)} AS DOUBLE) - {_number(middle)}) * {scale} / {_number(width / 2)}"
+    sql = f"CAST(FLOOR({steps} + 0.5) AS BIGINT)"
     return ScaledColumn((name,), sql, middle, width / 2, bounds)
 
 

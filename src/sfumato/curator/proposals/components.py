@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import charge_operators
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.moment_proposals import (
     DEFAULT_DELTA,
+    AssumedPrice,
     MomentsProposal,
     moment_question,
-    price_or_default,
 )
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
@@ -27,10 +26,8 @@ from sfumato.inference.components import (
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.plan.sql.building import RowSelection
-from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.release.answers.answer_columns import Columns
-from sfumato.release.prices import Price, rounded_up
 from sfumato.release.releasing import StoredResult
 
 
@@ -52,7 +49,8 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         confidence: Number = "0.95",
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
-        draw = self._draw(price_or_default(epsilon, delta, rho))
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        draw = self._draw(assumed.price)
         error = format_number(self._error(draw, confidence), 3)
         rows = self.assumed_rows
         operators = (
@@ -61,7 +59,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
             *charge_operators(self._context),
         )
         reason = "one discrete Gaussian noise for each different sum"
-        notes = (*self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
         return Explanation(self.question.text, str(draw.total), operators, reason, notes)
 
     def error(
@@ -73,7 +71,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         confidence: Number = "0.95",
     ) -> float:
         """Return the ± of every variance at this price, of columns scaled to [−1, 1], for assumed rows. Free."""
-        return self._error(self._draw(Price(epsilon, delta, rho)), confidence)
+        return self._error(self._draw(AssumedPrice.of(epsilon, delta, rho).price), confidence)
 
     def _error(self, draw: MomentsRelease, confidence: Number) -> float:
         values = assumed_moments(self.design, self.assumed_rows)
@@ -84,10 +82,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         """Find the least ε, at this δ, at which the forecast ± of every variance is at most this. This is free."""
         limit = float(exact(within, "within", POSITIVE))
 
-        def is_within(epsilon: Fraction) -> bool:
-            return self.error(epsilon, delta=delta, confidence=confidence) <= limit
-
-        return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
+        return self._least_epsilon(delta, lambda draw: self._error(draw, confidence) <= limit)
 
     def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> ComponentsAnswer:
         """Build the table from released moments."""

@@ -10,9 +10,15 @@ from typing import Any, Generic, TypeVar
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Operator, limit_operator, source_operators
+from sfumato.curator.previews.explaining import (
+    Operator,
+    assumed_delta_note,
+    limit_operator,
+    source_operators,
+)
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
+from sfumato.errors import InvalidParameter
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import WEIGHT, MomentTotals, NoisyMoments
@@ -22,9 +28,10 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_number
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, Number, exact, format_number
 from sfumato.release.answers.receipts import Receipt
-from sfumato.release.prices import Price
+from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
 from sfumato.release.releasing import Progress, StoredResult
 from sfumato.renamed import PreviewedByOldName
@@ -117,6 +124,18 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
             confidence=confidence,
         )
 
+    def _least_epsilon(self, delta: Number, is_within: Callable[[MomentsRelease], bool]) -> float:
+        """Return the least ε, at this δ, at which a release is accurate enough, and its noise can be drawn."""
+        self._draw(Price(1, delta))  # refuses a δ that no ε helps
+
+        def is_enough(epsilon: Fraction) -> bool:
+            try:
+                return is_within(self._draw(Price(epsilon, delta)))
+            except InvalidParameter:
+                return False
+
+        return float(rounded_up(least(is_enough, "within", Fraction(1, 2**14))))
+
     def _draw(self, price: Price) -> MomentsRelease:
         return MomentsRelease.of(self.moments, price, self._context.version)
 
@@ -141,9 +160,21 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         )
 
 
-def price_or_default(epsilon: Number | None, delta: Number, rho: Number | None) -> Price:
-    """Return the price, or ε = 1 and δ = 1e-6 where none is given."""
-    return Price(epsilon, delta, rho) if epsilon is not None or rho is not None else Price(1, delta or DEFAULT_DELTA)
+@dataclass(frozen=True)
+class AssumedPrice:
+    """The price of a free call: where it names none, ε = 1; where it names no δ, one that a release must name."""
+
+    price: Price
+    notes: tuple[str, ...] = ()
+    """What was assumed."""
+
+    @classmethod
+    def of(cls, epsilon: Number | None, delta: Number, rho: Number | None) -> AssumedPrice:
+        """Complete the arguments of a free call."""
+        if rho is not None or exact(delta, "delta", NONNEGATIVE):
+            return cls(Price(1 if epsilon is None and rho is None else epsilon, delta, rho))
+        price = Price(1 if epsilon is None else epsilon, DEFAULT_DELTA)
+        return cls(price, (assumed_delta_note(DEFAULT_DELTA),))
 
 
 def select_rows(catalog: Catalog, table: str, where: str | None) -> RowSelection:

@@ -15,9 +15,9 @@ from sfumato.curator.policy_account import charge_operators, price_words
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.moment_proposals import (
     DEFAULT_DELTA,
+    AssumedPrice,
     MomentsProposal,
     moment_question,
-    price_or_default,
 )
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
@@ -30,10 +30,9 @@ from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, Regressio
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
-from sfumato.release.prices import Price, rounded_up
+from sfumato.release.prices import Price
 from sfumato.release.proposal import is_stored
 from sfumato.release.releasing import StoredResult
 
@@ -111,13 +110,14 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         confidence: Number = "0.95",
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
-        draw = self._draw(price_or_default(epsilon, delta, rho))
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        draw = self._draw(assumed.price)
         forecast = self._forecast(draw, confidence)
         operators = (
             *self._moment_operators(draw),
             *self._fit_operators(forecast),
         )
-        notes = (*self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
         reason = "one discrete Gaussian noise for each different sum; no ridge, which would bias the intervals"
         return Explanation(self.question.text, str(draw.total), operators, reason, (*notes, *forecast.warnings))
 
@@ -141,11 +141,14 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         fresh: bool = False,
     ) -> RegressionForecast:
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
-        draw = self._draw(Price(epsilon, delta, rho))
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        draw = self._draw(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         forecast = self._forecast(draw, confidence)
         closing = () if stored else self._context.closing_warnings(draw.batch.curve)
-        return replace(forecast, stored=stored, warnings=(*self.question.warnings, *closing, *forecast.warnings))
+        return replace(
+            forecast, stored=stored, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings)
+        )
 
     def price(
         self,
@@ -162,11 +165,11 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             raise InvalidParameter("within", unknown[:1] or within, f"half-widths of {', '.join(terms)}")
         limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
 
-        def is_within(epsilon: Fraction) -> bool:
-            forecast = self._forecast(self._draw(Price(epsilon, delta)), confidence)
+        def is_within(draw: MomentsRelease) -> bool:
+            forecast = self._forecast(draw, confidence)
             return all(forecast[name] <= limit for name, limit in limits.items())
 
-        return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
+        return self._least_epsilon(delta, is_within)
 
     def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> RegressionAnswer:
         """Build the table from released moments."""
