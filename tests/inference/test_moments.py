@@ -157,6 +157,17 @@ def test_the_noise_has_the_deviation_that_is_charged(tmp_path: Path) -> None:
         assert scaled.min() > 15  # each of them: χ²₆₀ is below 15 with probability 1e-10
 
 
+@pytest.mark.parametrize(("formula", "neighbours"), [("y ~ x", "add-remove"), (FORMULA, "replace")])
+def test_no_more_noise_is_added_than_the_norm_needs(formula: str, neighbours: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
+    with curator(frame, tmp_path, neighbours=neighbours, columns=COLUMNS) as made:
+        proposal = made.regress(formula, "people")
+        sigma = float(proposal._draw(Price(1, "1e-6")).mechanism.sizes[0])
+    needed = sf.calibrate(sf.Gaussian, sf.Guarantee(1, "1e-6"), 10**6)  # one number that moves by a million steps
+    norm = float(proposal.moments.sensitivity.l2)
+    assert sigma / norm == pytest.approx(float(needed.sizes[0]) / 10**6, rel=1e-4)
+
+
 def test_estimates_keep_what_the_policy_implies(tmp_path: Path) -> None:
     frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
     with curator(frame, tmp_path, columns=COLUMNS) as made:

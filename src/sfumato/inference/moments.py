@@ -92,8 +92,9 @@ class MomentTotals:
         neighbours = self.bounded.measures[0].sensitivity.neighbours
         replaced = 2 if neighbours is Neighbours.REPLACE else 1
         squares = replaced * (WEIGHT * self.rows_per_unit * self.max_row_norm) ** 2
-        largest, count = math.isqrt(squares) + 1, len(self.weights)
-        return Sensitivity(count, largest, math.isqrt(count * squares) + 1, squares, neighbours)
+        count = len(self.weights)
+        # u is a vector of whole numbers, so that its largest number and its sum are, too: both are rounded down
+        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
 
     def extract(self, totals: Integers) -> Integers:
         """Return the weighted moments; totals beyond what 64 bits hold are clamped, which moves none further."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +26,7 @@ from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.nodes import Query
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.calibration import least
@@ -40,6 +41,8 @@ DEFAULT_DELTA = Fraction(1, 10**6)
 ASSUMED_ROWS = 10_000
 """The number of rows that a forecast assumes where the policy declares no size."""
 
+_MAX_SHOWN = 100
+"""The most columns of one statement's answer; sums of moments are not shown, so there may be more."""
 T = TypeVar("T")
 
 
@@ -189,14 +192,24 @@ def moment_question(
     """Return the question that sums all moments of a design, scaled for as many rows as a unit may have."""
     text = f"{label} FROM {', '.join(rows.steps)}"
 
-    def ask(selection: RowSelection, sums: Mapping[str, str]) -> Question:
-        query = building.statement(selection, (), sums).query
+    def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
+        query = _sum_query(selection, sums)
         question = Question(context, text, query, query.plan.limits)
         return question if row_limit is None else question.limit(rows=row_limit)
 
     blocks = len(design_with(1 << 12).blocks)
-    counted = ask(rows, {"n": "COUNT(*)"})
+    counted = ask(rows, ["COUNT(*)"])
     bounded = whole_bounding(counted.query.plan, counted.limits, 1)
     design = design_with(largest_scale(int(bounded.measures[0].add_remove_sensitivity.total), blocks))
-    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
+    sums = [design.moment_sql(moment) for moment in design.entries]
     return ask(building.where(rows, design.row_condition), sums), design
+
+
+def _sum_query(rows: RowSelection, sums: Sequence[str]) -> Query:
+    """Lower sums over the same rows, as many at a time as one statement may show, to one query that reads them all."""
+    chunks = [sums[start : start + _MAX_SHOWN] for start in range(0, len(sums), _MAX_SHOWN)]
+    queries = [
+        building.statement(rows, (), {f"m{index}": text for index, text in enumerate(chunk)}).query for chunk in chunks
+    ]
+    measures = tuple(measure for query in queries for measure in query.plan.measures)
+    return replace(queries[0], plan=replace(queries[0].plan, measures=measures))
