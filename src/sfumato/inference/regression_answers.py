@@ -72,7 +72,7 @@ class RegressionAnswer(Answer):
         return super()._format_number(name, index, value)
 
     def summary_lines(self) -> list[str]:
-        """Return what stands above the table: the formula, the rows, R² and the errors' kind."""
+        """Return what stands below the table first: the formula, the rows, R² and the reference values."""
         value, low, high = self.r_squared
         fit = (
             f"{self.formula}; {self.rows_used:,.0f} rows without missing values; R² {value:.3f} [{low:.3f}, {high:.3f}]"
@@ -83,7 +83,7 @@ class RegressionAnswer(Answer):
         return lines
 
     def note_lines(self) -> list[str]:
-        """Return what stands below the table: what the intervals cover."""
+        """Return what the intervals cover."""
         confidence = format_percent(exact(self.receipt.confidence, "confidence"))
         if self.sampling is None:
             return [
@@ -96,12 +96,12 @@ class RegressionAnswer(Answer):
         ]
 
     def ranked(self) -> list[str]:
-        return [*self.note_lines(), *(line for line in super().ranked() if not line.startswith("sampling:"))]
-
-    def __repr__(self) -> str:
-        return "\n".join([*self.summary_lines(), super().__repr__()])
-
-    __str__ = __repr__
+        """Describe the fit and what its intervals cover, then what every answer says."""
+        return [
+            *self.summary_lines(),
+            *self.note_lines(),
+            *(line for line in super().ranked() if not line.startswith("sampling:")),
+        ]
 
     def plot(self, path: str | None = None) -> Picture:
         """Draw the coefficients with two error bars each: that of the noise, and that of the sample.
@@ -113,11 +113,6 @@ class RegressionAnswer(Answer):
         charts = [self.chart_data("coefficient")]
         marks = [*notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
         return save_if_path(draw(charts, self._chart_keys(), caption_lines(self.receipt), marks), path)
-
-    def _repr_html_(self) -> str:
-        from sfumato.notebook_html import paragraphs
-
-        return paragraphs(self.summary_lines()) + super()._repr_html_()
 
 
 def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:

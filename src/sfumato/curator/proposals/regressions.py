@@ -219,7 +219,7 @@ def propose_regression(
 
 def _formula(formula: str | None, target: str | None, on: Sequence[str] | None) -> Formula:
     if formula is not None:
-        if target is not None or on is not None:
+        if target is not None or on:
             raise InvalidParameter("target", target, "left out where a formula is given")
         return parse_formula(formula)
     if target is None or not on or isinstance(on, str):
