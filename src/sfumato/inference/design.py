@@ -316,6 +316,8 @@ def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
             name, _ = builder.domain(factor.column)
             if name == builder.domain(formula.target)[0]:
                 raise InvalidParameter("formula", formula.text, f"terms without the target {name}")
+            if factor.is_centred and builder.is_category(factor):
+                raise InvalidParameter("formula", formula.text, f"center(…) of numbers: {name} is a category")
         if len(term) == 1:
             (factor,) = term
             name, _ = builder.domain(factor.column)

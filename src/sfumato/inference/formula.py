@@ -70,6 +70,8 @@ class Formula:
 
 def formula_of_columns(target: str, on: Sequence[str]) -> Formula:
     """Return the formula of a target and plain columns."""
+    if not all(isinstance(column, str) for column in (target, *on)):
+        raise InvalidParameter("on", on, 'a list of names of columns, such as ["age", "sex"]')
     return Formula(target, _distinct(tuple((Factor(column),) for column in on), f"{target} ~ {' + '.join(on)}"))
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from sfumato.errors import InvalidParameter
 from sfumato.inference.moments import MomentTotals, NoisyMoments
 from sfumato.mechanisms import Gaussian
-from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
+from sfumato.mechanisms.additive import LEAST_STEPS
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.privacy import Guarantee
 from sfumato.privacy.calibration import calibrate
@@ -65,14 +65,17 @@ def calibrated_noise(moments: MomentTotals, price: Price) -> Gaussian:
         raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
     sensitivity = moments.sensitivity
     norm = Gaussian.norm(sensitivity)
+    try:
+        closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
+        if closed is not None:
+            return _gaussian(closed * norm)
+        guarantee = Guarantee(price.epsilon or 0, price.delta)
+        return calibrate(lambda scale: _gaussian(scale * norm), guarantee, sensitivity)
+    except InvalidParameter:
+        rule = "higher: at this price the noise is too large to draw exactly"
+        raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None
 
-    def noise(scale: Fraction) -> Gaussian:
-        if scale * norm > MAX_STEPS:
-            rule = "higher: at this price the noise is too large to draw exactly"
-            raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns")
-        return Gaussian(max(scale * norm, LEAST_STEPS))
 
-    closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
-    if closed is not None:
-        return noise(closed)
-    return calibrate(noise, Guarantee(price.epsilon or 0, price.delta), sensitivity)
+def _gaussian(sigma: Fraction) -> Gaussian:
+    """Return the noise, or refuse one that is too large to draw."""
+    return Gaussian(max(sigma, LEAST_STEPS))

@@ -140,6 +140,7 @@ def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monk
         (("hours ~ C(sex, X)", "people"), "declared value of sex: F, M"),
         (("hours ~ sex + sex^2", "people"), "their own squares"),
         (("hours ~ C(age) + age", "people"), "determine each other"),
+        (("hours ~ center(sex)", "people"), "is a category"),
         (("hours ~ age", "nobody"), "nobody"),
         (("hours ~ age", None), "private table"),
         ((None, "people"), "formula"),
@@ -159,6 +160,11 @@ def test_a_price_without_a_delta_is_refused(tmp_path: Path) -> None:
             proposal.release(epsilon=1)
         with pytest.raises(SfumatoError, match="where"):
             made.regress("hours ~ age", "people", where="nothing > 1")
+        with pytest.raises(SfumatoError, match="too large to draw"):
+            proposal.release(epsilon="0.0001", delta="1e-6")
+        with pytest.raises(SfumatoError, match="names of columns"):
+            made.regress(target="hours", on=[3], table="people")  # type: ignore[list-item]
+        assert repr(proposal).startswith("<REGRESS hours ~ age FROM people")
         with pytest.raises(SfumatoError, match="left out"):
             made.regress("hours ~ age", "people", target="hours")
         assert proposal.release(rho="0.1").receipt.guarantee == "ρ = 0.1"

@@ -31,7 +31,7 @@ from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.releasing import StoredResult
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
     """A proposal of principal components; only ``release`` spends."""
 

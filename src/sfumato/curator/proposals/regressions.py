@@ -87,7 +87,7 @@ class RegressionForecast:
     __repr__ = __str__
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RegressionProposal(MomentsProposal[RegressionAnswer]):
     """A proposal of a linear regression; only ``release`` spends."""
 
