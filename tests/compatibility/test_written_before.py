@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from compatibility import workspace
 from compatibility.workspace import substance
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.privacy import codec
+from sfumato.release.releasing import StoredResult
 from sfumato.reports import verify_bundle
 from sfumato.reports.bundle_verification import read_bundle
 
@@ -49,7 +51,9 @@ def test_every_bought_answer_is_free_and_the_same(curators: tuple[sf.Curator, sf
 
 
 def test_an_answer_of_every_kind_is_kept() -> None:
+    newer = json.loads((workspace.KEPT.parent / "inference" / "answers.json").read_text())
     answered = {json.loads(text)["kind"] for text in kept("answers").values()}
+    answered |= {json.loads(each["answer"])["kind"] for each in newer.values()}
     kinds = {codec.kind(kind.answer_class()) for kind in all_kinds().values() if _is_stored(kind.answer_class())}
     assert kinds <= answered
 
@@ -62,6 +66,26 @@ def test_bodies_of_every_kind_propose_the_same_release(curators: tuple[sf.Curato
     served = {kind.name for kind in all_kinds().values() if "rest" not in kind.skins}
     assert served - {"degrees"} <= set(workspace.BODIES)
     assert workspace.spec_identities(curators[0]) == kept("bodies")
+
+
+def test_moments_that_were_bought_give_the_same_table(curators: tuple[sf.Curator, sf.Curator]) -> None:
+    newer = json.loads((workspace.KEPT.parent / "inference" / "answers.json").read_text())
+    clinic, _ = curators
+    proposals = {
+        "regress": clinic.regress("cost ~ age + region + age:region", "visits"),
+        "components": clinic.components(["age", "cost"], "visits"),
+    }
+    for name, proposal in proposals.items():
+        assert proposal.identity == newer[name]["identity"]
+        answer = codec.loads(newer[name]["answer"])
+        assert substance(answer.to_json()) == substance(newer[name]["answer"])
+        moments = codec.loads(newer[name]["moments"])
+        result = StoredResult(moments, 1, datetime.now(UTC), "", free=True)
+        rebuilt = proposal.build_answer(result, "0.95")
+        column = "coefficient" if name == "regress" else "variance"
+        assert rebuilt.column(column) == pytest.approx(answer.column(column), rel=1e-6)
+        lows, kept_lows = ([low for low, _ in each.intervals[column]] for each in (rebuilt, answer))
+        assert lows == pytest.approx(kept_lows, rel=1e-6)
 
 
 def test_plan_hashes_are_the_same() -> None:

@@ -183,6 +183,8 @@ BODIES = {
     "auctions": {"table": "visits", "column": "age", "prices": [10, "50.5"]},
     "running": {"question": "SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"},
     "clipped": {"question": "SELECT AVG(cost) AS mean FROM visits", "rows": 1},
+    "regress": {"table": "visits", "formula": "cost ~ age + region + age:region"},
+    "components": {"table": "visits", "columns": ["age", "cost"]},
 }
 """A body of every kind that a server releases, as clients send it."""
 

@@ -34,6 +34,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "period-standings": ("curator.standings", "PeriodStandings"),
     "picture": ("plots.picture", "Picture"),
     "public-face": ("policy.public_faces", "PublicFace"),
+    "regression-forecast": ("curator.proposals.regressions", "RegressionForecast"),
     "running-answer": ("release.running_totals", "RunningAnswer"),
     "running-forecast": ("curator.proposals.running_counts", "RunningForecast"),
     "session-answers": ("curator.proposals.session_answers", "SessionAnswers"),

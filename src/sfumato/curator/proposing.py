@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sfumato.curator.kinds.auctions import AuctionSpec
 from sfumato.curator.kinds.bounds import BoundsSpec
+from sfumato.curator.kinds.components import ComponentsSpec
 from sfumato.curator.kinds.degrees import DegreesSpec
 from sfumato.curator.kinds.limits import LimitsSpec
 from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
 from sfumato.curator.kinds.mwem import MwemSpec, Queries
 from sfumato.curator.kinds.online import OnlineSpec
 from sfumato.curator.kinds.open_sessions import OpenSessionSpec
+from sfumato.curator.kinds.regressions import RegressionSpec
 from sfumato.curator.kinds.running import RunningSpec
 from sfumato.curator.kinds.scores import ScoreSpec
 from sfumato.curator.kinds.sessions import SessionSpec
@@ -27,6 +29,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
+    from sfumato.curator.proposals.components import ComponentsProposal
     from sfumato.curator.proposals.degrees import DegreesProposal
     from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.private_bounds import BoundsProposal
     from sfumato.curator.proposals.private_limits import LimitsProposal
     from sfumato.curator.proposals.questions import Question
+    from sfumato.curator.proposals.regressions import RegressionProposal
     from sfumato.curator.proposals.running_counts import RunningTotalsProposal
     from sfumato.curator.proposals.scores import ScoreProposal
     from sfumato.curator.proposals.sessions import SessionProposal
@@ -123,6 +127,37 @@ class Proposing(ABC):
         """
         parsed = question if parameters is None or not isinstance(question, str) else self.sql(question, parameters)
         return self.propose(RunningSpec(parsed))
+
+    def regress(
+        self,
+        formula: str | None = None,
+        table: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+    ) -> RegressionProposal:
+        """Propose a linear regression: ``regress("hours ~ age + C(sex) + age:sex", "people")``. This is free.
+
+        Instead of a formula, name the ``target`` and the columns that explain it, ``on``. Columns of numbers need
+        declared bounds, categories declared values; rows with a missing value are left out. ``where`` selects rows,
+        ``rows`` lowers the limit of rows per unit.
+        """
+        if table is None:
+            fix = 'write regress("hours ~ age + sex", "people")'
+            raise InvalidParameter("table", table, "the name of a private table", fix=fix)
+        return self.propose(RegressionSpec(table, formula, target, on, where, rows))
+
+    def components(
+        self, columns: Sequence[str], table: str, *, where: str | None = None, rows: int | None = None
+    ) -> ComponentsProposal:
+        """Propose the principal components of columns with declared bounds: ``components(["age", "cost"], "visits")``.
+        This is free.
+
+        Columns are scaled by their bounds to [−1, 1]; rows with a missing value are left out.
+        """
+        return self.propose(ComponentsSpec(table, columns, where, rows))
 
     def marginals(
         self,

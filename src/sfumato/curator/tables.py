@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from sfumato.curator.frame_methods import (
 )
 from sfumato.curator.listings import Listing, summarize
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
+from sfumato.curator.proposals.regressions import RegressionProposal, propose_regression
 from sfumato.curator.proposals.selected_columns import DeclaredValues
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
@@ -125,6 +126,17 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
     def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
         return _build_question(self._context, building.statement(self._rows, (), asked))
+
+    def regress(
+        self,
+        formula: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        rows: int | None = None,
+    ) -> RegressionProposal:
+        """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``)."""
+        return propose_regression(self._context, self._rows, formula, target=target, on=on, row_limit=rows)
 
     def describe(self) -> Listing:
         """List the columns with what the policy declares, and a priced question about each. Free."""

@@ -97,8 +97,12 @@ def _show_answer(answer: Any, as_json: bool) -> None:
         return
     if hasattr(answer, "cells"):
         from sfumato.cli.common.output import print_table
+        from sfumato.release.answers.answer import Answer
 
         print_table(answer.columns, answer.cells(), answer.intervals)
+        if isinstance(answer, Answer):
+            for note in (*answer.ranked(), *answer.warnings):
+                click.echo(note)
     else:
         click.echo(str(answer))
     if answer.receipt is not None:

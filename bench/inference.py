@@ -1,0 +1,252 @@
+"""Regressions at a price: errors of coefficients in true standard errors, misses and widths of their intervals, and the
+time that their moments take.
+
+Run with: .venv/bin/python bench/inference.py [--adult FOLDER] [--pums FILE] [--nist FILE] [--draws 300]
+
+A table is read once, and its exact moments get fresh noise for every draw. *table* counts the intervals that miss the
+coefficient of the table at hand, for the noise alone; *population* draws the rows anew from the table, with
+replacement, and counts the intervals for noise and sampling that miss the coefficient of the whole table. An interval
+without ends covers; its share stands beside it. *zero* is how often a coefficient that is 0, of a column of shuffled
+values, is found at the level of 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import sfumato as sf
+from sfumato.curator.proposals.regressions import RegressionProposal
+from sfumato.inference.design import Design
+from sfumato.inference.linear import LinearFit
+from sfumato.inference.moment_releases import MomentsRelease
+from sfumato.inference.moments import MomentEstimates, NoisyMoments
+from sfumato.release.prices import Price
+
+Floats = NDArray[np.float64]
+DELTA = "1e-6"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table, what is declared of it, and a formula."""
+
+    name: str
+    frame: pd.DataFrame
+    columns: Mapping[str, Mapping[str, Any]]
+    formula: str
+    rows_per_unit: int = 1
+
+
+def _whole(low: int, high: int) -> dict[str, Any]:
+    return {"type": "integer", "bounds": [low, high]}
+
+
+def _values(*values: object) -> dict[str, Any]:
+    return {"values": list(values)}
+
+
+def adult(folder: Path) -> Iterator[Case]:
+    rows = pd.read_csv(folder / "adult_encoded.csv").rename(
+        columns=lambda name: name.replace("-", "_").replace(">", "_")
+    )
+    rows = rows[:39_074].assign(shuffled=np.random.default_rng(1).permutation(rows["age"][:39_074]))
+    columns = {
+        "age": _whole(0, 84),
+        "hours_per_week": _whole(0, 98),
+        "education_num": _whole(0, 15),
+        "sex": _values(0, 1),
+        "race": _values(0, 1, 2, 3, 4),
+        "relationship": _values(*range(6)),
+        "income_50K": _values(0, 1),
+        "shuffled": _whole(0, 84),
+    }
+    four = "hours_per_week ~ age + sex + education_num + income_50K"
+    yield Case("adult, 4", rows, columns, four)
+    six = "hours_per_week ~ age + sex + income_50K + race + relationship + C(education_num)"
+    yield Case("adult, 6 and 16 levels", rows, columns, six)
+    yield Case("adult, 3 rows per person", rows.assign(who=np.arange(len(rows)) // 3), columns, four, 3)
+    yield Case("adult, zero", rows, columns, f"{four} + shuffled")
+
+
+def pums(file: Path) -> Iterator[Case]:
+    rows = pd.read_csv(file)
+    rows = rows[rows["income"].between(0, 200_000)]
+    columns = {
+        "income": _whole(0, 200_000),
+        "age": _whole(16, 95),
+        "educ": _whole(1, 16),
+        "sex": _values(0, 1),
+        "married": _values(0, 1),
+        "employed": _values(0, 1),
+    }
+    yield Case("pums", rows, columns, "income ~ age + educ + sex + married + employed")
+
+
+def nist(file: Path) -> Iterator[Case]:
+    rows = pd.read_csv(file, na_values="N").dropna(subset=["PINCP_DECILE", "EDU"])
+    rows = rows.astype({"PINCP_DECILE": int, "EDU": int})
+    columns = {
+        "PINCP_DECILE": _whole(0, 9),
+        "AGEP": _whole(0, 99),
+        "EDU": _whole(1, 12),
+        "SEX": _values(1, 2),
+        "DVET": _whole(0, 7),
+    }
+    yield Case("nist", rows, columns, "PINCP_DECILE ~ AGEP + EDU + SEX")
+
+
+def opened(case: Case, folder: str) -> sf.Curator:
+    is_row = case.rows_per_unit == 1
+    most = None if is_row else case.rows_per_unit
+    table = sf.Table("people", case.frame, dict(case.columns), id="row" if is_row else "who", max_rows=most)
+    unit = sf.PrivacyUnit("person", every_row=is_row)
+    return sf.Curator(sf.Policy(unit, sf.Budget(100, "1e-5"), {"people": table}), Path(folder) / "bench.ledger")
+
+
+def coordinates(design: Design, frame: pd.DataFrame) -> Floats:
+    """Reckon the coordinates of every row as the engine does, in units in which an indicator is 1."""
+    numbers = {}
+    for column in design.columns:
+        (name,) = column.factors
+        scaled = (frame[name].to_numpy(float) - float(column.middle)) / float(column.slope)
+        numbers[name] = np.floor(scaled * design.scale + 0.5) / design.scale
+    rows = np.ones((len(frame), len(design.coordinates)))
+    for index, coordinate in enumerate(design.coordinates):
+        if coordinate.column is not None:
+            rows[:, index] *= numbers[design.columns[coordinate.column].factors[0]]
+        for category, value in coordinate.levels:
+            rows[:, index] *= frame[design.categories[category].column] == design.categories[category].values[value]
+    return rows
+
+
+def moments(design: Design, rows: Floats) -> Floats:
+    gram, values = rows.T @ rows, np.zeros(len(design.entries))
+    values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
+    return values
+
+
+def draws(release: MomentsRelease, design: Design, exact: Floats) -> MomentEstimates:
+    """Return the estimates of a fresh draw of noise on exact moments."""
+    totals = np.array([round(value) for value in exact * _units(design)], np.int64)
+    noisy = release.mechanism.apply(totals)
+    return MomentEstimates.of(NoisyMoments(tuple(noisy.tolist()), release.mechanism), design)
+
+
+def _units(design: Design) -> Floats:
+    from sfumato.inference.moments import moment_weight
+
+    return np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
+
+
+def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) -> None:
+    """Print the errors and misses of so many draws at one price."""
+    design, random = proposal.design, np.random.default_rng(11)
+    release = proposal._draw(Price(epsilon, DELTA))  # noqa: SLF001
+    rows = coordinates(design, case.frame)
+    exact = moments(design, rows)
+    truth = _fit(design, MomentEstimates(exact, 1e-9 * np.eye(len(exact))), case)
+    references = tuple(truth.references)
+    pinned = _pinned(design, references)
+    true = [each.value for each in _fit(pinned, truth.moments, case).coefficients(0.95)]
+    deviations = [(each.sampling or 0) / 1.959964 for each in _fit(pinned, truth.moments, case).coefficients(0.95)]
+    errors, missed, endless, population, found, ratios = [], [], [], [], [], []
+    for _ in range(count):
+        table = _fit(pinned, draws(release, design, exact), case).coefficients(0.95)
+        errors.append([each.value - value for each, value in zip(table, true, strict=True)])
+        missed.append([not each.noise[0] <= value <= each.noise[1] for each, value in zip(table, true, strict=True)])
+        endless.append([not np.isfinite(each.noise[1] - each.noise[0]) for each in table])
+        ratios.append([each.noise[1] - each.noise[0] for each in table])
+        if case.rows_per_unit == 1:
+            weights = random.multinomial(len(rows), np.full(len(rows), 1 / len(rows)))
+            resampled = moments(design, rows * np.sqrt(weights)[:, None])
+            table = _fit(pinned, draws(release, design, resampled), case).coefficients(0.95)
+            ends = [each.both or (0, 0) for each in table]
+            population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
+            found.append([(each.p or 0) < 0.05 for each in table])
+    rms = np.sqrt((np.array(errors) ** 2).mean(axis=0))
+    needed = 2 * 1.959964 * rms
+    line = [f"{case.name:<30} ε = {epsilon:<4}"]
+    if case.rows_per_unit == 1:
+        ratio = rms / np.array(deviations)
+        line.append(f"rms {ratio.mean():6.2f} se (worst {ratio.max():.2f})")
+    line.append(f"misses: table {100 * np.mean(missed):.1f} % (worst {100 * np.mean(missed, axis=0).max():.1f} %)")
+    if population:
+        worst = 100 * np.mean(population, axis=0).max()
+        line.append(f"population {100 * np.mean(population):.1f} % (worst {worst:.1f} %)")
+    line.append(f"unbounded {100 * np.mean(endless):.1f} %")
+    line.append(f"width/needed {np.median(np.median(np.array(ratios), axis=0) / needed):.2f}")
+    if case.name.endswith("zero"):
+        line.append(f"level of zero {100 * np.mean(found, axis=0)[-1]:.1f} %")
+    print("  ".join(line), flush=True)
+
+
+def _pinned(design: Design, references: tuple[int, ...]) -> Design:
+    """Name the reference values, so that all draws have the same coefficients."""
+    from dataclasses import replace
+
+    categories = zip(design.categories, references, strict=True)
+    return replace(design, categories=tuple(replace(each, reference=index) for each, index in categories))
+
+
+def _fit(design: Design, estimates: MomentEstimates, case: Case) -> LinearFit:
+    return LinearFit(design, estimates, one_row_per_unit=case.rows_per_unit == 1)
+
+
+def speed(rows: int) -> None:
+    """Compare the time of all moments of ten columns with plain sums of the same products."""
+    import duckdb
+
+    random = np.random.default_rng(0)
+    names = [f"x{index}" for index in range(9)]
+    frame = pd.DataFrame({name: random.integers(0, 101, rows) for name in [*names, "y"]})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        frame.to_parquet(path)
+        columns = {name: _whole(0, 100) for name in frame.columns}
+        table = sf.Table("people", path, columns, id="row")
+        unit = sf.PrivacyUnit("person", every_row=True)
+        policy = sf.Policy(unit, sf.Budget(100, "1e-5"), {"people": table})
+        with sf.Curator(policy, Path(folder) / "bench.ledger") as made:
+            start = time.perf_counter()
+            made.regress(f"y ~ {' + '.join(names)}", "people").release(epsilon=1, delta=DELTA)
+            whole = time.perf_counter() - start
+        pairs = [f"SUM({a} * {b})" for i, a in enumerate(frame.columns) for b in frame.columns[i:]]
+        start = time.perf_counter()
+        duckdb.sql(
+            f"SELECT COUNT(*), {', '.join([*pairs, *(f'SUM({a})' for a in frame.columns)])} FROM '{path}'"
+        ).fetchall()
+        plain = time.perf_counter() - start
+    print(f"{rows:,} rows, 10 columns: release {whole:.2f} s, plain sums {plain:.2f} s, ratio {whole / plain:.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--adult", type=Path)
+    parser.add_argument("--pums", type=Path)
+    parser.add_argument("--nist", type=Path)
+    parser.add_argument("--draws", type=int, default=300)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", sf.WeakPrivacy)
+    for source, path in ((adult, options.adult), (pums, options.pums), (nist, options.nist)):
+        for case in () if path is None else source(path):
+            with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
+                proposal = made.regress(case.formula, "people")
+                for epsilon in ("0.3", "1", "4"):
+                    measure(case, proposal, epsilon, options.draws)
+    speed(options.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Principal components of columns of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.components import ComponentsProposal
+
+
+@dataclass(frozen=True)
+class ComponentsSpec(Spec["ComponentsProposal"]):
+    """Find the principal components of columns of numbers, and how far noise may have turned them."""
+
+    table: Name = option("A private table of the policy.")
+    columns: Names = option("Two or more columns of numbers with declared bounds.")
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
+
+
+def propose(workspace: Workspace, spec: ComponentsSpec) -> ComponentsProposal:
+    from sfumato.curator.proposals.components import propose_components
+    from sfumato.curator.proposals.moment_proposals import select_rows
+
+    rows = select_rows(workspace.catalog, spec.table, spec.where)
+    return propose_components(workspace.context, rows, spec.columns, spec.rows)
+
+
+KIND = ReleaseKind(
+    "components",
+    ComponentsSpec,
+    propose,
+    "curator.proposals.components:ComponentsProposal",
+    "inference.components:ComponentsAnswer",
+    ("epsilon", "delta", "rho", "within", "confidence", "fresh"),
+    ComponentsSpec("visits", ("age", "cost")),
+)

@@ -1,0 +1,44 @@
+"""A linear regression of one column on others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.regressions import RegressionProposal
+
+
+@dataclass(frozen=True)
+class RegressionSpec(Spec["RegressionProposal"]):
+    """Regress a column of numbers on others: coefficients with intervals that cover the noise."""
+
+    table: Name = option("A private table of the policy.")
+    formula: Text | None = option('The model, such as "hours ~ age + C(sex)".', None)
+    target: Name | None = option("Without a formula: the column to explain.", None)
+    on: Names | None = option("Without a formula: the columns that explain it.", None)
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
+
+
+def propose(workspace: Workspace, spec: RegressionSpec) -> RegressionProposal:
+    from sfumato.curator.proposals.moment_proposals import select_rows
+    from sfumato.curator.proposals.regressions import propose_regression
+
+    rows = select_rows(workspace.catalog, spec.table, spec.where)
+    return propose_regression(
+        workspace.context, rows, spec.formula, target=spec.target, on=spec.on, row_limit=spec.rows
+    )
+
+
+KIND = ReleaseKind(
+    "regress",
+    RegressionSpec,
+    propose,
+    "curator.proposals.regressions:RegressionProposal",
+    "inference.regression_answers:RegressionAnswer",
+    ("epsilon", "delta", "rho", "column widths", "confidence", "fresh"),
+    RegressionSpec("visits", "cost ~ age + region"),
+)

@@ -1,0 +1,215 @@
+"""Proposals that measure the moments of columns once: their release, their explanation and their question."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.previews.explaining import (
+    Operator,
+    assumed_delta_note,
+    limit_operator,
+    source_operators,
+)
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.questions import Question
+from sfumato.errors import InvalidParameter
+from sfumato.inference.design import Design, largest_scale
+from sfumato.inference.moment_releases import MomentsRelease
+from sfumato.inference.moments import WEIGHT, MomentTotals, NoisyMoments
+from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.nodes import Query
+from sfumato.plan.sql import building
+from sfumato.plan.sql.building import RowSelection
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, Number, exact, format_number
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find
+from sfumato.release.releasing import Progress, StoredResult
+from sfumato.renamed import PreviewedByOldName
+
+DEFAULT_DELTA = Fraction(1, 10**6)
+ASSUMED_ROWS = 10_000
+"""The number of rows that a forecast assumes where the policy declares no size."""
+
+_MAX_SHOWN = 100
+"""The most columns of one statement's answer; sums of moments are not shown, so there may be more."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
+    """A proposal whose answer is computed from released moments; subclasses compute it."""
+
+    _context: Context = field(repr=False)
+    question: Question = field(repr=False)
+    design: Design = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
+
+    @abstractmethod
+    def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> T:
+        """Build the answer from released moments."""
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of the measured moments: what is only computed of them shares one answer."""
+        return self.question.plan_key.derive(lambda key: digest("moments", key))
+
+    @cached_property
+    def moments(self) -> MomentTotals:
+        """The moments, with the rows of a unit sampled."""
+        bounded = whole_bounding(self.question.query.plan, self.question.limits, 1)
+        return MomentTotals(for_neighbours(bounded, self._context.policy.neighbours), self.design)
+
+    @property
+    def assumed_rows(self) -> int:
+        """The number of rows that forecasts assume."""
+        return self._context.policy.size or ASSUMED_ROWS
+
+    def release(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        fresh: bool = False,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> T:
+        """Charge the price, draw the moments, and return the table. Stored moments of no more noise are free."""
+        exact(confidence, "confidence", CONFIDENCE)
+        draw = self._draw(Price(epsilon, delta, rho))
+        return release_or_find(
+            draw,
+            draw.total,
+            lambda result: self.build_answer(result, confidence),
+            question=self.question.text,
+            plan=self.plan_key,
+            context=self._context,
+            call=ReleaseCall(fresh, request_id, seconds, progress),
+        )
+
+    def preview(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> T:
+        """Return a table of this shape with invented numbers, from the policy alone. This is free."""
+        price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        return preview_release(self, self._context, lambda other: other.release(**price, confidence=confidence))
+
+    def receipt(self, result: StoredResult[NoisyMoments], confidence: Number) -> Receipt:
+        """Return the receipt of released moments."""
+        noisy, unit_value = result.value, Fraction(1, WEIGHT * self.design.scale**2)
+        words = f"{noisy.mechanism.words(unit_value)} on sums of squares of columns in [−1, 1]"
+        return make_receipt(
+            result,
+            noisy.purchase,
+            (words,),
+            question=self.question.text,
+            context=self._context,
+            confidence=confidence,
+        )
+
+    def _least_epsilon(self, delta: Number, is_within: Callable[[MomentsRelease], bool]) -> float:
+        """Return the least ε, at this δ, at which a release is accurate enough, and its noise can be drawn."""
+        self._draw(Price(1, delta))  # refuses a δ that no ε helps
+
+        def is_enough(epsilon: Fraction) -> bool:
+            try:
+                return is_within(self._draw(Price(epsilon, delta)))
+            except InvalidParameter:
+                return False
+
+        return float(rounded_up(least(is_enough, "within", Fraction(1, 2**14))))
+
+    def _draw(self, price: Price) -> MomentsRelease:
+        return MomentsRelease.of(self.moments, price, self._context.version)
+
+    def _moment_operators(self, draw: MomentsRelease) -> tuple[Operator, ...]:
+        """Explain where the rows come from, and how their moments are measured."""
+        design, unit_value = self.design, Fraction(1, WEIGHT * self.design.scale**2)
+        change = float(draw.mechanism.norm(self.moments.sensitivity) * unit_value)
+        return (
+            *source_operators(self.question.query, self._context.policy),
+            limit_operator(draw.batch.bounded),
+            Operator(
+                "scale",
+                ", ".join(design.names),
+                "to [−1, 1] by declared bounds; a row with a missing value counts in no sum",
+            ),
+            Operator(
+                "measure",
+                f"{count_with_noun(len(design.entries), 'sum')} of products",
+                f"one unit changes their matrix by at most {format_number(change, 4)} in Frobenius norm",
+            ),
+            Operator("noise", draw.mechanism.words(unit_value), "on a sum of squares; half its variance on a product"),
+        )
+
+
+@dataclass(frozen=True)
+class AssumedPrice:
+    """The price of a free call: where it names none, ε = 1; where it names no δ, one that a release must name."""
+
+    price: Price
+    notes: tuple[str, ...] = ()
+    """What was assumed."""
+
+    @classmethod
+    def of(cls, epsilon: Number | None, delta: Number, rho: Number | None) -> AssumedPrice:
+        """Complete the arguments of a free call."""
+        if rho is not None or exact(delta, "delta", NONNEGATIVE):
+            return cls(Price(1 if epsilon is None and rho is None else epsilon, delta, rho))
+        price = Price(1 if epsilon is None else epsilon, DEFAULT_DELTA)
+        return cls(price, (assumed_delta_note(DEFAULT_DELTA),))
+
+
+def select_rows(catalog: Catalog, table: str, where: str | None) -> RowSelection:
+    """Select the rows of a private table that meet a condition."""
+    rows = building.selection(catalog, table)
+    return rows if where is None else building.where(rows, where)
+
+
+def moment_question(
+    context: Context, rows: RowSelection, design_with: Callable[[int], Design], label: str, row_limit: int | None
+) -> tuple[Question, Design]:
+    """Return the question that sums all moments of a design, scaled for as many rows as a unit may have."""
+    text = f"{label} FROM {', '.join(rows.steps)}"
+
+    def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
+        query = _sum_query(selection, sums)
+        question = Question(context, text, query, query.plan.limits)
+        return question if row_limit is None else question.limit(rows=row_limit)
+
+    blocks = len(design_with(1 << 12).blocks)
+    counted = ask(rows, ["COUNT(*)"])
+    bounded = whole_bounding(counted.query.plan, counted.limits, 1)
+    design = design_with(largest_scale(int(bounded.measures[0].add_remove_sensitivity.total), blocks))
+    sums = [design.moment_sql(moment) for moment in design.entries]
+    return ask(building.where(rows, design.row_condition), sums), design
+
+
+def _sum_query(rows: RowSelection, sums: Sequence[str]) -> Query:
+    """Lower sums over the same rows, as many at a time as one statement may show, to one query that reads them all."""
+    chunks = [sums[start : start + _MAX_SHOWN] for start in range(0, len(sums), _MAX_SHOWN)]
+    queries = [
+        building.statement(rows, (), {f"m{index}": text for index, text in enumerate(chunk)}).query for chunk in chunks
+    ]
+    measures = tuple(measure for query in queries for measure in query.plan.measures)
+    return replace(queries[0], plan=replace(queries[0].plan, measures=measures))

@@ -1,0 +1,228 @@
+"""A proposal of a regression: the moments of a formula's columns, measured once, and the table computed from them.
+
+Which estimator is used is fixed before the charge: least squares on the plain noisy moments, without a ridge, since
+a ridge would bias the intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sfumato.curator.context import Context
+from sfumato.curator.policy_account import charge_operators, price_words
+from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.proposals.moment_proposals import (
+    DEFAULT_DELTA,
+    AssumedPrice,
+    MomentsProposal,
+    moment_question,
+)
+from sfumato.errors import InvalidParameter
+from sfumato.inference.assumed import assumed_moments
+from sfumato.inference.design import Design, regression_design
+from sfumato.inference.formula import Formula, formula_of_columns, parse_formula
+from sfumato.inference.linear import LinearFit
+from sfumato.inference.moment_releases import MomentsRelease
+from sfumato.inference.moments import MomentEstimates, NoisyMoments
+from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, RegressionAnswer, regression_answer
+from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
+from sfumato.plan.sql.building import RowSelection
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.prices import Price
+from sfumato.release.proposal import is_stored
+from sfumato.release.releasing import StoredResult
+
+
+@codec.serialisable("regression-forecast")
+@dataclass(frozen=True)
+class RegressionForecast:
+    """The ± of every coefficient's noise before the purchase, for assumed data."""
+
+    terms: tuple[str, ...]
+    widths: tuple[float, ...]
+    confidence: Fraction
+    assumed: str
+    """What the forecast assumes of the data."""
+    price: str
+    accepted: bool
+    """Whether the account, and the analyst's share of it, would accept this release now."""
+    stored: bool = False
+    """Whether stored moments are at least as accurate: the release is then free."""
+    warnings: tuple[str, ...] = ()
+    counted: str = ""
+    """The limits per unit in words; empty if all rows count."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        object.__setattr__(self, "confidence", exact(self.confidence, "confidence", CONFIDENCE))
+        object.__setattr__(self, "widths", tuple(codec.parse_float(width, "widths") for width in self.widths))
+        if len(self.terms) != len(self.widths):
+            raise InvalidParameter("widths", len(self.widths), "a list with one half-width for each term")
+
+    def __getitem__(self, term: str) -> float:
+        """Return the half-width of one coefficient."""
+        if term not in self.terms:
+            raise InvalidParameter("term", term, f"one of {', '.join(self.terms)}")
+        return self.widths[self.terms.index(term)]
+
+    def to_json(self) -> str:
+        """Serialize the forecast as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> RegressionForecast:
+        """Parse what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+    def __str__(self) -> str:
+        pairs = zip(self.terms, self.widths, strict=True)
+        widths = ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs)
+        lines = [f"{widths}; {format_percent(self.confidence)} confidence, {self.assumed}"]
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, repr=False)
+class RegressionProposal(MomentsProposal[RegressionAnswer]):
+    """A proposal of a linear regression; only ``release`` spends."""
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the answer with their types."""
+        return tuple(AnswerColumn(name, kind) for name, kind in zip(COLUMNS, TYPES, strict=True))
+
+    @property
+    def one_row_per_unit(self) -> bool:
+        """Whether rows are independent, so that sampling errors can be computed from them."""
+        return self.moments.rows_per_unit == 1
+
+    def explain(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> Explanation:
+        """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        draw = self._draw(assumed.price)
+        forecast = self._forecast(draw, confidence)
+        operators = (
+            *self._moment_operators(draw),
+            *self._fit_operators(forecast),
+        )
+        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
+        reason = "one discrete Gaussian noise for each different sum; no ridge, which would bias the intervals"
+        return Explanation(self.question.text, str(draw.total), operators, reason, (*notes, *forecast.warnings))
+
+    def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
+        errors = "noise and sampling" if self.one_row_per_unit else "noise alone: rows of one unit correlate"
+        pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
+        widths = ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs)
+        return (
+            Operator("fit", f"least squares, {count_with_noun(len(forecast.terms), 'coefficient')}", f"{errors}; free"),
+            Operator("expect", widths, forecast.assumed),
+            *charge_operators(self._context),
+        )
+
+    def error(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        fresh: bool = False,
+    ) -> RegressionForecast:
+        """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        draw = self._draw(assumed.price)
+        stored = not fresh and is_stored(draw, self.plan_key, self._context)
+        forecast = self._forecast(draw, confidence)
+        closing = () if stored else self._context.closing_warnings(draw.batch.curve)
+        return replace(
+            forecast, stored=stored, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings)
+        )
+
+    def price(
+        self,
+        within: Mapping[str, Number] | Number,
+        *,
+        delta: Number = DEFAULT_DELTA,
+        confidence: Number = "0.95",
+    ) -> float:
+        """Find the least ε, at this δ, at which the forecast ± of these coefficients, or of all, is at most this."""
+        terms = self._forecast(self._draw(Price(1, delta)), confidence).terms
+        goals = dict(within) if isinstance(within, Mapping) else dict.fromkeys(terms, within)
+        unknown = [name for name in goals if name not in terms]
+        if unknown or not goals:
+            raise InvalidParameter("within", unknown[:1] or within, f"half-widths of {', '.join(terms)}")
+        limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
+
+        def is_within(draw: MomentsRelease) -> bool:
+            forecast = self._forecast(draw, confidence)
+            return all(forecast[name] <= limit for name, limit in limits.items())
+
+        return self._least_epsilon(delta, is_within)
+
+    def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> RegressionAnswer:
+        """Build the table from released moments."""
+        noisy = result.value
+        fit = LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)
+        return regression_answer(fit, self.receipt(result, confidence), self.question.warnings)
+
+    def _forecast(self, draw: MomentsRelease, confidence: Number) -> RegressionForecast:
+        rows = self.assumed_rows
+        values = assumed_moments(self.design, rows)
+        estimates = MomentEstimates.assumed(values, draw.mechanism, self.design)
+        fit = LinearFit(self.design, estimates, self.one_row_per_unit)
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
+        ratio, names = fit.weakest
+        warning = f"{' and '.join(names)} can hardly be told apart at this price" if ratio < WEAK else ""
+        return RegressionForecast(
+            tuple(regressor.label for regressor in fit.regressors),
+            tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
+            confidence_level,
+            f"for {rows:,} rows of independent columns, even over their declared ranges",
+            price_words(draw.total, self._context),
+            all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
+            warnings=(warning,) if warning else (),
+            counted=describe_dropped_rows([draw.batch.bounded]),
+        )
+
+
+def propose_regression(
+    context: Context,
+    rows: RowSelection,
+    formula: str | None,
+    *,
+    target: str | None = None,
+    on: Sequence[str] | None = None,
+    row_limit: int | None = None,
+) -> RegressionProposal:
+    """Propose to regress a column of these rows on others; names and bounds are checked against the policy first."""
+    parsed = _formula(formula, target, on)
+    domains = rows.columns
+
+    def design_with(scale: int) -> Design:
+        return regression_design(parsed, domains, scale)
+
+    question, design = moment_question(context, rows, design_with, f"REGRESS {parsed.text}", row_limit)
+    return RegressionProposal(context, question, design)
+
+
+def _formula(formula: str | None, target: str | None, on: Sequence[str] | None) -> Formula:
+    if formula is not None:
+        if target is not None or on:
+            raise InvalidParameter("target", target, "left out where a formula is given")
+        return parse_formula(formula)
+    if target is None or not on or isinstance(on, str):
+        fix = 'write regress("hours ~ age + sex", "people"), or target="hours", on=["age", "sex"]'
+        raise InvalidParameter("formula", formula, "a formula, or a target and a list of columns in on", fix=fix)
+    return formula_of_columns(target, on)

@@ -1,0 +1,491 @@
+"""Design matrices: what one row adds to the moments of a regression, in whole numbers that the policy bounds.
+
+A row becomes a vector z of *coordinates*: a one for the intercept, a scaled column w of whole steps in [−S, S], the
+indicator of a category's value, or a product of two of these. A column x with declared bounds is centred at their
+middle and scaled by half their width, so |x| at its bounds is S steps. Integers with few values are scaled by a whole
+number and are exact; other values are rounded to the nearest step, which leaves them in [−S, S]. Indicators and the
+intercept count as S steps. A row with a missing value in any column that the formula names is left out, by the
+statement, from every moment.
+
+A *moment* is a sum of products of two coordinates over all rows that count. What the policy implies is measured once:
+an indicator is its own square, indicators of one category never meet, and all entries of the Gram matrix that are the
+same sum share one moment. ``entries`` counts them.
+
+The coordinates fall into *blocks*, one for the intercept, one for the target and one for each term, of which a row has
+at most one coordinate that is not 0: the values of a category exclude each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.inference.formula import Factor, Formula, Term, term_label
+from sfumato.plan.quoting import quoted
+from sfumato.policy import Domain, Type, Value
+from sfumato.privacy.numbers import exact, format_exact
+
+Floats = NDArray[np.float64]
+Level = tuple[int, int]
+"""A value of a category: the index of the category, and that of the value."""
+
+MAX_SCALE = 2**12
+MIN_SCALE = 2**5
+_MAX_UNIT_STEPS = 2**26
+"""The most squared steps of one unit: totals of as many are read without rounding (``plan.bounding``), and noise for
+them can be drawn exactly at every ε above 0.02."""
+MAX_LEVELS = 200
+MAX_MOMENTS = 1_000
+
+
+@dataclass(frozen=True)
+class ScaledColumn:
+    """A column of numbers in whole steps w: x = middle + slope·w/S."""
+
+    factors: tuple[str, ...]
+    """The name of the table's column, or those of the two that it is the product of, sorted."""
+    sql: str
+    """The whole number of steps of a row, as SQL."""
+    middle: Fraction
+    slope: Fraction
+    bounds: str = ""
+    """The declared bounds in words; empty for a product."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column with declared values; every value has an indicator."""
+
+    column: str
+    values: tuple[Value, ...]
+    predicates: tuple[str, ...]
+    """The SQL condition of each value."""
+    reference: int | None = None
+    """The reference value that the formula names; None: it is chosen from released counts."""
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """A coordinate of a row's vector: indicators of some values, times one scaled column or the constant S."""
+
+    levels: frozenset[Level] = frozenset()
+    column: int | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A sum over rows: of the product of up to two scaled columns, where all these values hold."""
+
+    levels: frozenset[Level]
+    columns: tuple[int, ...]
+    """The indices of the scaled columns, rising; none for a count of rows."""
+
+
+@dataclass(frozen=True)
+class Regressor:
+    """A column of the fitted model: a combination of coordinates, in the units of the table."""
+
+    label: str
+    parts: Mapping[int, float]
+    """Coefficients by the index of a coordinate."""
+    levels: tuple[Level, ...] = ()
+    is_intercept: bool = False
+
+
+@dataclass(frozen=True)
+class Design:
+    """The coordinates of a formula's rows, and the moments that are measured of them."""
+
+    scale: int
+    """S: the steps of an indicator, and the most steps of a scaled column."""
+    columns: tuple[ScaledColumn, ...]
+    categories: tuple[Category, ...]
+    coordinates: tuple[Coordinate, ...]
+    """The first is the intercept; in a regression the last is the target."""
+    blocks: tuple[int | None, ...]
+    """For each block the scaled column that its coordinates have as a factor; None for constants."""
+    names: tuple[str, ...]
+    """The columns of the table that are used: rows where one is missing are left out."""
+    formula: Formula | None = None
+
+    @cached_property
+    def moment_of(self) -> dict[tuple[int, int], Moment]:
+        """The moment of each pair of coordinates j ≤ k; pairs of exclusive values have none, their sum is 0."""
+        moments = {}
+        for j, first in enumerate(self.coordinates):
+            for k, second in enumerate(self.coordinates[j:], j):
+                levels = first.levels | second.levels
+                if len({category for category, _ in levels}) == len(levels):
+                    factors = (column for column in (first.column, second.column) if column is not None)
+                    moments[j, k] = Moment(levels, tuple(sorted(factors)))
+        return moments
+
+    @cached_property
+    def entries(self) -> dict[Moment, int]:
+        """Each moment with the number of entries of the Gram matrix that it stands for: 2 for a pair j < k."""
+        entries: dict[Moment, int] = {}
+        for (j, k), moment in self.moment_of.items():
+            entries[moment] = entries.get(moment, 0) + (1 if j == k else 2)
+        return entries
+
+    @cached_property
+    def gram_index(self) -> NDArray[np.intp]:
+        """The index of each Gram entry's moment; −1 where the entry is 0."""
+        size, order = len(self.coordinates), {moment: index for index, moment in enumerate(self.entries)}
+        index = np.full((size, size), -1, np.intp)
+        for (j, k), moment in self.moment_of.items():
+            index[j, k] = index[k, j] = order[moment]
+        return index
+
+    @cached_property
+    def constraints(self) -> Floats:
+        """Rows c with c·t = 0: the total of a moment is the sum over the values of a category."""
+        order = {moment: index for index, moment in enumerate(self.entries)}
+        rows = []
+        for moment, (index, category) in product(order, enumerate(self.categories)):
+            if any(other == index for other, _ in moment.levels):
+                continue
+            parts = [replace(moment, levels=moment.levels | {(index, v)}) for v in range(len(category.values))]
+            if all(part in order for part in parts):
+                row = np.zeros(len(order))
+                row[[order[part] for part in parts]], row[order[moment]] = 1, -1
+                rows.append(row)
+        return np.array(rows).reshape(-1, len(order))
+
+    def moment_sql(self, moment: Moment) -> str:
+        """Return the SQL aggregate of a moment."""
+        conditions = [self.categories[category].predicates[value] for category, value in sorted(moment.levels)]
+        where = f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+        factors = " * ".join(f"({self.columns[column].sql})" for column in moment.columns)
+        return f"{f'SUM({factors})' if factors else 'COUNT(*)'}{where}"
+
+    @property
+    def row_condition(self) -> str:
+        """The SQL condition of the rows that count: every column has a value."""
+        return " AND ".join(f"{quoted(name)} IS NOT NULL" for name in self.names)
+
+    def level_label(self, level: Level) -> str:
+        category = self.categories[level[0]]
+        return f"{category.column}[{category.values[level[1]]}]"
+
+
+def largest_scale(rows: int, blocks: int) -> int:
+    """Return the most steps S, a power of two, with which a unit's rows of so many blocks are measured exactly."""
+    scale = MAX_SCALE
+    while scale > MIN_SCALE and scale**2 * rows * blocks > _MAX_UNIT_STEPS:
+        scale //= 2
+    if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
+        most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
+        rule = f"moments of so many columns are measured for at most {most:,} rows per unit, here {rows:,}"
+        raise Unsupported("too-many-rows", rule, fix="give rows, a lower limit of rows per unit")
+    return scale
+
+
+class DesignBuilder:
+    """Collects scaled columns, categories and coordinates from the domains that the policy declares."""
+
+    def __init__(self, scale: int, domains: Mapping[str, Domain]) -> None:
+        self.scale = scale
+        self.domains = {name.lower(): (name, domain) for name, domain in domains.items()}
+        self.columns: list[ScaledColumn] = []
+        self.column_index: dict[tuple[str, ...], int] = {}
+        self.categories: dict[str, Category] = {}
+        self.coordinates: dict[Coordinate, int] = {Coordinate(): 0}
+        self.blocks: list[int | None] = [None]
+        self.names: dict[str, None] = {}
+
+    def domain(self, column: str) -> tuple[str, Domain]:
+        """Return a column's own spelling and its domain."""
+        if column.lower() not in self.domains:
+            known = ", ".join(name for name, _ in self.domains.values())
+            raise InvalidParameter("column", column, f"one of {known}")
+        return self.domains[column.lower()]
+
+    def is_category(self, factor: Factor) -> bool:
+        domain = self.domain(factor.column)[1]
+        return factor.is_category or domain.type in (Type.TEXT, Type.BOOLEAN)
+
+    def scaled_column(self, column: str) -> int:
+        """Return the index of a scaled column, added on first use."""
+        name, domain = self.domain(column)
+        self.names[name] = None
+        key = (name,)
+        if key not in self.column_index:
+            self.column_index[key] = len(self.columns)
+            self.columns.append(_scaled(name, domain, self.scale))
+        return self.column_index[key]
+
+    def product_column(self, first: str, second: str) -> int:
+        """Return the index of the product of two scaled columns, rounded to the nearest step."""
+        indices = self.scaled_column(first), self.scaled_column(second)
+        key = tuple(sorted((self.domain(first)[0], self.domain(second)[0])))
+        if key not in self.column_index:
+            a, b = (self.columns[index] for index in indices)
+            self.column_index[key] = len(self.columns)
+            sql = f"CAST(FLOOR(CAST(({a.sql}) * ({b.sql}) AS DOUBLE) / {self.scale} + 0.5) AS BIGINT)"
+            self.columns.append(ScaledColumn(key, sql, Fraction(0), Fraction(1)))
+        return self.column_index[key]
+
+    def category(self, factor: Factor) -> int:
+        """Return the index of a category, added on first use."""
+        name, domain = self.domain(factor.column)
+        self.names[name] = None
+        if name not in self.categories:
+            values = _levels(name, domain)
+            predicates = tuple(f"{quoted(name)} = {_literal(value)}" for value in values)
+            self.categories[name] = Category(name, values, predicates)
+        if factor.reference is not None:
+            self.categories[name] = _with_reference(self.categories[name], factor.reference)
+        return list(self.categories).index(name)
+
+    def add_block(self, coordinates: Sequence[Coordinate]) -> None:
+        """Add the coordinates of one term, of which a row has at most one."""
+        self.blocks.append(coordinates[0].column)
+        for coordinate in coordinates:
+            self.coordinates.setdefault(coordinate, len(self.coordinates))
+
+    def build(self, formula: Formula | None = None) -> Design:
+        design = Design(
+            self.scale,
+            tuple(self.columns),
+            tuple(self.categories.values()),
+            tuple(self.coordinates),
+            tuple(self.blocks),
+            tuple(self.names),
+            formula,
+        )
+        if len(design.entries) > MAX_MOMENTS:
+            rule = f"at most {MAX_MOMENTS:,} moments are measured at once, and this formula has {len(design.entries):,}"
+            raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
+        return design
+
+
+def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: int) -> Design:
+    """Return the design of a formula; what no statement could measure, or nothing could tell apart, is refused."""
+    builder = DesignBuilder(scale, domains)
+    _check_redundancy(formula, builder)
+    for term in formula.terms:
+        builder.add_block([_coordinate(combination, builder) for combination in _combinations(term, builder)])
+    target = Factor(formula.target)
+    if builder.is_category(target):
+        rule = f"a column of numbers with declared bounds; {formula.target} is a category"
+        raise InvalidParameter("target", formula.target, rule, fix="regress a number; of a category, count its values")
+    builder.add_block([Coordinate(column=builder.scaled_column(formula.target))])
+    return builder.build(formula)
+
+
+Combination = tuple[tuple[Factor, Level | None], ...]
+"""For each factor of a term, the value of a category, or None for a number."""
+
+
+def _combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
+    """List the coordinates of a term: every combination of its categories' values."""
+    choices: list[list[tuple[Factor, Level | None]]] = []
+    for factor in term:
+        if not builder.is_category(factor):
+            builder.scaled_column(factor.column)
+            choices.append([(factor, None)])
+            continue
+        category = builder.category(factor)
+        values = list(builder.categories.values())[category].values
+        choices.append([(factor, (category, value)) for value in range(len(values))])
+    return [*product(*choices)]
+
+
+def _coordinate(combination: Combination, builder: DesignBuilder) -> Coordinate:
+    levels = frozenset(level for _, level in combination if level is not None)
+    numbers = [factor.column for factor, level in combination if level is None]
+    if not numbers:
+        return Coordinate(levels)
+    column = builder.scaled_column(numbers[0]) if len(numbers) == 1 else builder.product_column(numbers[0], numbers[1])
+    return Coordinate(levels, column)
+
+
+def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
+    """Refuse what the formula itself shows to be redundant, and products without the columns they are made of."""
+    main_effects: dict[str, Factor] = {}
+    for term in formula.terms:
+        for factor in term:
+            name, _ = builder.domain(factor.column)
+            if name == builder.domain(formula.target)[0]:
+                raise InvalidParameter("formula", formula.text, f"terms without the target {name}")
+            if factor.is_centred and builder.is_category(factor):
+                raise InvalidParameter("formula", formula.text, f"center(…) of numbers: {name} is a category")
+        if len(term) == 1:
+            (factor,) = term
+            name, _ = builder.domain(factor.column)
+            if name in main_effects:
+                rule = f"different columns: {main_effects[name].label} and {factor.label} determine each other"
+                raise InvalidParameter("formula", formula.text, rule)
+            main_effects[name] = factor
+    for term in formula.terms:
+        _check_product(term, main_effects, formula, builder)
+
+
+def _check_product(term: Term, main_effects: Mapping[str, Factor], formula: Formula, builder: DesignBuilder) -> None:
+    if len(term) == 1:
+        return
+    names = [builder.domain(factor.column)[0] for factor in term]
+    if names[0] == names[1] and builder.is_category(term[0]):
+        rule = f"products of different columns: {names[0]} is a category, and its indicators are their own squares"
+        raise InvalidParameter("formula", formula.text, rule)
+    missing = [factor.label for name, factor in zip(names, term, strict=True) if name not in main_effects]
+    if missing:
+        label = term_label(term)
+        rule = f"products together with the columns they are made of: {label} is there without {missing[0]}"
+        fix = f"add {missing[0]}" if names[0] == names[1] else f"write {label.replace(':', ' * ')}, which adds both"
+        raise InvalidParameter("formula", formula.text, rule, fix=fix)
+    for name, factor in zip(names, term, strict=True):
+        if builder.is_category(factor) is not builder.is_category(main_effects[name]):
+            rule = f"one use of {name}: as a number or as a category"
+            raise InvalidParameter("formula", formula.text, rule)
+
+
+def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:
+    """Return a column in whole steps; without declared bounds nothing bounds a row's part, and it is refused."""
+    if not domain.type.numeric:
+        rule = f"a column of numbers; {name} is a {domain.type.value}"
+        fix = "derive a number of it, such as its year, with table(…).derive(…)"
+        raise InvalidParameter("column", name, rule, fix=fix)
+    if domain.range is None:
+        rule = f"a column with declared bounds: nothing says how far one row's {name} can be from 0"
+        fix = f"declare bounds for {name} in the policy; curator.bounds finds some privately"
+        raise InvalidParameter("column", name, rule, fix=fix)
+    low, high = (exact(end, name) for end in domain.range)  # type: ignore[arg-type]
+    width, middle = high - low, (low + high) / 2
+    if not width:
+        rule = f"a column that can vary: the policy says that {name} is always {_number(low)}"
+        raise InvalidParameter("column", name, rule, fix="leave it out: the intercept stands for it")
+    bounds = f"{name} in [{format_exact(low)}, {format_exact(high)}]"
+    if domain.type is Type.INTEGER and width <= scale:
+        factor = scale // int(width)
+        sql = f"(2 * {quoted(name)} - {_number(low + high)}) * {factor}"
+        return ScaledColumn((name,), sql, middle, Fraction(scale, 2 * factor), bounds)
+    steps = f"(CAST({quoted(name)} AS DOUBLE) - {_number(middle)}) * {scale} / {_number(width / 2)}"
+    sql = f"CAST(FLOOR({steps} + 0.5) AS BIGINT)"
+    return ScaledColumn((name,), sql, middle, width / 2, bounds)
+
+
+def _number(value: Fraction) -> str:
+    """Write a number as SQL; a negative one in parentheses."""
+    text = str(value.numerator) if value.denominator == 1 else repr(float(value))
+    return f"({text})" if value < 0 else text
+
+
+def _levels(name: str, domain: Domain) -> tuple[Value, ...]:
+    values = domain.values
+    if domain.type is Type.BOOLEAN and not values:
+        values = (False, True)
+    if values is None and domain.type is Type.INTEGER and domain.range is not None:
+        low, high = domain.range
+        values = tuple(range(low, min(high, low + MAX_LEVELS) + 1))  # type: ignore[operator,arg-type]
+    if values is None:
+        rule = f"a category with declared values: those of {name} are not public"
+        raise InvalidParameter("column", name, rule, fix=f"declare values for {name} in the policy")
+    if not 2 <= len(values) <= MAX_LEVELS:
+        rule = f"a category of 2 to {MAX_LEVELS} declared values; {name} has another number of them"
+        raise InvalidParameter("column", name, rule, fix="use it as a number, or group its values with derive(…)")
+    return values
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, Fraction)):
+        return _number(Fraction(value))
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"DATE '{value}'"
+
+
+def _with_reference(category: Category, reference: str) -> Category:
+    texts = [str(value) for value in category.values]
+    if reference not in texts:
+        rule = f"a declared value of {category.column}: {', '.join(texts[:20])}"
+        raise InvalidParameter("reference", reference, rule)
+    return replace(category, reference=texts.index(reference))
+
+
+def regressors(design: Design, references: Sequence[int]) -> tuple[Regressor, ...]:
+    """Return the columns of the fitted model, given the index of each category's reference value."""
+    formula = design.formula
+    assert formula is not None
+    column_index = {column.factors: index for index, column in enumerate(design.columns)}
+    order = {coordinate: index for index, coordinate in enumerate(design.coordinates)}
+    fitted = [Regressor("intercept", {0: 1.0}, is_intercept=True)] if formula.has_intercept else []
+    keeps_reference = not formula.has_intercept
+    for term in formula.terms:
+        for combination in _fitted_levels(term, design):
+            levels = tuple(level for level in combination if level is not None)
+            if any(value == references[category] for category, value in levels) and not (
+                keeps_reference and len(term) == 1
+            ):
+                continue
+            parts = _expand(term, combination, design, column_index, order)
+            fitted.append(Regressor(_regressor_label(term, combination, design), parts, levels))
+        keeps_reference &= not any(_category_index(factor, design) is not None for factor in term)
+    return tuple(fitted)
+
+
+def _category_index(factor: Factor, design: Design) -> int | None:
+    names = [category.column.lower() for category in design.categories]
+    return names.index(factor.column.lower()) if factor.column.lower() in names else None
+
+
+def _fitted_levels(term: Term, design: Design) -> list[tuple[Level | None, ...]]:
+    choices: list[list[Level | None]] = []
+    for factor in term:
+        category = _category_index(factor, design)
+        count = 0 if category is None else len(design.categories[category].values)
+        choices.append([None] if category is None else [(category, value) for value in range(count)])
+    return [*product(*choices)]
+
+
+def _regressor_label(term: Term, combination: Sequence[Level | None], design: Design) -> str:
+    if len(term) == 2 and term[0] == term[1]:
+        return term_label(term)
+    pairs = zip(term, combination, strict=True)
+    return ":".join(factor.label if level is None else design.level_label(level) for factor, level in pairs)
+
+
+def _expand(
+    term: Term,
+    combination: Sequence[Level | None],
+    design: Design,
+    column_index: Mapping[tuple[str, ...], int],
+    order: Mapping[Coordinate, int],
+) -> dict[int, float]:
+    """Write a term as a combination of coordinates: (middle − centre + slope·w/S) for each of its numbers."""
+    levels = frozenset(level for level in combination if level is not None)
+    parts: dict[tuple[str, ...], float] = {(): 1.0}
+    for factor, level in zip(term, combination, strict=True):
+        if level is not None:
+            continue
+        names = ((column.factors[0].lower(), column) for column in design.columns if len(column.factors) == 1)
+        column = next(column for name, column in names if name == factor.column.lower())
+        centre = factor.centre if factor.centre is not None else column.middle if factor.is_centred else Fraction(0)
+        shift, slope = float(column.middle - centre), float(column.slope)
+        parts = _multiply(parts, column.factors[0], shift, slope)
+    expanded = {}
+    for factors, coefficient in parts.items():
+        if coefficient:
+            expanded[order[Coordinate(levels, column_index[factors] if factors else None)]] = coefficient
+    return expanded
+
+
+def _multiply(
+    parts: Mapping[tuple[str, ...], float], name: str, shift: float, slope: float
+) -> dict[tuple[str, ...], float]:
+    """Multiply a polynomial of scaled columns by shift + slope·name."""
+    result: dict[tuple[str, ...], float] = {}
+    for names, coefficient in parts.items():
+        for key, factor in ((names, shift), (tuple(sorted((*names, name))), slope)):
+            result[key] = result.get(key, 0.0) + coefficient * factor
+    return result

@@ -1,0 +1,204 @@
+"""Model formulas: ``hours ~ age + C(education, "HS-grad") + age:sex``, parsed into terms.
+
+The grammar is a part of that of R and patsy. A term is a column, ``C(column)`` for a category, ``center(column)`` or
+``center(column, 40)``, a square ``age^2``, or a product ``age:sex`` of two of these; ``age*sex`` adds both columns and
+their product. ``0`` or ``-1`` leaves out the intercept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy.numbers import exact
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<name>[^\W\d]\w*)|(?P<quoted>`[^`]+`|"[^"]+")|(?P<text>'(?:[^']|'')*')"""
+    r"""|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>\*\*|[-~+*:^(),]))"""
+)
+_EXAMPLE = 'write, for example, "hours ~ age + sex + education"'
+MAX_LENGTH = 10_000
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A column as a term uses it."""
+
+    column: str
+    is_category: bool = False
+    """Whether it was written C(column); text columns are categories in any case."""
+    reference: str | None = None
+    """The named reference value of a category, as text."""
+    is_centred: bool = False
+    centre: Fraction | None = None
+    """The value that ``center`` subtracts; None for the middle of the declared bounds."""
+
+    @property
+    def label(self) -> str:
+        if not self.is_centred:
+            return self.column
+        return f"center({self.column})" if self.centre is None else f"center({self.column}, {float(self.centre):g})"
+
+
+Term = tuple[Factor, ...]
+"""One factor, or two for a product or a square."""
+
+
+def term_label(term: Term) -> str:
+    """Return the name of a term in tables."""
+    if len(term) == 2 and term[0] == term[1]:
+        return f"{term[0].label}^2"
+    return ":".join(factor.label for factor in term)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A target and the terms that it is regressed on."""
+
+    target: str
+    terms: tuple[Term, ...]
+    has_intercept: bool = True
+
+    @property
+    def text(self) -> str:
+        terms = [term_label(term) for term in self.terms]
+        return f"{self.target} ~ {' + '.join([*([] if self.has_intercept else ['0']), *terms])}"
+
+
+def formula_of_columns(target: str, on: Sequence[str]) -> Formula:
+    """Return the formula of a target and plain columns."""
+    if not all(isinstance(column, str) for column in (target, *on)):
+        raise InvalidParameter("on", on, 'a list of names of columns, such as ["age", "sex"]')
+    return Formula(target, _distinct(tuple((Factor(column),) for column in on), f"{target} ~ {' + '.join(on)}"))
+
+
+def parse_formula(text: str) -> Formula:
+    """Parse a formula; what the grammar does not have is refused with its position."""
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_LENGTH:
+        raise InvalidParameter("formula", text, "a text with a target and terms", fix=_EXAMPLE)
+    return _Parser(text).formula()
+
+
+class _Parser:
+    """A recursive-descent parser of formulas."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str, int]] = []
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise self._refuse(position)
+            kind = match.lastgroup or ""
+            self.tokens.append((kind, match[kind], match.start(kind)))
+            position = match.end()
+        self.index = 0
+
+    def formula(self) -> Formula:
+        target = self._column()
+        self._expect("~")
+        terms: list[Term] = []
+        has_intercept = True
+        sign = "-" if self._take("-") else "+"
+        while True:
+            kind, token, position = self._peek()
+            if kind == "number" and token in ("0", "1"):
+                self.index += 1
+                has_intercept = (token == "1") == (sign == "+")
+            elif sign == "-":
+                raise self._refuse(position)
+            else:
+                terms += self._product()
+            if self.index == len(self.tokens):
+                break
+            sign = "-" if self._take("-") else self._expect("+")
+        if not terms and not has_intercept:
+            raise InvalidParameter("formula", self.text, "a target and at least one term", fix=_EXAMPLE)
+        return Formula(target, _distinct(tuple(terms), self.text), has_intercept)
+
+    def _product(self) -> list[Term]:
+        first = self._power()
+        for symbol in (":", "*"):
+            if self._take(symbol):
+                second = self._power()
+                if len(first) + len(second) > 2 or self._peek()[1] in (":", "*"):
+                    raise InvalidParameter("formula", self.text, "products of at most two columns")
+                product = (*first, *second)
+                return [product] if symbol == ":" else [first, second, product]
+        return [first]
+
+    def _power(self) -> Term:
+        factor = self._factor()
+        if self._take("^") or self._take("**"):
+            kind, token, position = self._peek()
+            if kind != "number" or token != "2":
+                raise self._refuse(position)
+            self.index += 1
+            return factor, factor
+        return (factor,)
+
+    def _factor(self) -> Factor:
+        column = self._column()
+        if column not in ("C", "center") or self._peek()[1] != "(":
+            return Factor(column)
+        self._expect("(")
+        inner, argument = self._column(), None
+        if self._take(","):
+            argument = self._literal(is_number=column == "center")
+        self._expect(")")
+        if column == "C":
+            return Factor(inner, is_category=True, reference=argument)
+        return Factor(inner, is_centred=True, centre=None if argument is None else exact(argument, "center"))
+
+    def _literal(self, *, is_number: bool) -> str:
+        sign = "-" if self._take("-") else ""
+        kind, token, position = self._peek()
+        if kind not in (("number",) if is_number else ("number", "text", "quoted", "name")):
+            raise self._refuse(position)
+        self.index += 1
+        return sign + (token[1:-1].replace("''", "'") if kind in ("text", "quoted") else token)
+
+    def _column(self) -> str:
+        kind, token, position = self._peek()
+        if kind not in ("name", "quoted"):
+            raise self._refuse(position)
+        self.index += 1
+        return token[1:-1] if kind == "quoted" else token
+
+    def _peek(self) -> tuple[str, str, int]:
+        return self.tokens[self.index] if self.index < len(self.tokens) else ("end", "", len(self.text))
+
+    def _take(self, symbol: str) -> bool:
+        kind, token, _ = self._peek()
+        is_taken = kind == "symbol" and token == symbol
+        self.index += is_taken
+        return is_taken
+
+    def _expect(self, symbol: str) -> str:
+        if not self._take(symbol):
+            raise self._refuse(self._peek()[2])
+        return symbol
+
+    def _refuse(self, position: int) -> InvalidParameter:
+        rest = self.text[position : position + 30]
+        place = f"at {rest!r}" if rest else "at its end"
+        rule = (
+            f"target ~ terms joined by +, each a column, C(column), center(column), a square or a product ({place} "
+            "it is none of these)"
+        )
+        return InvalidParameter("formula", self.text, rule, fix=_EXAMPLE)
+
+
+def _distinct(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
+    """Drop the columns that a product with * repeats; any other repeated term is redundant, and refused."""
+    distinct: dict[tuple[str, ...], Term] = {}
+    for term in terms:
+        key = tuple(sorted(map(repr, term)))
+        if key in distinct and "*" not in text:
+            raise InvalidParameter("formula", text, f"different terms: {term_label(term)} is there twice")
+        distinct.setdefault(key, term)
+    return tuple(distinct.values())

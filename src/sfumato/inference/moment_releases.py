@@ -1,0 +1,81 @@
+"""The release of a design's moments: charged, read in one pass, and drawn with discrete Gaussian noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sfumato.errors import InvalidParameter
+from sfumato.inference.moments import MomentTotals, NoisyMoments
+from sfumato.mechanisms import Gaussian
+from sfumato.mechanisms.additive import LEAST_STEPS
+from sfumato.plan.readings.total_readings import GroupTotals, Integers
+from sfumato.privacy import Guarantee
+from sfumato.privacy.calibration import calibrate
+from sfumato.privacy.numbers import Number
+from sfumato.release.comparisons import GroupTotalsRelease
+from sfumato.release.measurement import Batch, Measurement
+from sfumato.release.payers import purchase
+from sfumato.release.prices import GIVE_DELTA, Price
+
+
+@dataclass(frozen=True)
+class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
+    """One measurement of all moments together."""
+
+    batch: Batch
+    total: Price
+    version: str
+    bounds: tuple[str, ...]
+    """The declared bounds of all columns in words, for the receipt."""
+
+    @classmethod
+    def of(cls, moments: MomentTotals, price: Price, version: str) -> MomentsRelease:
+        """Prepare the release with the least noise that stays within the price."""
+        batch = Batch((Measurement(moments, calibrated_noise(moments, price)),))
+        bounds = tuple(column.bounds for column in moments.design.columns if column.bounds)
+        return cls(batch, price, version, bounds)
+
+    @property
+    def mechanism(self) -> Gaussian:
+        mechanism: Gaussian = self.batch.mechanisms[0]
+        return mechanism
+
+    @property
+    def reading(self) -> GroupTotals:
+        return GroupTotals(self.batch.bounded, ((),))
+
+    @property
+    def required_accuracy(self) -> Mapping[str, Number]:
+        """The noise of a moment: stored moments with no more of it are as good."""
+        return {"moments": self.mechanism.error("0.95")}
+
+    def draw_from(self, totals: Integers) -> NoisyMoments:
+        (measurement,) = self.batch.measurements
+        noisy = measurement.draw(measurement.reading.extract(totals))
+        terms = purchase([self.batch.bounded], self.total, self.version)
+        return NoisyMoments(tuple(noisy.tolist()), self.mechanism, replace(terms, bounds=self.bounds))
+
+
+def calibrated_noise(moments: MomentTotals, price: Price) -> Gaussian:
+    """Return the least discrete Gaussian noise within the price, which needs a δ or is a ρ."""
+    if not price.allows_gaussian:
+        rule = "with a δ, or in ρ: many moments are measured at once, and only Gaussian noise is small for them"
+        raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
+    sensitivity = moments.sensitivity
+    norm = Gaussian.norm(sensitivity)
+    try:
+        closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
+        if closed is not None:
+            return _gaussian(closed * norm)
+        guarantee = Guarantee(price.epsilon or 0, price.delta)
+        return calibrate(lambda scale: _gaussian(scale * norm), guarantee, sensitivity)
+    except InvalidParameter:
+        rule = "higher: at this price the noise is too large to draw exactly"
+        raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None
+
+
+def _gaussian(sigma: Fraction) -> Gaussian:
+    """Return the noise, or refuse one that is too large to draw."""
+    return Gaussian(max(sigma, LEAST_STEPS))

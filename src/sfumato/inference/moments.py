@@ -1,0 +1,162 @@
+"""Noisy moments: the Gram matrix of a design's coordinates, released with one exact noise for each different sum.
+
+Let a row be the vector z of its coordinates in steps, G = Σ zzᵀ the Gram matrix of all rows that count, and
+‖G‖ its Frobenius norm, in which a pair j ≠ k counts twice. Let t be the moments, the different sums among its entries,
+and e the number of entries that each stands for: ‖G‖² = Σ e·t² (moments that are 0 by the policy aside).
+
+Theorem (an added unit). Let N bound ‖z‖² for every row, and m the rows of a unit that count. Then adding or removing a
+unit changes G by D = Σ zzᵀ over at most m rows, and ‖D‖ ≤ Σ ‖zzᵀ‖ = Σ ‖z‖² ≤ m·N. It is attained by m equal rows.
+
+Theorem (a replaced unit). D and D′, of two units, are positive semidefinite, so ⟨D, D′⟩ = tr(D·D′) ≥ 0 and
+‖D − D′‖² = ‖D‖² + ‖D′‖² − 2⟨D, D′⟩ ≤ 2·(m·N)². It is attained by m rows each whose vectors are orthogonal.
+
+N is the sum over blocks of the largest square of their coordinates, since a row has at most one coordinate of a block
+that is not 0; each is read off the bounded plan.
+
+What is measured is the whole vector u = c·t with whole weights c = ⌊C·√e⌋·S^(2−d), where d columns are factors of the
+moment and C = ``WEIGHT``: S^(2−d) makes all sums products of two coordinates in steps. As c² ≤ C²·e in those units, any
+change of u has ‖Δu‖² ≤ C²·‖ΔG‖²: the sensitivity is Δ₂ = C·m·N, and √2 times that where a unit is replaced. Each number
+of u gets its own noise of one σ (Canonne, Kamath & Steinke 2020), so a diagonal sum of G has the variance (σ/C)² and an
+off-diagonal one half of it, up to the rounding of √2·C to a whole number. ∎
+
+Rows are sampled, not clipped: a row of a unit counts in every moment or in none, so that G stays a Gram matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.inference.design import Design
+from sfumato.mechanisms import Gaussian
+from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.release.payers import NOT_BOUGHT, Purchase
+
+Floats = NDArray[np.float64]
+
+WEIGHT = 29
+"""C: √2·29 = 41.01, so that whole weights lose nearly nothing."""
+_LARGEST = (1 << 62) - 1
+
+
+@dataclass(frozen=True)
+class MomentTotals:
+    """All moments of a design as one vector, to which noise is added."""
+
+    bounded: BoundedPlan
+    design: Design
+
+    def __post_init__(self) -> None:
+        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
+            rule = "a plan whose rows count in full or not at all"
+            raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
+        exact_totals = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
+        if len(self.bounded.measures) != len(self.design.entries) or not exact_totals:
+            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
+
+    @cached_property
+    def weights(self) -> tuple[int, ...]:
+        """The whole weight of each moment in the measured vector."""
+        return tuple(
+            moment_weight(entries) * self.design.scale ** (2 - len(moment.columns))
+            for moment, entries in self.design.entries.items()
+        )
+
+    @property
+    def rows_per_unit(self) -> int:
+        """m: the most rows of one unit, which the first moment counts."""
+        return int(self.bounded.measures[0].add_remove_sensitivity.total)
+
+    @cached_property
+    def max_row_norm(self) -> int:
+        """N: the largest ‖z‖² of a row, in squared steps."""
+        order = {moment: index for index, moment in enumerate(self.design.entries)}
+        squares = {
+            moment.columns[0]: self.bounded.measures[index].size
+            for moment, index in order.items()
+            if not moment.levels and len(moment.columns) == 2 and moment.columns[0] == moment.columns[1]
+        }
+        return sum(self.design.scale**2 if column is None else squares[column] for column in self.design.blocks)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """What one unit can change: see the module's theorems."""
+        neighbours = self.bounded.measures[0].sensitivity.neighbours
+        replaced = 2 if neighbours is Neighbours.REPLACE else 1
+        squares = replaced * (WEIGHT * self.rows_per_unit * self.max_row_norm) ** 2
+        count = len(self.weights)
+        # u is a vector of whole numbers, so that its largest number and its sum are, too: both are rounded down
+        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
+
+    def extract(self, totals: Integers) -> Integers:
+        """Return the weighted moments; totals beyond what 64 bits hold are clamped, which moves none further."""
+        weights = np.array(self.weights, np.int64)
+        return np.clip(totals[0], -_LARGEST // weights, _LARGEST // weights) * weights
+
+
+def moment_weight(entries: int) -> int:
+    """Return ⌊C·√e⌋, the weight of a moment that stands for so many entries of the Gram matrix."""
+    return math.isqrt(WEIGHT**2 * entries)
+
+
+@codec.serialisable("noisy-moments")
+@dataclass(frozen=True)
+class NoisyMoments:
+    """Released moments: weighted sums with their noise, and the terms of their purchase."""
+
+    totals: tuple[int, ...]
+    """The measured vector u, in the order of the design's moments."""
+    mechanism: Gaussian
+    purchase: Purchase = NOT_BOUGHT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "totals", tuple(self.totals))
+        codec.check_fields(self)
+        if not self.totals or not all(type(total) is int for total in self.totals):
+            raise InvalidParameter("totals", ValueWords("other values"), "a list of whole numbers")
+
+
+@dataclass(frozen=True)
+class MomentEstimates:
+    """Moments with the covariance of their noise, in units in which an indicator is 1 and a scaled column in [−1, 1].
+
+    ``factor`` is a matrix F with FFᵀ the covariance.
+    """
+
+    values: Floats
+    factor: Floats
+
+    @classmethod
+    def of(cls, noisy: NoisyMoments, design: Design) -> MomentEstimates:
+        """Estimate the moments by weighted least squares under what the policy implies: totals are sums over the
+        values of a category.
+        """
+        units = np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
+        deviations = float(noisy.mechanism.sizes[0]) / units
+        values, constraints = np.array(noisy.totals) / units, design.constraints * deviations
+        if not len(constraints):
+            return cls(values, np.diag(deviations))
+        # in units of the noise, the least-squares estimate is the projection on what satisfies the constraints
+        basis = np.linalg.svd(constraints, full_matrices=True)
+        rank = int((basis[1] > 1e-9 * basis[1].max()).sum())
+        free = basis[2][rank:].T
+        factor = deviations[:, None] * free
+        return cls(factor @ (free.T @ (values / deviations)), factor)
+
+    @classmethod
+    def assumed(cls, values: Floats, mechanism: Gaussian, design: Design) -> MomentEstimates:
+        """Return assumed moments with the noise of a mechanism, for forecasts."""
+        return cls(values, cls.of(NoisyMoments((0,) * len(values), mechanism), design).factor)
+
+    def gram(self, design: Design) -> Floats:
+        """Return the Gram matrix of all coordinates."""
+        index = design.gram_index
+        return np.where(index >= 0, self.values[index], 0.0)

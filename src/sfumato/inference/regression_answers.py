@@ -1,0 +1,171 @@
+"""The released table of a regression: coefficients with the ± of their noise and of their sample."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sfumato.errors import InvalidParameter
+from sfumato.inference.linear import Coefficient, LinearFit
+from sfumato.plots.picture import Picture, save_if_path
+from sfumato.policy import Type
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import exact, format_number, format_percent
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
+from sfumato.release.answers.receipts import Receipt
+
+COLUMNS = ("term", "coefficient", "z", "p", "low", "high")
+TYPES = (Type.TEXT, *(Type.REAL,) * 5)
+WEAK = 5.0
+"""Below this ratio of the smallest eigenvalue to its noise, columns can hardly be told apart."""
+
+
+@codec.serialisable("regression-answer")
+@dataclass(frozen=True, repr=False)
+class RegressionAnswer(Answer):
+    """A regression table: one row for each coefficient.
+
+    The interval of a coefficient is for the table at hand, and covers the noise; ``sampling`` is the ± of another
+    sample alone. ``low`` and ``high`` are the interval for the population, which covers both; z and p test that the
+    population's coefficient is 0.
+    """
+
+    formula: str = ""
+    rows_used: float = 0.0
+    """The released number of rows without a missing value."""
+    r_squared: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    """R² with its range."""
+    references: tuple[str, ...] = ()
+    """The reference value of each category, such as ``sex[F]``."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rows_used", codec.parse_float(self.rows_used, "rows_used"))
+        ends = tuple(codec.parse_float(end, "r_squared") for end in self.r_squared)
+        if self.columns != COLUMNS or len(ends) != 3:
+            raise InvalidParameter("columns", self.columns, f"{', '.join(COLUMNS)}, and R² with its range")
+        object.__setattr__(self, "r_squared", ends)
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """The coefficients by name."""
+        return dict(zip(self.column("term"), self.column("coefficient"), strict=True))
+
+    def __getitem__(self, term: str) -> float:
+        """Return one coefficient."""
+        if term not in self.coefficients:
+            raise InvalidParameter("term", term, f"one of {', '.join(self.coefficients)}")
+        return self.coefficients[term]
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        """The terms whose coefficient cannot be told at this price: their interval has no end."""
+        ranges = zip(self.column("term"), self.intervals["coefficient"], strict=True)
+        return tuple(term for term, interval in ranges if interval is None or not all(map(math.isfinite, interval)))
+
+    def _format_number(self, name: str, index: int, value: Any) -> str:
+        if name in ("z", "p", "low", "high"):
+            return _format_statistic(name, value)
+        return super()._format_number(name, index, value)
+
+    def summary_lines(self) -> list[str]:
+        """Return what stands below the table first: the formula, the rows, R² and the reference values."""
+        value, low, high = self.r_squared
+        fit = (
+            f"{self.formula}; {self.rows_used:,.0f} rows without missing values; R² {value:.3f} [{low:.3f}, {high:.3f}]"
+        )
+        lines = [fit]
+        if self.references:
+            lines.append(f"reference: {', '.join(self.references)}")
+        return lines
+
+    def note_lines(self) -> list[str]:
+        """Return what the intervals cover."""
+        confidence = format_percent(exact(self.receipt.confidence, "confidence"))
+        if self.sampling is None:
+            return [
+                f"±: noise, {confidence} confidence, for the table at hand; rows of one unit correlate, so no sampling "
+                "error, z or p is shown"
+            ]
+        return [
+            f"±: noise, {confidence} confidence, for the table at hand; low and high: noise and sampling, for the "
+            "population, with errors of one variance"
+        ]
+
+    def ranked(self) -> list[str]:
+        """Describe the fit and what its intervals cover, then what every answer says."""
+        return [
+            *self.summary_lines(),
+            *self.note_lines(),
+            *(line for line in super().ranked() if not line.startswith("sampling:")),
+        ]
+
+    def plot(self, path: str | None = None) -> Picture:
+        """Draw the coefficients with two error bars each: that of the noise, and that of the sample.
+
+        The picture shows itself in a notebook; with a path (.svg, .png, .html) it is also saved.
+        """
+        from sfumato.plots.answers import draw
+
+        charts = [self.chart_data("coefficient")]
+        marks = [*notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
+        return save_if_path(draw(charts, self._chart_keys(), caption_lines(self.receipt), marks), path)
+
+
+def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
+    """Build the table of a fit at the receipt's confidence."""
+    table = fit.coefficients(float(Fraction(receipt.confidence)))
+    formula = fit.design.formula
+    references = enumerate(fit.references)
+    return RegressionAnswer(
+        COLUMNS,
+        TYPES,
+        tuple(_row(coefficient) for coefficient in table),
+        {"coefficient": tuple(coefficient.noise for coefficient in table)},
+        ("term",),
+        receipt,
+        (*warnings, *fit_warnings(fit, table)),
+        sampling={"coefficient": tuple(each.sampling for each in table)} if fit.one_row_per_unit else None,
+        formula="" if formula is None else formula.text,
+        rows_used=fit.rows,
+        r_squared=fit.r_squared,
+        references=tuple(fit.design.level_label(level) for level in references),
+    )
+
+
+def _row(coefficient: Coefficient) -> tuple[str, float | None, float | None, float | None, float | None, float | None]:
+    low, high = (None, None) if coefficient.both is None else coefficient.both
+    return coefficient.name, coefficient.value, coefficient.z, coefficient.p, low, high
+
+
+def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, ...]:
+    """Warn of what released numbers show: coefficients that cannot be told, and columns that resemble each other."""
+    warnings = []
+    unbounded = [each.name for each in table if not all(map(math.isfinite, each.noise))]
+    if unbounded:
+        verb = "cannot be told" if len(unbounded) == 1 else "cannot be told each"
+        warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} {verb} at this price")
+    ratio, names = fit.weakest
+    if ratio < WEAK and not unbounded:
+        pair = f"{names[0]} and {names[1]} can hardly be told apart" if len(names) > 1 else f"{names[0]} hardly varies"
+        warnings.append(
+            f"{pair} at this price: the noise is {format_number(1 / max(ratio, 1e-9), 2)} times what varies"
+        )
+    if fit.rows < 10 * len(fit.regressors):
+        warnings.append(f"about {max(0, round(fit.rows)):,} rows for {len(fit.regressors)} coefficients")
+    return tuple(warnings)
+
+
+def _format_statistic(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if name == "z":
+        return f"{value:.2f}"
+    if name == "p":
+        return "<0.001" if value < 0.001 else f"{value:.3f}"
+    return format_number(value, 4)

@@ -1,0 +1,201 @@
+"""Regressions through the curator: the table of the exact rows without noise, what is charged, shown and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference.rows import curator, least_squares, people
+from sfumato.curator.kinds.regressions import RegressionSpec
+from sfumato.curator.proposals.regressions import RegressionForecast
+from sfumato.errors import SfumatoError
+from sfumato.inference.regression_answers import RegressionAnswer
+from sfumato.privacy import codec
+
+FORMULA = "hours ~ age + cost + C(sex, F) + C(arm, a) + age:sex"
+PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-6"}
+
+
+def exact_coefficients(frame: pd.DataFrame) -> np.ndarray:
+    used = frame.dropna(subset=["age", "sex"])
+    male, ones = used["sex"] == "M", np.ones(len(used))
+    columns = [ones, used["age"], used["cost"], male, used["arm"] == "b", used["arm"] == "c", used["age"] * male]
+    return least_squares(columns, used["hours"])
+
+
+def test_without_noise_it_is_the_regression_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real values are rounded to 1/2048 of half their range, which moves coefficients by less than 1e-3."""
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
+    frame = people(800)
+    with curator(frame, tmp_path) as made:
+        answer = made.regress(FORMULA, "people").release(**PRICE)
+        terms = ["intercept", "age", "cost", "sex[M]", "arm[b]", "arm[c]", "age:sex[M]"]
+        assert answer.column("term") == terms
+        assert answer.column("coefficient") == pytest.approx(exact_coefficients(frame).tolist(), rel=2e-3, abs=2e-3)
+        assert answer.rows_used == pytest.approx(len(frame.dropna(subset=["age", "sex"])))
+        assert answer.references == ("sex[F]", "arm[a]")
+        restricted = made.regress("hours ~ age", "people", where="arm = 'b'").release(**PRICE)
+        used = frame[(frame["arm"] == "b") & frame["age"].notna()]
+        assert restricted.column("coefficient") == pytest.approx(
+            least_squares([np.ones(len(used)), used["age"]], used["hours"]).tolist(), rel=1e-9
+        )
+        built = made.table("people").where("arm = 'b'").regress("hours ~ age")
+        assert built.identity == made.regress("hours ~ age", "people", where="arm = 'b'").identity
+        assert built.release(**PRICE).receipt.free
+        assert made.regress(target="hours", on=["age"], table="people", where="arm = 'b'").identity == built.identity
+
+
+def test_it_is_charged_once_and_found_again(tmp_path: Path) -> None:
+    with curator(people(4000), tmp_path) as made:
+        proposal = made.regress(FORMULA, "people")
+        assert not proposal.error(**PRICE).stored
+        first = proposal.release(**PRICE)
+        assert not first.receipt.free
+        assert proposal.error(**PRICE).stored
+        again = proposal.release(**PRICE, confidence="0.5")
+        assert again.receipt.free
+        assert again.column("coefficient") == first.column("coefficient")
+        (low, high), (inner_low, inner_high) = first.intervals["coefficient"][2], again.intervals["coefficient"][2]
+        assert low < inner_low < inner_high < high
+        other = made.regress(FORMULA.replace("(sex, F)", "(sex, M)"), "people")
+        assert other.release(**PRICE).receipt.free  # the same moments: another reference is only computed
+        assert not proposal.release(epsilon=4, delta="1e-6").receipt.free
+
+
+def test_the_answer_reads_back_and_shows_itself(tmp_path: Path) -> None:
+    with curator(people(600), tmp_path) as made:
+        proposal = made.propose(RegressionSpec("people", FORMULA))
+        answer = proposal.release(epsilon=5, delta="1e-6")
+        assert RegressionAnswer.from_json(answer.to_json()) == answer
+        assert [column.name for column in proposal.columns] == list(answer.columns)
+        text = str(answer)
+        assert "hours ~ age + cost + sex + arm + age:sex; " in text
+        assert "reference: sex[F], arm[a]" in text
+        assert "errors of one variance" in text
+        frame = answer.to_pandas()
+        assert {"coefficient_low", "coefficient_high", "coefficient_sampling", "low", "high", "p"} <= {*frame.columns}
+        assert (frame["low"] <= frame["coefficient_low"]).all()
+        assert answer["age"] == answer.coefficients["age"]
+        with pytest.raises(SfumatoError, match="one of intercept"):
+            answer["nothing"]
+        assert "<svg" in answer.plot().svg
+        assert "R²" in answer._repr_html_()
+        forecast = proposal.error(epsilon=5, delta="1e-6")
+        assert RegressionForecast.from_json(forecast.to_json()) == forecast
+        widths = [high - low for low, high in answer.intervals["coefficient"]]
+        ratios = np.array(widths) / 2 / np.array(forecast.widths)
+        assert (ratios > 0.2).all()
+        assert (ratios < 5).all()
+        preview = proposal.preview(epsilon=5, delta="1e-6")
+        assert preview.is_preview
+        assert preview.columns == answer.columns
+
+
+def test_a_price_gives_the_forecast_width(tmp_path: Path) -> None:
+    with curator(people(100), tmp_path) as made:
+        proposal = made.regress("hours ~ age + cost", "people")
+        epsilon = proposal.price({"age": "0.5"}, delta="1e-6")
+        assert proposal.error(epsilon, delta="1e-6")["age"] <= 0.5
+        assert proposal.error(epsilon * 0.99, delta="1e-6")["age"] > 0.5
+        assert "Frobenius" in str(proposal.explain())
+        with pytest.raises(SfumatoError, match="half-widths of intercept, age, cost"):
+            proposal.price({"sex": 1})
+
+
+def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.release.measurement.add_noise", lambda _, exact: exact)
+    frame = people(600)
+    frame["who"] = frame.index // 3
+    with curator(frame, tmp_path, max_rows=3) as made:
+        proposal = made.regress(FORMULA, "people")
+        answer = proposal.release(**PRICE)
+        assert proposal.moments.rows_per_unit == 3
+        assert answer.sampling is None
+        assert set(answer.column("p")) == {None}
+        assert "correlate" in str(answer)
+        assert answer.column("coefficient") == pytest.approx(exact_coefficients(frame).tolist(), rel=5e-3, abs=5e-3)
+        single = made.regress(FORMULA, "people", rows=1)
+        assert single.moments.rows_per_unit == 1
+        assert single.release(**PRICE).rows_used < frame["who"].nunique() + 0.5
+        changes = [float(each.moments.sensitivity.l2) / each.design.scale**2 for each in (single, proposal)]
+        assert changes[1] == pytest.approx(3 * changes[0], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hours ~ free", "people"), "declared bounds"),
+        (("hours ~ note", "people"), "declared values"),
+        (("hours ~ fixed", "people"), "can vary"),
+        (("sex ~ age", "people"), "column of numbers"),
+        (("hours ~ nothing", "people"), "one of"),
+        (("hours ~ age + hours", "people"), "without the target"),
+        (("hours ~ age + center(age)", "people"), "determine each other"),
+        (("hours ~ age:sex", "people"), "together with the columns"),
+        (("hours ~ age + age:sex", "people"), r"write age \* sex"),
+        (("hours ~ C(sex, X)", "people"), "declared value of sex: F, M"),
+        (("hours ~ sex + sex^2", "people"), "their own squares"),
+        (("hours ~ C(age) + age", "people"), "determine each other"),
+        (("hours ~ center(sex)", "people"), "is a category"),
+        (("hours ~ age", "nobody"), "nobody"),
+        (("hours ~ age", None), "private table"),
+        ((None, "people"), "formula"),
+        (("hours ~ C(hours_of_day", "people"), "formula"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_beforehand(arguments: tuple[Any, ...], message: str, tmp_path: Path) -> None:
+    with curator(people(20), tmp_path) as made, pytest.raises(SfumatoError, match=message) as refused:
+        made.regress(*arguments)
+    assert refused.value.fix
+
+
+def test_a_price_without_a_delta_is_refused(tmp_path: Path) -> None:
+    with curator(people(20), tmp_path) as made:
+        proposal = made.regress("hours ~ age", "people")
+        with pytest.raises(SfumatoError, match="δ"):
+            proposal.release(epsilon=1)
+        with pytest.raises(SfumatoError, match="where"):
+            made.regress("hours ~ age", "people", where="nothing > 1")
+        with pytest.raises(SfumatoError, match="too large to draw"):
+            proposal.release(epsilon="0.0001", delta="1e-6")
+        with pytest.raises(SfumatoError, match="names of columns"):
+            made.regress(target="hours", on=[3], table="people")  # type: ignore[list-item]
+        assert repr(proposal).startswith("<REGRESS hours ~ age FROM people")
+        with pytest.raises(SfumatoError, match="left out"):
+            made.regress("hours ~ age", "people", target="hours")
+        assert proposal.release(rho="0.1").receipt.guarantee == "ρ = 0.1"
+
+
+@pytest.mark.parametrize("rows", ["none", "one value", "collinear", "missing"])
+def test_every_charged_release_answers(rows: str, tmp_path: Path) -> None:
+    frame = people(60)
+    if rows == "none":
+        frame = frame[:0]
+    elif rows == "one value":
+        frame = pd.DataFrame([frame.iloc[0]] * 40)
+    elif rows == "collinear":
+        frame["cost"] = (frame["age"] - 18) / 62 * 5
+    else:
+        frame["age"] = np.nan
+    with curator(frame.reset_index(drop=True), tmp_path) as made:
+        answer = made.regress("hours ~ age + cost + sex + retired", "people").release(**PRICE)
+        assert len(answer.rows) == 5
+        assert answer.unbounded or answer.warnings
+
+
+def test_warnings_name_what_noise_hides(tmp_path: Path) -> None:
+    frame = people(400)
+    frame["cost"] = (frame["age"].fillna(40) - 18) / 62 * 5
+    with curator(frame, tmp_path) as made:
+        answer = made.regress("hours ~ age + cost", "people").release(epsilon=5, delta="1e-6")
+        assert any("at this price" in warning for warning in answer.warnings)
+        assert {"age", "cost"} <= {*answer.unbounded} or any("told apart" in warning for warning in answer.warnings)
+
+
+def test_a_written_answer_and_its_moments_have_stable_tags() -> None:
+    assert codec.kind(RegressionAnswer) == "regression-answer/1"
+    assert codec.kind(RegressionForecast) == "regression-forecast/1"
