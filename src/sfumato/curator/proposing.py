@@ -21,6 +21,7 @@ from sfumato.curator.kinds.open_sessions import OpenSessionSpec
 from sfumato.curator.kinds.running import RunningSpec
 from sfumato.curator.kinds.scores import ScoreSpec
 from sfumato.curator.kinds.sessions import SessionSpec
+from sfumato.curator.kinds.survival import SurvivalSpec
 from sfumato.curator.kinds.synthesis import Method, SynthesisSpec
 from sfumato.curator.release_kinds import Spec
 from sfumato.errors import InvalidParameter
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.running_counts import RunningTotalsProposal
     from sfumato.curator.proposals.scores import ScoreProposal
     from sfumato.curator.proposals.sessions import SessionProposal
+    from sfumato.curator.proposals.survival import SurvivalProposal
     from sfumato.curator.proposals.synthesis import SynthesisProposal
     from sfumato.curator.proposals.table_auctions import AuctionProposal
     from sfumato.plan.sql.parameters import Parameters
@@ -250,3 +252,22 @@ class Proposing(ABC):
         units whole. This is free.
         """
         return self.propose(LimitsSpec(table, by, share))
+
+    def survival(
+        self,
+        table: str,
+        time: str,
+        event: str,
+        by: str | None = None,
+        *,
+        event_is: str | None = None,
+        every: Number | None = None,
+        where: str | None = None,
+    ) -> SurvivalProposal:
+        """Propose survival curves of a table with one row per unit: Kaplan & Meier's, with bands, medians and the
+        log-rank test between the groups of ``by``. This is free.
+
+        ``time`` is a bounded number: when the event happened, or when the unit was last seen without it. ``event`` is
+        boolean, or has declared values of which ``event_is`` marks the event. Periods are ``every`` long.
+        """
+        return self.propose(SurvivalSpec(table, time, event, by, event_is, every, where))

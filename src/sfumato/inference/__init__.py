@@ -1,0 +1,1 @@
+"""Statistical inference from released numbers: estimates, intervals and tests that account for the noise."""
