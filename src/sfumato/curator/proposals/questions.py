@@ -57,6 +57,7 @@ from sfumato.curator.proposals.question_advice import (
     with_answer_advice,
     with_forecast_advice,
 )
+from sfumato.curator.proposals.question_tests import test_runner
 from sfumato.errors import EngineFailed, InvalidParameter, Unsupported, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
@@ -442,8 +443,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             refusals.require_declared_groups(self.query, self.discovered_keys)
             answer = free_answer(self._synopsis_question(confidence, joint), self._context, within)
             return self._with_sampling_error(answer, share, confidence)
-        call = ReleaseCall(fresh, request_id, seconds, progress)
-        prepared = self.price_release(request)
+        call, prepared = ReleaseCall(fresh, request_id, seconds, progress), self.price_release(request)
         shown_as = exact(confidence, "confidence"), joint
         answer = release_or_find(
             self.release_strategy(prepared),
@@ -458,8 +458,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         if not answer.receipt.free:
             self._dry_run_releases[shown_as] = prepared
         if prepared.unused_delta_reason:
-            answer = replace(answer, warnings=(*answer.warnings, prepared.unused_delta_reason))
-        answer = with_answer_advice(answer, self, request, prepared).with_clipped(self.clipped)
+            answer = answer.changed(warnings=(*answer.warnings, prepared.unused_delta_reason))
+        answer = with_answer_advice(answer, self, request, prepared)
         return self._with_sampling_error(answer, share, confidence)
 
     def preview(
@@ -572,9 +572,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
-        caveats = self.caveats(terms.strategy)
-        annotations = ranks, selected, caveats
-        return answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
+        annotations = ranks, selected, self.caveats(terms.strategy)
+        built = answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
+        return built.with_tests(test_runner(self, measured, answer_receipt))
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""

@@ -19,6 +19,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.question_tests import max_rows
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.survival import SurvivalCurves
@@ -317,7 +318,7 @@ def _event_sql(source: SurvivalSource, event: Domain) -> str:
 
 
 def _require_one_row(table: str, question: Question) -> None:
-    if question.table.every_row or question.limits.rows == 1:
+    if max_rows(question) == 1:
         return
     raise Unsupported(
         "several-rows-of-a-unit",
