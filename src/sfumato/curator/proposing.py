@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from sfumato.curator.kinds.auctions import AuctionSpec
 from sfumato.curator.kinds.bounds import BoundsSpec
 from sfumato.curator.kinds.degrees import DegreesSpec
+from sfumato.curator.kinds.hypothesis_tests import TestSpec
 from sfumato.curator.kinds.limits import LimitsSpec
 from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
 from sfumato.curator.kinds.mwem import MwemSpec, Queries
@@ -25,10 +26,12 @@ from sfumato.curator.kinds.survival import SurvivalSpec
 from sfumato.curator.kinds.synthesis import Method, SynthesisSpec
 from sfumato.curator.release_kinds import Spec
 from sfumato.errors import InvalidParameter
+from sfumato.inference.names_of_tests import TestName
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.degrees import DegreesProposal
+    from sfumato.curator.proposals.hypothesis_tests import TestProposal
     from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
     from sfumato.curator.proposals.mwem import ColumnWeights, MwemProposal
@@ -271,3 +274,20 @@ class Proposing(ABC):
         boolean, or has declared values of which ``event_is`` marks the event. Periods are ``every`` long.
         """
         return self.propose(SurvivalSpec(table, time, event, by, event_is, every, where))
+
+    def test(
+        self,
+        test: TestName,
+        question: str | Question,
+        column: str | None = None,
+        *,
+        outcome: str | None = None,
+        shares: Sequence[Number] | None = None,
+        scores: Sequence[Number] | None = None,
+        of: int | None = None,
+        equals: Number = "0.5",
+    ) -> TestProposal:
+        """Propose to ask a question and test its answer; ``power`` tells beforehand what the test would find. This is
+        free. Answers that were bought are tested with ``answer.test``, which is free, too.
+        """
+        return self.propose(TestSpec(test, question, column, outcome, shares, scores, of, equals))

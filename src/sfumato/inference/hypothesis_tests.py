@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.inference import score_tests
+from sfumato.inference.names_of_tests import TEST_NAMES
 from sfumato.inference.released_numbers import ReleasedNumbers, labels
 from sfumato.inference.score_tests import GroupSums, ScoreTest
 from sfumato.inference.seeded_draws import Floats, SeededDraws
@@ -22,8 +23,6 @@ from sfumato.privacy.numbers import Number, exact, exact_integer, format_number
 from sfumato.release.answers.receipts import Receipt
 from sfumato.untrusted import escape_unprintable
 
-TestName = Literal["independence", "fit", "difference", "anova", "trend", "correlation", "share"]
-TEST_NAMES: tuple[str, ...] = get_args(TestName)
 _LARGEST_VARIANCE = (
     "values are taken to vary as much as their range allows; with VARIANCE(…) in the question the test finds more"
 )
@@ -133,8 +132,10 @@ def parse_options(given: Mapping[str, Any]) -> TestOptions:
     return TestOptions(**given)
 
 
-def run_test(name: str, numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt) -> HypothesisTest:
-    """Run a test by name on released numbers."""
+def run_test(
+    name: str, numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None = None
+) -> HypothesisTest:
+    """Run a test by name on released numbers; without their receipt, at 95 % confidence."""
     if name not in TEST_NAMES:
         raise InvalidParameter("test", name, f"one of {', '.join(TEST_NAMES)}")
     tests = {
@@ -161,7 +162,7 @@ def _result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> Hypothe
     return HypothesisTest(name, hypothesis, test.statistic, test.p_value, test.draws, **more, notes=tuple(notes))
 
 
-def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt) -> HypothesisTest:
+def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(2, "independence", "counts by two keys")
     cells, law = numbers.counts(options.column)
     _require_several(numbers, cells)
@@ -176,16 +177,16 @@ def _require_several(numbers: ReleasedNumbers, cells: Floats) -> None:
             raise InvalidParameter("answer", name, "grouped by keys with at least two values each")
 
 
-def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt) -> HypothesisTest:
+def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(1, "fit", "counts by one key")
     cells, law = numbers.counts(options.column)
     _require_several(numbers, cells)
-    shares = _parse_shares(options.shares, labels(numbers.values(0)))
+    shares = parse_shares(options.shares, labels(numbers.values(0)))
     words = "equal shares" if options.shares is None else "the given shares"
     return _result("fit", f"{numbers.key_names[0]} has {words}", score_tests.fit(cells, shares, law))
 
 
-def _parse_shares(given: Mapping[Any, Number] | Sequence[Number] | None, names: Sequence[str]) -> Floats:
+def parse_shares(given: Mapping[Any, Number] | Sequence[Number] | None, names: Sequence[str]) -> Floats:
     if given is None:
         return np.full(len(names), 1 / len(names))
     listed = [given.get(name) for name in names] if isinstance(given, Mapping) else list(given)
@@ -199,7 +200,7 @@ def _parse_shares(given: Mapping[Any, Number] | Sequence[Number] | None, names: 
     return np.array([float(share) for share in shares])
 
 
-def _group_sums(
+def group_sums(
     numbers: ReleasedNumbers, options: TestOptions, test: str
 ) -> tuple[GroupSums, list[str], str, list[str]]:
     """Return the sums of each group, the groups' names, what is compared, and notes."""
@@ -223,11 +224,11 @@ def _group_sums(
     return sums, labels(numbers.values(0)), f"the mean {name}", notes
 
 
-def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt) -> HypothesisTest:
-    sums, names, words, notes = _group_sums(numbers, options, "difference")
+def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
+    sums, names, words, notes = group_sums(numbers, options, "difference")
     if len(names) != 2:
         raise InvalidParameter("answer", ", ".join(names), "grouped by a key with two values", fix='use test("anova")')
-    ends = _difference(sums, float(receipt.confidence or "0.95"))
+    ends = _difference(sums, float((receipt and receipt.confidence) or "0.95"))
     hypothesis = f"{words} is the same for {names[0]} and {names[1]}"
     estimates = {} if ends is None else dict(zip(("estimate", "low", "high"), ends, strict=True))
     return _result("difference", hypothesis, score_tests.equal_means(sums), notes=notes, **estimates)
@@ -246,32 +247,37 @@ def _difference(sums: GroupSums, confidence: float) -> tuple[float, float, float
     return estimate, estimate - half, estimate + half
 
 
-def _test_anova(numbers: ReleasedNumbers, options: TestOptions, _: Receipt) -> HypothesisTest:
-    sums, names, words, notes = _group_sums(numbers, options, "anova")
+def _test_anova(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    sums, names, words, notes = group_sums(numbers, options, "anova")
     if len(names) < 2:
         raise InvalidParameter("answer", ", ".join(names), "grouped by a key with at least two values")
     hypothesis = f"{words} is the same for all {numbers.key_names[0]}"
     return _result("anova", hypothesis, score_tests.equal_means(sums), notes=notes)
 
 
-def _test_trend(numbers: ReleasedNumbers, options: TestOptions, _: Receipt) -> HypothesisTest:
-    sums, names, words, notes = _group_sums(numbers, options, "trend")
-    scores = list(range(len(names))) if options.scores is None else list(options.scores)
-    exact_scores = [exact(score, "scores") for score in scores]
-    if len(exact_scores) != len(names) or len(set(exact_scores)) < 2:
-        raise InvalidParameter("scores", options.scores, f"a number for each of {', '.join(names)}, not all equal")
-    contrast = np.array([float(score) for score in exact_scores])
+def _test_trend(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    sums, names, words, notes = group_sums(numbers, options, "trend")
+    contrast = trend_contrast(options.scores, names)
     hypothesis = f"{words} does not rise or fall with {numbers.key_names[0]}"
-    return _result("trend", hypothesis, score_tests.equal_means(sums, contrast - contrast.mean()), notes=notes)
+    return _result("trend", hypothesis, score_tests.equal_means(sums, contrast), notes=notes)
 
 
-def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt) -> HypothesisTest:
+def trend_contrast(given: Sequence[Number] | None, names: Sequence[str]) -> Floats:
+    """Return the scores of ordered groups about their mean: 0, 1, 2 … if none are given."""
+    scores = [exact(score, "scores") for score in (range(len(names)) if given is None else given)]
+    if len(scores) != len(names) or len(set(scores)) < 2:
+        raise InvalidParameter("scores", given, f"a number for each of {', '.join(names)}, not all equal")
+    contrast = np.array([float(score) for score in scores])
+    return np.asarray(contrast - contrast.mean())
+
+
+def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(0, "correlation", "CORR(y, x) without groups")
     name = options.column or "the correlation"
     return _result("correlation", f"{name} is 0", score_tests.correlation(numbers.pairs(options.column)))
 
 
-def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt) -> HypothesisTest:
+def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
     numbers.require_keys(0, "share", "one count without groups")
     if options.of is None:
         rule = "the public number of all units"
@@ -281,7 +287,7 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
     if not 0 < equals < 1:
         raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
     count, law = numbers.counts(options.column)
-    uniform = float(SeededDraws("share", receipt.hash, float(count), of).uniforms(1)[0])
+    uniform = float(SeededDraws("share", "" if receipt is None else receipt.hash, float(count), of).uniforms(1)[0])
     p_value = min(1.0, 2 * min(score_tests.share_p_values(float(count), of, float(equals), law, uniform)))
     statistic = (float(count) - of * float(equals)) / math.sqrt(of * float(equals * (1 - equals)) + law.variance)
     test = ScoreTest(statistic, max(p_value, 5e-324), 0)

@@ -98,7 +98,8 @@ class ReleasedNumbers:
         (above, below), law = self._totals(result.scales[0])
         kept = np.array([None not in group for group in self.groups])
         width = float(estimator.high - estimator.low)
-        sums = GroupSums(above[kept], below[kept], law, width, self._variances(result.scales[0], kept))
+        variances = self._variances(result.scales[0], kept)
+        sums = GroupSums(above[kept], below[kept], law, width, variances, float(estimator.low))
         return sums, estimator
 
     def _variances(self, mean_scale: int, kept: Any) -> Floats | None:

@@ -125,6 +125,8 @@ class GroupSums:
     """high − low."""
     variances: Floats | None = None
     """The variance of each group's values, from released squares; None for the largest that the mean allows."""
+    low: float = 0.0
+    """The low end of the range."""
 
     @property
     def sizes(self) -> Floats:
