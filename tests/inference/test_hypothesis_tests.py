@@ -11,6 +11,7 @@ import pytest
 import sfumato as sf
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest
+from sfumato.inference.power import Power
 
 COLUMNS: dict[str, Any] = {
     "arm": {"values": ["old", "new"]},
@@ -178,3 +179,81 @@ def test_a_result_is_checked_when_it_is_read() -> None:
     with pytest.raises(InvalidParameter):
         HypothesisTest.from_json(result.to_json().replace("0.5", "1.5"))
     assert HypothesisTest("fit", "equal shares", 90.0, 0.001, 999).p_text == "p < 0.002"
+
+
+def test_a_test_is_bought_with_its_answer_and_is_free_afterwards(clinic: sf.Curator) -> None:
+    text = "SELECT arm, dose, COUNT(*) AS n FROM patients GROUP BY arm, dose"
+    question = clinic.sql(text).limit(rows=1)
+    proposal = clinic.test("independence", question)
+    lines = len(list(clinic.history()))
+    result = proposal.release(epsilon=1)
+    assert len(list(clinic.history())) > lines
+    lines = len(list(clinic.history()))
+    assert result.receipt is not None
+    assert not result.receipt.free
+    again = proposal.release(epsilon="0.5")
+    assert again.receipt is not None
+    assert again.receipt.free
+    assert again.p_value == question.release(epsilon=1).test("independence").p_value == result.p_value
+    assert len(list(clinic.history())) == lines
+    assert "at ε = 1" in str(proposal.explain(1))
+    assert proposal.error(1)["n"] > 0
+    assert proposal.price(10) > 0
+    assert proposal.preview(1).is_preview
+    assert [column.name for column in proposal.columns] == ["arm", "dose", "n"]
+    assert ".power()" in repr(proposal)
+
+
+@pytest.mark.parametrize(
+    ("test", "text", "options", "rule"),
+    [
+        ("independence", "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm", {}, "counts by two keys"),
+        ("independence", f"{BY_ARM} HAVING COUNT(*) > 5", {}, "HAVING and LIMIT"),
+        ("fit", "SELECT ward, COUNT(*) AS n FROM patients GROUP BY ward", {}, "found in the data"),
+        ("fit", "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm", {"shares": ["0.7", "0.7"]}, "add up to 1"),
+        ("none", BY_ARM, {}, "one of independence"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_before_it_is_bought(
+    clinic: sf.Curator, test: Any, text: str, options: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises((InvalidParameter, Unsupported), match=rule):
+        clinic.test(test, clinic.sql(text).limit(rows=1), **options)
+    with pytest.raises(Unsupported, match="2 rows of one unit"):
+        clinic.test("independence", BY_ARM)
+
+
+def test_power_is_told_before_paying(clinic: sf.Curator) -> None:
+    proposal, left = clinic.test("difference", clinic.sql(BY_ARM).limit(rows=1)), clinic.budget.largest_pure()
+    weak = proposal.power("0.05", sizes=300, shares=["0.3", "0.45"])
+    strong = proposal.power(2, sizes=[300, 300], shares=["0.3", "0.45"])
+    # of two shares without noise: δ/√(2·p(1−p)/n) = 3.8 standard errors, found 97 % of the time
+    assert float(weak) < 0.4 < 0.9 < float(strong) <= 1
+    assert Power.from_json(strong.to_json()) == strong
+    assert str(strong).startswith("at ε = 2 shares of 0.3 and 0.45 in groups of 300 are found")
+    assert float(proposal.power(2, sizes=300, shares=["0.3", "0.3"])) < 0.12
+    means = clinic.test("trend", clinic.sql(WEIGHTS).limit(rows=1))
+    assert float(means.power(2, sizes=400, means=[50, 55, 60, 65], deviation=10)) > 0.9
+    assert clinic.budget.largest_pure() == left
+
+
+@pytest.mark.parametrize(
+    ("assumed", "rule"),
+    [
+        ({"sizes": 300, "shares": ["0.3"]}, "each of 2 groups"),
+        ({"sizes": [1, 2, 3], "shares": ["0.3", "0.4"]}, "each of 2 groups"),
+        ({"sizes": 300, "shares": ["0.3", "1.4"]}, "between 0 and 1"),
+        ({"sizes": -3, "shares": ["0.3", "0.4"]}, "positive"),
+        ({"sizes": 300}, "deviation"),
+        ({"sizes": 300, "means": [1, 2], "deviation": 3}, "counts of an outcome"),
+        ({"sizes": 300, "shares": ["0.3", "0.4"], "level": 0}, "level"),
+    ],
+)
+def test_bad_assumptions_are_refused(clinic: sf.Curator, assumed: dict[str, Any], rule: str) -> None:
+    with pytest.raises(InvalidParameter, match=rule):
+        clinic.test("difference", clinic.sql(BY_ARM).limit(rows=1)).power(1, **assumed)
+
+
+def test_power_of_other_tests_is_not_told(clinic: sf.Curator) -> None:
+    with pytest.raises(Unsupported, match="difference, anova, trend"):
+        clinic.test("independence", clinic.sql(BY_ARM).limit(rows=1)).power(1, sizes=1, shares=[1])

@@ -151,6 +151,11 @@ def _centred_sum(above: float, below: float, axis: Axis) -> float:
     return float((above - below) / 2 + rows * float((axis.low + axis.high) / 2 - axis.middle))
 
 
+def discovered_groups_refusal() -> Unsupported:
+    rule = "groups that are found in the data are shown where they are large, and a test of those finds too much"
+    return Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
+
+
 def _require_whole(query: Query, measured: NoisyMeasurements) -> None:
     """Refuse an answer whose rows were selected or computed from noisy numbers: selection biases a test."""
     finish = query.finish
@@ -158,8 +163,7 @@ def _require_whole(query: Query, measured: NoisyMeasurements) -> None:
         rule = "HAVING and LIMIT select groups by their noisy numbers, and a test of what is left finds too much"
         raise Unsupported("test-of-cut-answer", rule, fix=_CUT_FIX)
     if measured.selection is not None:
-        rule = "groups that are found in the data are shown where they are large, and a test of those finds too much"
-        raise Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
+        raise discovered_groups_refusal()
     if query.outer or query.combined or finish.sets or finish.windows or finish.qualify:
         rule = "tests are of plain counts, means and correlations by group"
         raise Unsupported("test-of-computed-answer", rule, fix="ask without ROLLUP, windows or an outer SELECT")

@@ -7,7 +7,7 @@ it is proposed, on an answer of zeros from the policy alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, group_sums, run_test, trend_contrast
 from sfumato.inference.power import TABLES, AssumedGroups, Power, count_found
-from sfumato.inference.released_numbers import ReleasedNumbers
+from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal
 from sfumato.inference.score_tests import GroupSums
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.canonical import PlanKey
@@ -168,14 +168,15 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         columns = sum(scale.columns for scale in scales(prepared))
         zeros = np.zeros((len(question.groups), columns), np.int64)
         measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
-        return ReleasedNumbers.of(question.query, replace(measured, selection=prepared.selection), max_rows(question))
+        return ReleasedNumbers.of(question.query, measured, max_rows(question))
 
 
 def propose_test(context: Context, question: Question, test: str, options: TestOptions) -> TestProposal:
     """Propose a test of the answer to a question; what it cannot test is refused now."""
     if not isinstance(question, Question):
         raise Unsupported("test-of-computed-answer", "tests are of one SELECT", fix="ask for counts or means by group")
+    if question.discovered_keys:
+        raise discovered_groups_refusal()
     proposal = TestProposal(context, question, test, options)
-    request = PriceRequest(epsilon=1, delta=question.default_delta)
-    run_test(test, proposal.empty_numbers(request), options)
+    run_test(test, proposal.empty_numbers(PriceRequest(epsilon=1)), options)
     return proposal
