@@ -150,12 +150,12 @@ class SurvivalCurves:
         numbers |= {"events": float(life_table.events[period]), "censored": float(life_table.censored[period])}
         numbers["survival"] = float(life_table.survival[period])
         ranges = {
-            "": life_table.limits(life_table.width),
-            "noise_": life_table.limits(life_table.noise_width),
-            "band_": life_table.band,
+            ("low", "high"): life_table.limits(life_table.width),
+            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width),
+            ("band_low", "band_high"): life_table.band,
         }
-        for prefix, (low, high) in ranges.items():
-            numbers |= {f"{prefix}low": float(low[period]), f"{prefix}high": float(high[period])}
+        for names, ends in ranges.items():
+            numbers |= {name: float(end[period]) for name, end in zip(names, ends, strict=True)}
         with np.errstate(divide="ignore"):
             hazards = {
                 "cumulative_hazard": life_table.survival[period],
