@@ -22,6 +22,7 @@ COLUMNS: dict[str, Any] = {
     "ward": {"type": "text"},
 }
 BY_ARM = "SELECT arm, cured, COUNT(*) AS n FROM patients GROUP BY arm, cured"
+MANY = "SELECT age, CAST(weight AS INTEGER) AS w, COUNT(*) AS n FROM patients GROUP BY 1, 2"
 SPREAD = "SELECT arm, AVG(weight) AS m, VARIANCE(weight) AS v FROM patients GROUP BY arm"
 SHARES = {"1": "0.1", "2": "0.2", "3": "0.3", "4": "0.4"}
 WEIGHTS = "SELECT dose, AVG(weight) AS mean FROM patients GROUP BY dose"
@@ -141,6 +142,8 @@ def test_lost_groups_are_said(clinic: sf.Curator) -> None:
         ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {"shares": [0.5, 0.5]}, "add up to 1"),
         ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {"shares": [0.5, 0.5, 0.5, -0.5]}, "add up"),
         ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "anova", {}, "AVG"),
+        ("SELECT age, cured, dose, COUNT(*) AS n FROM patients GROUP BY age, cured, dose", "fit", {}, "by one key"),
+        (MANY, "independence", {}, "at most 500"),
         ("SELECT COUNT(*) AS n FROM patients", "share", {}, "public number"),
         ("SELECT COUNT(*) AS n FROM patients", "share", {"of": 10, "equals": 1}, "between 0 and 1"),
         ("SELECT dose, MEDIAN(weight) AS m FROM patients GROUP BY dose", "anova", {}, "AVG"),

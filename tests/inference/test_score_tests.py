@@ -78,7 +78,7 @@ def test_noise_is_in_the_variances() -> None:
     assert equal_means(sums, draws=9).statistic == pytest.approx(u**2 / variance)
 
 
-def _rejected(simulate: Callable[[Generator], ScoreTest], tables: int, seed: int) -> int:
+def count_rejected(simulate: Callable[[Generator], ScoreTest], tables: int, seed: int) -> int:
     generator = np.random.default_rng(seed)
     return sum(simulate(generator).p_value <= 0.05 for _ in range(tables))
 
@@ -162,18 +162,18 @@ ALTERNATIVES = {
 @pytest.mark.parametrize("name", NULLS)
 def test_the_level_is_kept_under_noise(name: str) -> None:
     """False alarms: less than once in 10⁶. A null that is drawn without the noise rejects far more."""
-    assert _rejected(NULLS[name], 200, 11) <= stats.binom.isf(1e-6, 200, 0.05)
+    assert count_rejected(NULLS[name], 200, 11) <= stats.binom.isf(1e-6, 200, 0.05)
 
 
 @pytest.mark.parametrize("name", ALTERNATIVES)
 def test_differences_are_found(name: str) -> None:
-    assert _rejected(ALTERNATIVES[name], 40, 12) >= 30
+    assert count_rejected(ALTERNATIVES[name], 40, 12) >= 30
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NULLS)
 def test_the_level_is_kept_at_length(name: str) -> None:
-    assert _rejected(NULLS[name], 2000, 13) <= 2000 * 0.05 + 4 * np.sqrt(2000 * 0.05 * 0.95)
+    assert count_rejected(NULLS[name], 2000, 13) <= 2000 * 0.05 + 4 * np.sqrt(2000 * 0.05 * 0.95)
 
 
 def test_a_table_without_rows_tells_nothing() -> None:

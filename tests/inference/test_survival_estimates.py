@@ -82,7 +82,7 @@ def test_a_curve_ends_where_noise_could_be_all_that_is_left() -> None:
     assert empty.median_index() == (None, None, None)
 
 
-def _covers(units: int, periods: int, scale: float, tables: int) -> tuple[int, int, int]:
+def count_covered(units: int, periods: int, scale: float, tables: int) -> tuple[int, int, int]:
     """Count the tables whose band, whose interval in the middle, and whose noise interval hold."""
     generator, hazards = np.random.default_rng([units, periods]), np.full(periods, 0.05)
     truth, law = np.cumprod(1 - hazards), NoiseLaw(1, scale)
@@ -109,7 +109,7 @@ def test_bands_and_intervals_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(survival_estimates, "DRAWS", 400)
     for scale in (4.0, 0.5):
-        assert min(_covers(400, 10, scale, 300)) >= stats.binom.ppf(1e-6, 300, 0.95)
+        assert min(count_covered(400, 10, scale, 300)) >= stats.binom.ppf(1e-6, 300, 0.95)
 
 
 @pytest.mark.long
@@ -118,10 +118,10 @@ def test_bands_and_intervals_cover(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_bands_and_intervals_cover_at_length(units: int, periods: int, scale: float) -> None:
     least = 1000 * (0.95 - 4 * np.sqrt(0.05 * 0.95 / 1000))
-    assert min(_covers(units, periods, scale, 1000)) >= least
+    assert min(count_covered(units, periods, scale, 1000)) >= least
 
 
-def _log_rank_rejections(units: int, scale: float, hazards: tuple[float, float], tables: int) -> int:
+def count_log_rank_rejections(units: int, scale: float, hazards: tuple[float, float], tables: int) -> int:
     generator, law, rejected = np.random.default_rng(units), NoiseLaw(1, scale), 0
     for _ in range(tables):
         groups = [
@@ -136,14 +136,14 @@ def _log_rank_rejections(units: int, scale: float, hazards: tuple[float, float],
 
 def test_the_log_rank_test_keeps_its_level_under_noise_and_finds_a_difference() -> None:
     """Under much noise: a null drawn without it rejects most tables. False alarms: less than once in 10⁶."""
-    assert _log_rank_rejections(300, 6.0, (0.05, 0.05), 300) <= stats.binom.isf(1e-6, 300, 0.05)
-    assert _log_rank_rejections(1000, 1.0, (0.05, 0.09), 60) >= 50
+    assert count_log_rank_rejections(300, 6.0, (0.05, 0.05), 300) <= stats.binom.isf(1e-6, 300, 0.05)
+    assert count_log_rank_rejections(1000, 1.0, (0.05, 0.09), 60) >= 50
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("scale", [0.5, 2.0, 6.0])
 def test_the_log_rank_test_keeps_its_level_at_length(scale: float) -> None:
-    assert _log_rank_rejections(300, scale, (0.05, 0.05), 2000) <= 2000 * 0.05 + 4 * np.sqrt(2000 * 0.05 * 0.95)
+    assert count_log_rank_rejections(300, scale, (0.05, 0.05), 2000) <= 2000 * 0.05 + 4 * np.sqrt(2000 * 0.05 * 0.95)
 
 
 def test_log_rank_without_noise_is_the_textbooks() -> None:
@@ -186,6 +186,12 @@ def test_noise_is_in_the_variance_of_the_log_rank_score() -> None:
 def test_too_few_at_risk_are_not_compared() -> None:
     assert log_rank(np.full((2, 3), 1.0), np.full((2, 3), 2.0), NoiseLaw(1, 5.0)) is None
     assert log_rank(np.zeros((2, 3)), np.full((2, 3), 2.0), NoiseLaw(1, 5.0)) is None
+
+
+def test_large_tables_are_compared_with_fewer() -> None:
+    test = log_rank(np.full((20, 400), 30.0), np.full((20, 400), 30.0), NoiseLaw(1, 1.0))
+    assert test is not None
+    assert test.draws == 250
 
 
 def test_violators_are_pooled_and_cells_are_projected() -> None:

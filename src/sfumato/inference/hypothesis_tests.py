@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference import score_tests
 from sfumato.inference.names_of_tests import TEST_NAMES
 from sfumato.inference.released_numbers import ReleasedNumbers, labels
@@ -26,6 +26,8 @@ from sfumato.untrusted import escape_unprintable
 _LARGEST_VARIANCE = (
     "values are taken to vary as much as their range allows; with VARIANCE(…) in the question the test finds more"
 )
+MAX_GROUPS = 500
+"""The most groups of a tested answer."""
 _ASYMPTOTIC = "asymptotic: margins are estimated from the noisy numbers"
 
 
@@ -172,9 +174,17 @@ def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receip
 
 
 def _require_several(numbers: ReleasedNumbers, cells: Floats) -> None:
+    _require_few(cells.size)
     for name, count in zip(numbers.key_names, cells.shape, strict=True):
         if count < 2:
             raise InvalidParameter("answer", name, "grouped by keys with at least two values each")
+
+
+def _require_few(groups: int) -> None:
+    """Refuse a test whose simulated tables would not fit into memory."""
+    if groups > MAX_GROUPS:
+        rule = f"a test is of at most {MAX_GROUPS} groups; this answer has {groups:,}"
+        raise Unsupported("test-of-many-groups", rule, fix="group by fewer or coarser values")
 
 
 def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
@@ -204,6 +214,7 @@ def group_sums(
     numbers: ReleasedNumbers, options: TestOptions, test: str
 ) -> tuple[GroupSums, list[str], str, list[str]]:
     """Return the sums of each group, the groups' names, what is compared, and notes."""
+    _require_few(len(numbers.groups))
     if len(numbers.key_names) == 2:
         cells, law = numbers.counts(options.column)
         outcomes = labels(numbers.values(1))

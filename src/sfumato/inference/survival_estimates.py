@@ -33,6 +33,8 @@ from sfumato.inference.seeded_draws import Floats, SeededDraws
 DRAWS = 2000
 """How many simulated curves the quantiles of bands are taken from."""
 NULL_DRAWS = 4999
+_LEAST_DRAWS, _MAX_SIMULATED = 199, 2_000_000
+"""How many simulated tables the log-rank test compares with: fewer of large tables, so that they fit into memory."""
 _LEAST_AT_RISK = 10.0
 _NOISE_DEVIATIONS = 4.0
 _MAX_HAZARD = 0.95
@@ -191,13 +193,14 @@ class LogRank:
     draws: int
 
 
-def log_rank(events: Floats, censored: Floats, law: NoiseLaw, draws: int = NULL_DRAWS) -> LogRank | None:
+def log_rank(events: Floats, censored: Floats, law: NoiseLaw, draws: int | None = None) -> LogRank | None:
     """Test equal hazards of all groups, from cells of shape (groups, periods); None where no period can be compared.
 
     U_g = Σ_k (D_gk − D_k·N_gk/N_k) has mean 0 under the null. Its covariance is the hypergeometric one plus that of the
     noise by the delta method. The null is simulated: each cell a Poisson number of its mean under pooled hazards and
     the groups' own censoring (units are in one cell each, so given their number the cells are multinomial), plus noise.
     """
+    draws = draws or max(_LEAST_DRAWS, min(NULL_DRAWS, _MAX_SIMULATED // events.size))
     cells = np.stack([nonnegative_cells(np.stack(pair)) for pair in zip(events, censored, strict=True)])
     null_events, null_censored = _null_cells(cells[:, 0], cells[:, 1])
     compared = _compared_periods(events, censored, law)

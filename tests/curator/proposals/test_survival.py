@@ -25,6 +25,7 @@ COLUMNS: dict[str, Any] = {
     "arm": {"values": ["old", "new"]},
     "ward": {"type": "text"},
     "free": {"type": "integer"},
+    "place": {"values": [f"place {number}" for number in range(41)]},
 }
 
 
@@ -41,6 +42,7 @@ def patients(count: int = 800) -> pd.DataFrame:
             "arm": np.where(index % 2, "old", "new"),
             "ward": "w",
             "free": months,
+            "place": "place 3",
         }
     )
 
@@ -193,6 +195,7 @@ def test_every_charged_release_answers(tmp_path: Path, data: pd.DataFrame) -> No
         ({"event_is": "true"}, "boolean column, or one with declared values"),
         ({"by": "ward"}, "declared values, one curve for each"),
         ({"by": "none"}, "a column of patients"),
+        ({"by": "place"}, "at most 40 values"),
         ({"every": 0}, "every"),
         ({"every": "0.5"}, "a whole number"),
         ({"time": "years", "every": "0.001"}, f"at most {MAX_PERIODS} periods"),

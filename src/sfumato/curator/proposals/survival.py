@@ -39,6 +39,7 @@ from sfumato.release.requests import PriceRequest
 from sfumato.renamed import PreviewedByOldName
 
 MAX_PERIODS = 400
+MAX_CURVES = 40
 _PERIODS_OF_REALS = 24
 _COUNT = "n"
 
@@ -259,7 +260,10 @@ def propose_survival(context: Context, ask: Callable[..., Question], source: Sur
     )
     question = ask(text)
     _require_one_row(source.table, question)
-    return SurvivalProposal(context, question, source.time, source.event, source.by, periods)
+    proposal = SurvivalProposal(context, question, source.time, source.event, source.by, periods)
+    if len(proposal.groups) > MAX_CURVES:
+        raise InvalidParameter("by", source.by, f"a column with at most {MAX_CURVES} values, one curve for each")
+    return proposal
 
 
 def _private_table(context: Context, name: str) -> Table:
