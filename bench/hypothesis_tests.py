@@ -101,7 +101,7 @@ def tables() -> None:
 
 
 def swanberg(generator: Generator, values: list[np.ndarray], epsilon: float, cache: dict[int, np.ndarray]) -> bool:
-    """Return whether the F₁ test at 5 % rejects: sensitivities 4 and 3, seven tenths of ε for the means' differences."""
+    """Return whether the F₁ test at 5 % rejects: sensitivities 4 and 3, seven tenths of ε for the means."""
 
     def noisy(groups: list[np.ndarray]) -> tuple[float, float]:
         mean = np.concatenate(groups).mean()
