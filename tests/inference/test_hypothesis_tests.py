@@ -215,6 +215,9 @@ def test_a_test_is_bought_with_its_answer_and_is_free_afterwards(clinic: sf.Cura
         ("fit", "SELECT ward, COUNT(*) AS n FROM patients GROUP BY ward", {}, "found in the data"),
         ("fit", "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm", {"shares": ["0.7", "0.7"]}, "add up to 1"),
         ("none", BY_ARM, {}, "one of independence"),
+        ("independence", "SELECT arm, dose, SUM(weight) AS n FROM patients GROUP BY arm, dose", {}, "COUNT"),
+        ("fit", "SELECT arm, COUNT(DISTINCT dose) AS n FROM patients GROUP BY arm", {}, "COUNT"),
+        ("fit", "SELECT arm, 2 * COUNT(*) AS n FROM patients GROUP BY arm", {}, "COUNT"),
     ],
 )
 def test_what_cannot_be_tested_is_refused_before_it_is_bought(
@@ -224,6 +227,14 @@ def test_what_cannot_be_tested_is_refused_before_it_is_bought(
         clinic.test(test, clinic.sql(text).limit(rows=1), **options)
     with pytest.raises(Unsupported, match="2 rows of one unit"):
         clinic.test("independence", BY_ARM)
+
+
+def test_a_question_of_several_selects_is_not_tested(clinic: sf.Curator) -> None:
+    one = "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm"
+    with pytest.raises(Unsupported, match="plain counts"):
+        clinic.test("fit", f"{one} UNION ALL {one}")
+    with pytest.raises(Unsupported, match="one SELECT"):
+        clinic.test("fit", 3)  # type: ignore[arg-type]
 
 
 def test_power_is_told_before_paying(clinic: sf.Curator) -> None:

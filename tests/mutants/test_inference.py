@@ -66,7 +66,7 @@ MUTANTS = (
         (f"{_ESTIMATES}::test_the_log_rank_test_keeps_its_level_under_noise_and_finds_a_difference",),
     ),
     Mutant(
-        "a replaced unit is charged as an added one",
+        "a patient who is replaced is in one cell of a survival curve, not in two",
         Kind.NEIGHBOURS,
         "plan.bounding:_for_neighbours",
         "total = min(changed.total, euclidean)",
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "an answer that HAVING or LIMIT cut is tested",
         Kind.KEYS,
-        "inference.released_numbers:_require_whole",
+        "inference.released_numbers:require_plain",
         "finish.having is not None or finish.limit is not None or finish.offset",
         "False",
         (f"{_TESTS}::test_what_cannot_be_tested_is_refused",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "groups that were found in the data are tested",
         Kind.KEYS,
-        "inference.released_numbers:_require_whole",
+        "inference.released_numbers:ReleasedNumbers.of",
         "measured.selection is not None",
         "False",
         (f"{_TESTS}::test_groups_that_were_found_in_the_data_are_not_tested",),

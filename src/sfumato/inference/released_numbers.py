@@ -12,7 +12,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import GroupSums, PairSums
 from sfumato.inference.seeded_draws import Floats
-from sfumato.plan.aggregates.measures import MeanEstimate, TotalEstimate
+from sfumato.plan.aggregates.measures import Count, MeanEstimate, TotalEstimate
 from sfumato.plan.aggregates.moments import Axis, Correlation, SpreadEstimate
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column, Key, Result
@@ -30,12 +30,16 @@ class ReleasedNumbers:
     groups: tuple[GroupKey, ...]
     measured: NoisyMeasurements
     results: dict[str, ResultEstimator]
-    """The estimator of each column that is an aggregate and nothing else."""
+    """The estimator of each column that is an aggregate and nothing else;"""
+    counted: frozenset[str]
+    """of these, the columns that count rows."""
 
     @classmethod
     def of(cls, query: Query, measured: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
         """Return the numbers of an answer that shows every group, with at most one row of each unit; refuse others."""
-        _require_whole(query, measured)
+        require_plain(query)
+        if measured.selection is not None:
+            raise discovered_groups_refusal()
         if max_rows > 1:
             raise Unsupported(
                 "test-of-several-rows",
@@ -44,14 +48,16 @@ class ReleasedNumbers:
             )
         names: dict[int, str] = {}
         results: dict[str, ResultEstimator] = {}
+        counted: set[str] = set()
         for output in query.finish.outputs:
             reference = output.expression.reference if isinstance(output.expression, Column) else None
             if isinstance(reference, Key):
                 names[reference.index] = output.name
             elif isinstance(reference, Result):
                 results[output.name] = measured.results[reference.index]
+                counted |= {output.name} if isinstance(query.plan.measures[reference.index], Count) else set()
         keys = tuple(names.get(index, f"key {index + 1}") for index in range(len(query.plan.keys)))
-        return cls(keys, measured.keys.groups, measured, results)
+        return cls(keys, measured.keys.groups, measured, results, frozenset(counted))
 
     def values(self, key: int) -> tuple[Any, ...]:
         """Return the values of one key, in order, without NULL."""
@@ -62,9 +68,11 @@ class ReleasedNumbers:
         candidates = [
             column
             for column, result in self.results.items()
-            if isinstance(result.estimator, wanted) and (not name or column == name)
+            if isinstance(result.estimator, wanted)
+            and (not name or column == name)
+            and (wanted is not TotalEstimate or column in self.counted)
         ]
-        if len(candidates) == 1 or (name is None and len(candidates) > 1 and wanted is TotalEstimate):
+        if len(candidates) == 1:
             return candidates[0]
         rule = f"the name of a column that is {words} and nothing else"
         known = ", ".join(self.results) or "none"
@@ -156,17 +164,15 @@ def discovered_groups_refusal() -> Unsupported:
     return Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
 
 
-def _require_whole(query: Query, measured: NoisyMeasurements) -> None:
-    """Refuse an answer whose rows were selected or computed from noisy numbers: selection biases a test."""
+def require_plain(query: Query) -> None:
+    """Refuse a question whose rows are selected by noisy numbers, or computed from them: selection biases a test."""
     finish = query.finish
     if finish.having is not None or finish.limit is not None or finish.offset:
         rule = "HAVING and LIMIT select groups by their noisy numbers, and a test of what is left finds too much"
         raise Unsupported("test-of-cut-answer", rule, fix=_CUT_FIX)
-    if measured.selection is not None:
-        raise discovered_groups_refusal()
     if query.outer or query.combined or finish.sets or finish.windows or finish.qualify:
         rule = "tests are of plain counts, means and correlations by group"
-        raise Unsupported("test-of-computed-answer", rule, fix="ask without ROLLUP, windows or an outer SELECT")
+        raise Unsupported("test-of-computed-answer", rule, fix="ask one SELECT without ROLLUP, windows or UNION")
 
 
 def labels(values: Sequence[Any]) -> list[str]:

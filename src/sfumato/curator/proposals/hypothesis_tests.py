@@ -20,7 +20,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, group_sums, run_test, trend_contrast
 from sfumato.inference.power import TABLES, AssumedGroups, Power, count_found
-from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal
+from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_plain
 from sfumato.inference.score_tests import GroupSums
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.canonical import PlanKey
@@ -175,6 +175,7 @@ def propose_test(context: Context, question: Question, test: str, options: TestO
     """Propose a test of the answer to a question; what it cannot test is refused now."""
     if not isinstance(question, Question):
         raise Unsupported("test-of-computed-answer", "tests are of one SELECT", fix="ask for counts or means by group")
+    require_plain(question.query)
     if question.discovered_keys:
         raise discovered_groups_refusal()
     proposal = TestProposal(context, question, test, options)

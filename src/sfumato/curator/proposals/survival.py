@@ -26,6 +26,7 @@ from sfumato.inference.survival import SurvivalCurves
 from sfumato.plan.canonical import PlanKey
 from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.quoting import quoted
+from sfumato.plan.sql.fragments import parse_expression
 from sfumato.policy import Domain, Table, Type
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -252,6 +253,10 @@ def propose_survival(context: Context, ask: Callable[..., Question], source: Sur
             raise InvalidParameter("by", source.by, rule, fix=f"declare the values of {source.by} in the policy")
         keys.insert(0, quoted(source.by))
     tested = [source.time, source.event, *([source.by] if source.by else [])]
+    if len(set(tested)) < len(tested):
+        raise InvalidParameter("by", source.by, f"another column than {source.time} and {source.event}")
+    if source.where is not None:
+        parse_expression(source.where)  # one condition by itself, which cannot end the others
     present = [f"{quoted(name)} IS NOT NULL" for name in tested]
     where = " AND ".join([*present, *([f"({source.where})"] if source.where else [])])
     grouped = ", ".join(str(index + 1) for index in range(len(keys)))
