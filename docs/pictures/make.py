@@ -641,6 +641,25 @@ def degrees() -> None:
     save(bars + ranges + dots, "degrees")
 
 
+def survival() -> None:
+    """Survival in two arms of an invented trial, as one release at ε = 1 shows it."""
+    draw = np.random.default_rng(7)
+    arm = draw.choice(["control", "treated"], 2000)
+    death, left = draw.exponential(np.where(arm == "control", 20, 32)), draw.uniform(6, 36, 2000)
+    months = np.minimum(death, left).astype(int)
+    trial = pd.DataFrame({"patient": range(2000), "arm": arm, "months": months, "died": death < left})
+    columns = {
+        "arm": {"values": ["control", "treated"]},
+        "months": {"type": "integer", "bounds": [0, 35]},
+        "died": {"type": "boolean"},
+    }
+    table = sf.Table("patients", trial, columns, id="patient", max_rows=1)
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(5), {"patients": table})
+    with TemporaryDirectory() as folder, sf.Curator(policy, f"{folder}/trial.ledger") as clinic:
+        ask = clinic.survival("patients", time="months", event="died", by="arm", every=3)
+        ask.release(epsilon=1).plot(str(HERE / "survival.svg"))
+
+
 def sessions() -> None:
     """How far from the threshold every answer is right, by the number of questions: in a session, and one by one."""
     counts = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -1217,6 +1236,7 @@ if __name__ == "__main__":
         growing_tables,
         builder,
         degrees,
+        survival,
         sessions,
         running,
         private_bounds,

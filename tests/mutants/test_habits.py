@@ -30,8 +30,8 @@ MUTANTS = (
         "a release spends a δ that nobody named",
         Kind.CONSENT,
         "curator.proposals.questions:Question.release",
-        "prepared = self.price_release(request)",
-        "prepared = self.price_release(self._with_defaults(request))",
+        "self.price_release(request)",
+        "self.price_release(self._with_defaults(request))",
         (f"{_DELTA}::test_a_release_spends_no_delta_that_was_not_named",),
     ),
     Mutant(

@@ -77,6 +77,7 @@ REGISTRY = Registry(
         "curator.proposals.running_counts.RunningTotalsProposal.build_answer": (
             "it adds and subtracts the widths of RunningNoise"
         ),
+        "curator.proposals.survival.SurvivalProposal.build_answer": "it puts noisy counts into their unit",
         "curator.proposals.scores.ScoreProposal.explain": _SAID,
         "curator.proposals.sessions.SessionProposal.explain": _SAID,
         "curator.proposals.synthesis.SynthesisProposal._operators": _SAID,

@@ -14,6 +14,7 @@ from sfumato.curator.kinds.auctions import AuctionSpec
 from sfumato.curator.kinds.bounds import BoundsSpec
 from sfumato.curator.kinds.components import ComponentsSpec
 from sfumato.curator.kinds.degrees import DegreesSpec
+from sfumato.curator.kinds.hypothesis_tests import TestSpec
 from sfumato.curator.kinds.limits import LimitsSpec
 from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
 from sfumato.curator.kinds.mwem import MwemSpec, Queries
@@ -23,14 +24,17 @@ from sfumato.curator.kinds.regressions import RegressionSpec
 from sfumato.curator.kinds.running import RunningSpec
 from sfumato.curator.kinds.scores import ScoreSpec
 from sfumato.curator.kinds.sessions import SessionSpec
+from sfumato.curator.kinds.survival import SurvivalSpec
 from sfumato.curator.kinds.synthesis import Method, SynthesisSpec
 from sfumato.curator.release_kinds import Spec
 from sfumato.errors import InvalidParameter
+from sfumato.inference.names_of_tests import TestName
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.components import ComponentsProposal
     from sfumato.curator.proposals.degrees import DegreesProposal
+    from sfumato.curator.proposals.hypothesis_tests import TestProposal
     from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
     from sfumato.curator.proposals.mwem import ColumnWeights, MwemProposal
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.running_counts import RunningTotalsProposal
     from sfumato.curator.proposals.scores import ScoreProposal
     from sfumato.curator.proposals.sessions import SessionProposal
+    from sfumato.curator.proposals.survival import SurvivalProposal
     from sfumato.curator.proposals.synthesis import SynthesisProposal
     from sfumato.curator.proposals.table_auctions import AuctionProposal
     from sfumato.plan.sql.parameters import Parameters
@@ -285,3 +290,39 @@ class Proposing(ABC):
         units whole. This is free.
         """
         return self.propose(LimitsSpec(table, by, share))
+
+    def survival(
+        self,
+        table: str,
+        time: str,
+        event: str,
+        by: str | None = None,
+        *,
+        event_is: str | None = None,
+        every: Number | None = None,
+        where: str | None = None,
+    ) -> SurvivalProposal:
+        """Propose survival curves of a table with one row per unit: Kaplan & Meier's, with bands, medians and the
+        log-rank test between the groups of ``by``. This is free.
+
+        ``time`` is a bounded number: when the event happened, or when the unit was last seen without it. ``event`` is
+        boolean, or has declared values of which ``event_is`` marks the event. Periods are ``every`` long.
+        """
+        return self.propose(SurvivalSpec(table, time, event, by, event_is, every, where))
+
+    def test(
+        self,
+        test: TestName,
+        question: str | Question,
+        column: str | None = None,
+        *,
+        outcome: str | None = None,
+        shares: Sequence[Number] | None = None,
+        scores: Sequence[Number] | None = None,
+        of: int | None = None,
+        equals: Number = "0.5",
+    ) -> TestProposal:
+        """Propose to ask a question and test its answer; ``power`` tells beforehand what the test would find. This is
+        free. Answers that were bought are tested with ``answer.test``, which is free, too.
+        """
+        return self.propose(TestSpec(test, question, column, outcome, shares, scores, of, equals))

@@ -1,1 +1,1 @@
-"""Inference from released numbers: regressions, components and tests whose intervals account for the noise."""
+"""Inference from released numbers: regressions, tests and curves whose intervals account for the noise."""

@@ -72,18 +72,13 @@ def line_chart(
     ``min_axis_width`` is the least width reserved for the y axis labels, so that stacked panels are aligned.
     """
     drawn = lines[:MAX_LINES]
-    x_values = [coordinate for line in drawn for coordinate in line.x_values]
     ends = axes.y_range or y_range_of(drawn, log=axes.y is LogScale, zero=axes.zero)
-    name_width = (
-        max((min(170.0, text_width(line.name, SMALL_FONT)) for line in drawn), default=0.0) + 14
-        if len(drawn) > 1
-        else 10.0
-    )
+    name_width = _name_width(drawn)
     top, foot = 24.0 if axes.name else 8.0, high - X_AXIS_HEIGHT - (16 if axes.x_title else 0)
     y = axes.y(*ends, foot, top)
     ticks = fitting_ticks(y, SMALL_FONT, wide=False)
     start = max(y_axis_width(ticks), min_axis_width)
-    x = axes.x(min(x_values, default=0.0), max(x_values, default=1.0), start + 6, wide - name_width)
+    x = line_x_scale(drawn, axes, start, wide)
     parts = [heading(0, 12, axes.name, wide)] if axes.name else []
     parts += [*y_axis(y, ticks, start, wide - name_width), *x_axis(x, foot, foot, zero=False)]
     parts += [_draw_mark(x, position, word, top, foot) for position, word in axes.marks if x.low <= position <= x.high]
@@ -102,6 +97,20 @@ def line_chart(
             )
         )
     return Drawing(tuple(parts), wide, high)
+
+
+def _name_width(lines: Sequence[PlottedLine]) -> float:
+    """Return the width that is left for the names at the right ends of several lines."""
+    if len(lines) <= 1:
+        return 10.0
+    return max(min(170.0, text_width(line.name, SMALL_FONT)) for line in lines) + 14
+
+
+def line_x_scale(lines: Sequence[PlottedLine], axes: LineAxes, axis_width: float, wide: float) -> LinearScale:
+    """Return the x scale of a line chart of this width, whose y axis labels are so wide."""
+    x_values = [coordinate for line in lines for coordinate in line.x_values]
+    ends = min(x_values, default=0.0), max(x_values, default=1.0)
+    return axes.x(*ends, axis_width + 6, wide - _name_width(lines))
 
 
 def line_axis_width(lines: Sequence[PlottedLine], axes: LineAxes, plot_height: float) -> float:
@@ -199,6 +208,8 @@ def _path_steps(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -
 def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale) -> list[tuple[float, float]]:
     """Return the polygon of a band: upper ends, then lower ends backwards. A single point is as wide as a dot."""
     ends = [(point, line.ranges[point] or (line.values[point],) * 2) for point in run]
+    if line.stepped:
+        return _stepped_band([(x(line.x_values[point]), band) for point, band in ends], y)
     half_width = 3.0 if len(run) == 1 else 0.0
     upper = [
         (x(line.x_values[point]) + shift, y(_clamp_infinite(band[1])))
@@ -211,6 +222,17 @@ def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale)
         for shift in _both_sides(half_width)
     ]
     return [*upper, *reversed(lower)]
+
+
+def _stepped_band(ends: Sequence[tuple[float, tuple[float | None, ...]]], y: LinearScale) -> list[tuple[float, float]]:
+    """Return the polygon of a step function's band: each range holds until the next point."""
+    sides: list[list[tuple[float, float]]] = []
+    for side in (1, 0):
+        corners = [(ends[0][0], y(_clamp_infinite(ends[0][1][side])))]
+        for position, band in ends[1:]:
+            corners += [(position, corners[-1][1]), (position, y(_clamp_infinite(band[side])))]
+        sides.append(corners)
+    return [*sides[0], *reversed(sides[1])]
 
 
 def _both_sides(half_width: float) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import sfumato as sf
@@ -35,8 +36,11 @@ NEED_DELTA = {"regress", "components"}
 EDGE_SPECS: dict[str, dict[str, Any]] = {
     "degrees": {"table": "ties", "ends": ["source", "target"], "most": 3},
     "running": {"question": "SELECT source, COUNT(*) AS ties FROM ties GROUP BY source"},
+    "test": {"test": "fit", "question": "SELECT source, COUNT(*) AS n FROM ties GROUP BY source"},
 }
-"""and about a table of edges."""
+"""and about a table of edges,"""
+PATIENT_SPECS: dict[str, dict[str, Any]] = {"survival": {"table": "patients", "time": "months", "event": "died"}}
+"""and about patients with one row each."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def told(curator: sf.Curator, kind: str, act: str, **price: Any) -> Any:
 
 
 def test_there_is_an_example_of_every_kind() -> None:
-    assert set(SPECS) | set(EDGE_SPECS) == set(proposals.KINDS)
+    assert set(SPECS) | set(EDGE_SPECS) | set(PATIENT_SPECS) == set(proposals.KINDS)
     assert proposals.KINDS.keys() - {"questions"} == {
         name for name, kind in all_kinds().items() if "rest" not in kind.skins
     }
@@ -191,6 +195,21 @@ def test_what_is_asked_of_edges_is_explained_priced_bought_and_held_back(kind: s
     told: list[str] = []
     with sf.Curator(write_club(tmp_path)) as curator:
         proposal = proposals.propose(curator, kind, EDGE_SPECS[kind])
+        assert "at ε = 1" in str(proposal.explain(epsilon=1))
+        assert 0 < proposal.price(within=500) < 100
+        proposal.release(epsilon="0.1", progress=told.append)
+        _check_phases(kind, told, [line.kind for line in curator.ledger.lines()])
+
+
+@pytest.mark.parametrize("kind", PATIENT_SPECS)
+def test_what_is_asked_of_patients_is_explained_priced_bought_and_held_back(kind: str, tmp_path: Path) -> None:
+    told: list[str] = []
+    rows = pd.DataFrame({"months": [1, 2, 3], "died": [True, False, True]})
+    columns = {"months": {"type": "integer", "bounds": [0, 5]}, "died": {"type": "boolean"}}
+    tables = {"patients": sf.Table("patients", rows, columns, id="row")}
+    policy = sf.Policy(sf.PrivacyUnit("patient", every_row=True), sf.Budget(1), tables)
+    with sf.Curator(policy, tmp_path / "ledger") as curator:
+        proposal = proposals.propose(curator, kind, PATIENT_SPECS[kind])
         assert "at ε = 1" in str(proposal.explain(epsilon=1))
         assert 0 < proposal.price(within=500) < 100
         proposal.release(epsilon="0.1", progress=told.append)

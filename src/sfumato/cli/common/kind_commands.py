@@ -62,13 +62,17 @@ def example_command_line(kind: ReleaseKind) -> str:
     for field in spec_fields(kind.spec):
         value = getattr(kind.example, field.name)
         if field.required:
-            words += [value] if isinstance(value, str) else map(str, value)
+            words += [_quoted(value)] if isinstance(value, str) else map(str, value)
         elif value != field.default:
             words += [
                 f"{_flag(field.name)} {option_value}"
                 for option_value in ([value] if isinstance(value, str | int) else value)
             ]
     return " ".join([*words, "--epsilon 0.5"])
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if " " in value else value
 
 
 def _run_kind(kind: ReleaseKind, values: dict[str, Any]) -> None:

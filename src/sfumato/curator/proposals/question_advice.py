@@ -118,7 +118,7 @@ def with_answer_advice(
         f"{escape_unprintable(name)}: ± exceeds half of the number in {count:,} of {len(answer.rows):,}"
         for name, count in noisy.items()
     )
-    return replace(answer, advice=f"{counts}; {tip}")
+    return answer.changed(advice=f"{counts}; {tip}")
 
 
 def _best_tip(columns: Sequence[str], question: Any, request: PriceRequest, prepared: PricedRelease) -> Tip | None:

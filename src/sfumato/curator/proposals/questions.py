@@ -56,6 +56,7 @@ from sfumato.curator.proposals.question_advice import (
     with_answer_advice,
     with_forecast_advice,
 )
+from sfumato.curator.proposals.question_tests import test_runner
 from sfumato.curator.proposals.sampled_questions import (
     key_with_sample,
     operators_with_sample,
@@ -445,8 +446,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             refusals.require_declared_groups(self.query, self.discovered_keys)
             answer = free_answer(self._synopsis_question(confidence, joint), self._context, within)
             return self._with_sampling_error(answer, share, confidence)
-        call = ReleaseCall(fresh, request_id, seconds, progress)
-        prepared = self.price_release(request)
+        call, prepared = ReleaseCall(fresh, request_id, seconds, progress), self.price_release(request)
         shown_as = exact(confidence, "confidence"), joint
         answer = release_or_find(
             self.release_strategy(prepared),
@@ -461,8 +461,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         if not answer.receipt.free:
             self._dry_run_releases[shown_as] = prepared
         if prepared.unused_delta_reason:
-            answer = replace(answer, warnings=(*answer.warnings, prepared.unused_delta_reason))
-        answer = with_answer_advice(answer, self, request, prepared, self._best_tips).with_clipped(self.clipped)
+            answer = answer.changed(warnings=(*answer.warnings, prepared.unused_delta_reason))
+        answer = with_answer_advice(answer, self, request, prepared, self._best_tips)
         return self._with_sampling_error(answer, share, confidence)
 
     def preview(
@@ -581,7 +581,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
         annotations = ranks, selected, self.caveats(terms.strategy)
-        return answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
+        built = answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
+        return built.with_tests(test_runner(self, measured, answer_receipt))
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""

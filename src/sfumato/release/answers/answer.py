@@ -251,13 +251,35 @@ class Answer:
             raise InvalidParameter("answer", self.receipt.question, rule, fix="use curator.sql(…).clipped() instead")
         return propose()
 
+    def with_tests(self, run: Callable[..., Any] | None) -> Answer:
+        """Attach what runs a test on the noisy totals behind the answer; one that is read from a file has none."""
+        if run is not None:
+            object.__setattr__(self, "_run_test", run)
+        return self
+
+    @property
+    def run_test(self) -> Callable[..., Any] | None:
+        """What was attached by ``with_tests``."""
+        return self.__dict__.get("_run_test")
+
+    def test(self, test: str, column: str | None = None, **options: Any) -> Any:
+        """Test a hypothesis on the noisy numbers: independence, fit, difference, anova, trend, correlation or share.
+        Free: it is post-processing, and the p-value accounts for the noise (``inference.hypothesis_tests``).
+        """
+        if self.run_test is None:
+            rule = "an answer as it was released: one that was read from a file does not know the law of its noise"
+            fix = "ask its question again, which is free, or use curator.test(…)"
+            raise InvalidParameter("answer", self.receipt.question, rule, fix=fix)
+        return self.run_test(test, column=column, **options)
+
     def forget_question(self) -> None:
         """Let go of the question, as an answer that is read from a file has none."""
         self.__dict__.pop("_propose_clipped", None)
+        self.__dict__.pop("_run_test", None)
 
-    def _changed(self, **changes: Any) -> Answer:
-        """Return the answer with other fields; it still proposes to count what was cut."""
-        changed, propose = replace(self, **changes), self.__dict__.get("_propose_clipped")
+    def changed(self, **changes: Any) -> Answer:
+        """Return the answer with other fields; it still proposes to count what was cut, and can be tested."""
+        changed, propose = replace(self, **changes).with_tests(self.run_test), self.__dict__.get("_propose_clipped")
         return changed if propose is None else changed.with_clipped(propose)
 
     def noisy_numbers(self) -> dict[str, int]:
@@ -274,7 +296,7 @@ class Answer:
 
         Half of the number is the usual limit: 100 ± 51 exceeds it. Pictures mark such numbers in any case.
         """
-        return self._changed(above=parse_noise_limit(above))
+        return self.changed(above=parse_noise_limit(above))
 
     def _format_number(self, name: str, index: int, value: Any) -> str:
         interval, format_digits = (
@@ -313,7 +335,7 @@ class Answer:
         clipped_intervals = {
             name: tuple(map(_clip_at_zero, self.column(name), ranges)) for name, ranges in self.intervals.items()
         }
-        return self._changed(rows=rows, intervals=clipped_intervals)
+        return self.changed(rows=rows, intervals=clipped_intervals)
 
     def with_sampling_error(self, query: Query, rows: int, share: Fraction, confidence: Number) -> Answer:
         """Add the sampling errors of a sample of this share of the population, of at most ``rows`` rows per group and
@@ -323,7 +345,7 @@ class Answer:
         widths = sampling_errors.half_widths(
             query, values, self.intervals, rows=rows, share=share, confidence=confidence
         )
-        return self._changed(sampling=widths)
+        return self.changed(sampling=widths)
 
     def to_arrow(self, *, ranges: bool = True) -> pyarrow.Table:
         """Return a pyarrow table, with two more columns for the interval of each number.

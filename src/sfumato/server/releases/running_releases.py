@@ -26,10 +26,12 @@ from typing import Any
 
 from sfumato.curator.proposals.combined_questions import CombinedQuestion
 from sfumato.curator.proposals.degrees import DegreesProposal
+from sfumato.curator.proposals.hypothesis_tests import TestProposal
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.running_counts import RunningTotalsProposal
+from sfumato.curator.proposals.survival import SurvivalProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter, RequestDiffers, Unsupported
@@ -303,7 +305,7 @@ def _questions(proposal: Any) -> Iterator[Question]:
         yield from proposal.parts
     elif isinstance(proposal, Question):
         yield proposal
-    elif isinstance(proposal, DegreesProposal | RunningTotalsProposal):
+    elif isinstance(proposal, DegreesProposal | RunningTotalsProposal | SurvivalProposal | TestProposal):
         yield proposal.question
     elif isinstance(proposal, WorkloadProposal):
         yield from proposal.questions.values()

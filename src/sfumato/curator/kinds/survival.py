@@ -1,0 +1,45 @@
+"""Survival curves of one or several groups: Kaplan & Meier's with bands, medians and the log-rank test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.privacy.numbers import Number
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.survival import SurvivalProposal
+
+
+@dataclass(frozen=True)
+class SurvivalSpec(Spec["SurvivalProposal"]):
+    """Estimate the share of units without an event over time, from one row per unit."""
+
+    table: Name = option("A private table with one row for each unit.")
+    time: Name = option(
+        "A column of numbers with declared bounds: the time of the event, or when last seen without it."
+    )
+    event: Name = option("A boolean column, or one with declared values: whether the event happened.")
+    by: Name | None = option("A column with declared values: one curve for each.", None)
+    event_is: Text | None = option("The value that marks the event, where the column is not boolean.", None)
+    every: Number | None = option("The length of a period; 1 for whole numbers, a 24th of the range for reals.", None)
+    where: Text | None = option("An SQL condition that selects rows.", None)
+
+
+def propose(workspace: Workspace, spec: SurvivalSpec) -> SurvivalProposal:
+    from sfumato.curator.proposals.survival import SurvivalSource, propose_survival
+
+    columns = spec.table, spec.time, spec.event, spec.by, spec.event_is
+    return propose_survival(workspace.context, workspace.question, SurvivalSource(*columns, spec.every, spec.where))
+
+
+KIND = ReleaseKind(
+    "survival",
+    SurvivalSpec,
+    propose,
+    "curator.proposals.survival:SurvivalProposal",
+    "inference.survival:SurvivalCurves",
+    ("epsilon", "delta", "rho", "within", "confidence", "mechanism", "fresh"),
+    SurvivalSpec("patients", "months", "died", "arm"),
+)

@@ -1,0 +1,183 @@
+"""A proposal to buy an answer and test it: the question's price, and the test of what is released.
+
+The answer is stored as that of the question, so whoever bought it tests for free. What the test refuses is refused when
+it is proposed, on an answer of zeros from the policy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sfumato.curator.context import Context
+from sfumato.curator.previews.explaining import Explanation
+from sfumato.curator.previews.forecasts import Forecast
+from sfumato.curator.proposals.question_tests import max_rows
+from sfumato.curator.proposals.questions import Question
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, group_sums, run_test, trend_contrast
+from sfumato.inference.power import TABLES, AssumedGroups, Power, count_found
+from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_plain
+from sfumato.inference.score_tests import GroupSums
+from sfumato.inference.seeded_draws import Floats
+from sfumato.plan.canonical import PlanKey
+from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.release.answers.answer_columns import Columns
+from sfumato.release.measured import noisy_measurements, scales
+from sfumato.release.parts.question_parts import NamedNoise
+from sfumato.release.proposal import StoredProposal
+from sfumato.release.releasing import Progress
+from sfumato.release.requests import PriceRequest, Within
+from sfumato.renamed import PreviewedByOldName
+
+_POWERED = ("difference", "anova", "trend")
+
+
+@dataclass(frozen=True)
+class TestProposal(PreviewedByOldName, StoredProposal):
+    """A proposal of a hypothesis test; only ``release`` spends."""
+
+    __test__ = False  # a proposal, which pytest must not collect
+
+    _context: Context = field(repr=False)
+    question: Question = field(repr=False)
+    test: str
+    options: TestOptions
+
+    def __repr__(self) -> str:
+        return f"<{self.test}: {self.question.text}: .power() .error() .price() are free, .release() asks>"
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of the question: its stored answers are tested for free."""
+        return self.question.plan_key
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the tested answer."""
+        return self.question.columns
+
+    def explain(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+    ) -> Explanation:
+        """Explain the release of the tested answer, step by step. This is free."""
+        return self.question.explain(epsilon, delta=delta, rho=rho, mechanism=mechanism)
+
+    def error(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+        fresh: bool = False,
+    ) -> Forecast:
+        """Return the half-widths of the tested numbers at this price. This is free."""
+        return self.question.error(epsilon, delta=delta, rho=rho, mechanism=mechanism, fresh=fresh)
+
+    def price(self, within: Within, *, delta: Number = 0) -> float:
+        """Find the least ε at which the tested numbers have at most this half-width. This is free."""
+        return self.question.price(within, delta=delta)
+
+    def release(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+        fresh: bool = False,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> HypothesisTest:
+        """Charge the price, draw the answer and test it; a stored answer that is as accurate is tested for free."""
+        answer = self.question.release(
+            epsilon,
+            delta=delta,
+            rho=rho,
+            mechanism=mechanism,
+            fresh=fresh,
+            request_id=request_id,
+            seconds=seconds,
+            progress=progress,
+        )
+        return self._run(answer)
+
+    def preview(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+    ) -> HypothesisTest:
+        """Return a result of invented numbers, from the policy alone. This is free."""
+        return self._run(self.question.preview(epsilon, delta=delta, rho=rho, mechanism=mechanism))
+
+    def _run(self, answer: Any) -> HypothesisTest:
+        options = {name: getattr(self.options, name) for name in TestOptions.__dataclass_fields__}
+        result: HypothesisTest = answer.test(self.test, **options)
+        return result
+
+    def power(
+        self,
+        epsilon: Number | None = None,
+        *,
+        sizes: Sequence[Number] | Number,
+        shares: Sequence[Number] | None = None,
+        means: Sequence[Number] | None = None,
+        deviation: Number | None = None,
+        level: Number = "0.05",
+        delta: Number = 0,
+        rho: Number | None = None,
+        mechanism: NamedNoise | None = None,
+    ) -> Power:
+        """Return how often the test would find these ``shares``, or these ``means`` with this standard ``deviation``
+        of the values, in groups of these ``sizes``. This is free: nothing of the data is used.
+        """
+        request = PriceRequest(epsilon, delta, rho, mechanism=mechanism)
+        sums, names, contrast = self._equal_groups(request)
+        assumed = AssumedGroups.of(len(names), sizes, shares, means, deviation)
+        if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
+            raise InvalidParameter("shares", shares, "given for counts of an outcome; means and deviation for AVG")
+        largest_p = float(exact(level, "level", POSITIVE))
+        found = count_found(assumed, sums, contrast, largest_p)
+        price = str(self.question.price_release(request).price)
+        return Power(price, found, TABLES, largest_p, str(assumed))
+
+    def _equal_groups(self, request: PriceRequest) -> tuple[GroupSums, list[str], Floats | None]:
+        if self.test not in _POWERED:
+            rule = f"power is forecast for {', '.join(_POWERED)}"
+            raise Unsupported("no-power", rule, fix="compare the ± of the counts, .error(epsilon=…), with the effect")
+        sums, names, _, _ = group_sums(self.empty_numbers(request), self.options, self.test)
+        return sums, names, trend_contrast(self.options.scores, names) if self.test == "trend" else None
+
+    def empty_numbers(self, request: PriceRequest) -> ReleasedNumbers:
+        """Return an answer of zeros with the noise of this price, from the policy alone."""
+        question = self.question
+        prepared = question.price_release(request)
+        columns = sum(scale.columns for scale in scales(prepared))
+        zeros = np.zeros((len(question.groups), columns), np.int64)
+        measured = noisy_measurements(prepared, question.shared_parts.requests, zeros, question.groups, "")
+        return ReleasedNumbers.of(question.query, measured, max_rows(question))
+
+
+def propose_test(context: Context, question: Question, test: str, options: TestOptions) -> TestProposal:
+    """Propose a test of the answer to a question; what it cannot test is refused now."""
+    if not isinstance(question, Question):
+        raise Unsupported("test-of-computed-answer", "tests are of one SELECT", fix="ask for counts or means by group")
+    require_plain(question.query)
+    if question.discovered_keys:
+        raise discovered_groups_refusal()
+    proposal = TestProposal(context, question, test, options)
+    run_test(test, proposal.empty_numbers(PriceRequest(epsilon=1)), options)
+    return proposal

@@ -1,0 +1,306 @@
+"""Hypothesis tests of answers that were bought: free post-processing, with p-values that are valid under the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.inference import score_tests
+from sfumato.inference.names_of_tests import TEST_NAMES
+from sfumato.inference.released_numbers import ReleasedNumbers, labels
+from sfumato.inference.score_tests import GroupSums, ScoreTest
+from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.notebook_html import paragraphs, preformatted, table
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number, exact, exact_integer, format_number
+from sfumato.release.answers.receipts import Receipt
+from sfumato.untrusted import escape_unprintable
+
+_LARGEST_VARIANCE = (
+    "values are taken to vary as much as their range allows; with VARIANCE(…) in the question the test finds more"
+)
+MAX_GROUPS = 500
+"""The most groups of a tested answer."""
+_ASYMPTOTIC = "asymptotic: margins are estimated from the noisy numbers"
+
+
+@codec.serialisable("hypothesis-test")
+@dataclass(frozen=True)
+class HypothesisTest:
+    """The result of a test: what was tested, the statistic and the p-value, and how far it can be trusted."""
+
+    test: str
+    hypothesis: str
+    """The null hypothesis in words."""
+    statistic: float
+    p_value: float
+    draws: int = 0
+    """How many tables were simulated under the null, with the noise; 0 for an exact p-value."""
+    estimate: float | None = None
+    """For a test of two groups, the second mean or share minus the first."""
+    low: float | None = None
+    high: float | None = None
+    """The ends of the estimate's range, for noise and sampling, at the answer's confidence."""
+    notes: tuple[str, ...] = ()
+    receipt: Receipt | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        for name in ("statistic", "p_value", "estimate", "low", "high"):
+            number = getattr(self, name)
+            object.__setattr__(self, name, None if number is None else codec.parse_float(number, name))
+        if self.test not in TEST_NAMES or not 0 < self.p_value <= 1:
+            raise InvalidParameter("p_value", self.p_value, f"between 0 and 1, of one of {', '.join(TEST_NAMES)}")
+
+    @property
+    def is_preview(self) -> bool:
+        """Whether it was computed from invented numbers."""
+        return self.receipt is not None and self.receipt.is_preview
+
+    @property
+    def p_text(self) -> str:
+        """The p-value as it is printed: no smaller than the number of draws can show."""
+        least = 1 / (self.draws + 1) if self.draws else 0.0
+        if self.p_value <= least:
+            return f"p < {format_number(2 * least)}"
+        return f"p = {format_number(self.p_value, 3)}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the result as pairs of a label and a text."""
+        rows = [("test", self.test), ("null", escape_unprintable(self.hypothesis))]
+        rows.append(("result", f"statistic {format_number(self.statistic, 4)}, {self.p_text}"))
+        if self.estimate is not None:
+            ends = (
+                f" ({format_number(self.low, 3)} to {format_number(self.high, 3)})"
+                if self.low is not None and self.high is not None
+                else ""
+            )
+            rows.append(("difference", f"{format_number(self.estimate, 3)}{ends}"))
+        rows += [("note", escape_unprintable(note)) for note in self.notes]
+        return rows
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<10}  {text}" for name, text in self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        receipt = "" if self.receipt is None else preformatted(self.receipt.short())
+        return table((), self.lines()) + paragraphs(()) + receipt
+
+    def to_json(self) -> str:
+        """Write the result as JSON text, with a kind and a version."""
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> HypothesisTest:
+        """Read back what ``to_json`` wrote; any other text is refused."""
+        return codec.loads_as(cls, source)
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """What a test needs besides the answer."""
+
+    __test__ = False  # a value, which pytest must not collect
+
+    column: str | None = None
+    """The column to test, where the answer has several."""
+    outcome: Any = None
+    """For shares by group: the value of the second key that is counted; the last declared one if none is given."""
+    shares: Mapping[Any, Number] | Sequence[Number] | None = None
+    """For a test of fit: the share of each value, which add up to 1; equal ones if none are given."""
+    scores: Sequence[Number] | None = None
+    """For a trend: a number for each group; 0, 1, 2 … if none are given."""
+    of: int | None = None
+    """For a share: the public number of all units."""
+    equals: Number = Fraction(1, 2)
+    """For a share: its value under the null."""
+
+
+def parse_options(given: Mapping[str, Any]) -> TestOptions:
+    """Return the options of a test; one with an unknown name is refused."""
+    known = [each.name for each in fields(TestOptions)]
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidParameter(name, value, f"left out: a test takes {', '.join(known)}")
+    return TestOptions(**given)
+
+
+def run_test(
+    name: str, numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None = None
+) -> HypothesisTest:
+    """Run a test by name on released numbers; without their receipt, at 95 % confidence."""
+    if name not in TEST_NAMES:
+        raise InvalidParameter("test", name, f"one of {', '.join(TEST_NAMES)}")
+    tests = {
+        "independence": _test_independence,
+        "fit": _test_fit,
+        "difference": _test_difference,
+        "anova": _test_anova,
+        "trend": _test_trend,
+        "correlation": _test_correlation,
+        "share": _test_share,
+    }
+    return replace(tests[name](numbers, options, receipt), receipt=receipt)
+
+
+def _result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> HypothesisTest:
+    notes = [f"null simulated {test.draws:,} times with the noise; {_ASYMPTOTIC}"] if test.draws else []
+    if test is score_tests.UNTESTABLE:
+        notes.append("the noisy total is not positive, so nothing can be told at this price")
+    if test.small:
+        notes.append(
+            f"{test.small} expected counts are below {score_tests.SMALL_COUNT:g}: power is low, and margins are rough"
+        )
+    notes += more.pop("notes", [])
+    return HypothesisTest(name, hypothesis, test.statistic, test.p_value, test.draws, **more, notes=tuple(notes))
+
+
+def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    numbers.require_keys(2, "independence", "counts by two keys")
+    cells, law = numbers.counts(options.column)
+    _require_several(numbers, cells)
+    return _result(
+        "independence", " and ".join(numbers.key_names) + " are independent", score_tests.independence(cells, law)
+    )
+
+
+def _require_several(numbers: ReleasedNumbers, cells: Floats) -> None:
+    _require_few(cells.size)
+    for name, count in zip(numbers.key_names, cells.shape, strict=True):
+        if count < 2:
+            raise InvalidParameter("answer", name, "grouped by keys with at least two values each")
+
+
+def _require_few(groups: int) -> None:
+    """Refuse a test whose simulated tables would not fit into memory."""
+    if groups > MAX_GROUPS:
+        rule = f"a test is of at most {MAX_GROUPS} groups; this answer has {groups:,}"
+        raise Unsupported("test-of-many-groups", rule, fix="group by fewer or coarser values")
+
+
+def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    numbers.require_keys(1, "fit", "counts by one key")
+    cells, law = numbers.counts(options.column)
+    _require_several(numbers, cells)
+    shares = parse_shares(options.shares, labels(numbers.values(0)))
+    words = "equal shares" if options.shares is None else "the given shares"
+    return _result("fit", f"{numbers.key_names[0]} has {words}", score_tests.fit(cells, shares, law))
+
+
+def parse_shares(given: Mapping[Any, Number] | Sequence[Number] | None, names: Sequence[str]) -> Floats:
+    if given is None:
+        return np.full(len(names), 1 / len(names))
+    listed = [given.get(name) for name in names] if isinstance(given, Mapping) else list(given)
+    rule = f"a positive share for each of {', '.join(names)}, which add up to 1"
+    extra = isinstance(given, Mapping) and set(map(str, given)) - set(names)
+    if extra or len(listed) != len(names) or any(share is None for share in listed):
+        raise InvalidParameter("shares", given, rule)
+    shares = [exact(share, "shares") for share in listed if share is not None]
+    if min(shares) <= 0 or sum(shares) != 1:
+        raise InvalidParameter("shares", given, rule)
+    return np.array([float(share) for share in shares])
+
+
+def group_sums(
+    numbers: ReleasedNumbers, options: TestOptions, test: str
+) -> tuple[GroupSums, list[str], str, list[str]]:
+    """Return the sums of each group, the groups' names, what is compared, and notes."""
+    _require_few(len(numbers.groups))
+    if len(numbers.key_names) == 2:
+        cells, law = numbers.counts(options.column)
+        outcomes = labels(numbers.values(1))
+        outcome = outcomes[-1] if options.outcome is None else str(options.outcome)
+        if len(outcomes) < 2 or outcome not in outcomes:
+            raise InvalidParameter("outcome", options.outcome, f"one of {', '.join(outcomes)}, which are at least two")
+        chosen = outcomes.index(outcome)
+        if len(outcomes) > 2:
+            rule = f"a key with two values as the second: {numbers.key_names[1]} has {len(outcomes)}"
+            fix = f"group by {numbers.key_names[1]} = '{outcome}' instead, or test independence"
+            raise InvalidParameter("outcome", outcome, rule, fix=fix)
+        sums = GroupSums(cells[:, chosen], cells[:, 1 - chosen], law)
+        return sums, labels(numbers.values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
+    numbers.require_keys(1, test, "means by one key, or counts by two keys of which the second is the outcome")
+    sums, estimator = numbers.means(options.column)
+    name = numbers.column_named(options.column, type(estimator), "AVG(…)")
+    notes = [] if sums.variances is not None else [_LARGEST_VARIANCE]
+    return sums, labels(numbers.values(0)), f"the mean {name}", notes
+
+
+def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
+    sums, names, words, notes = group_sums(numbers, options, "difference")
+    if len(names) != 2:
+        raise InvalidParameter("answer", ", ".join(names), "grouped by a key with two values", fix='use test("anova")')
+    ends = _difference(sums, float((receipt and receipt.confidence) or "0.95"))
+    hypothesis = f"{words} is the same for {names[0]} and {names[1]}"
+    estimates = {} if ends is None else dict(zip(("estimate", "low", "high"), ends, strict=True))
+    return _result("difference", hypothesis, score_tests.equal_means(sums), notes=notes, **estimates)
+
+
+def _difference(sums: GroupSums, confidence: float) -> tuple[float, float, float] | None:
+    """Return the second mean minus the first with the ends of its range; None where a group is lost in its noise."""
+    sizes = sums.sizes
+    if sizes.min() * sums.width < 4 * math.sqrt(2 * sums.law.variance):
+        return None
+    positions = np.clip(sums.above / (sizes * sums.width), 0.0, 1.0)
+    noise = sums.law.variance * ((1 - positions) ** 2 + positions**2)
+    variance = (sizes * sums.spread(positions) + noise) / sizes**2
+    estimate = float(positions[1] - positions[0]) * sums.width
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(float(variance.sum()))
+    return estimate, estimate - half, estimate + half
+
+
+def _test_anova(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    sums, names, words, notes = group_sums(numbers, options, "anova")
+    if len(names) < 2:
+        raise InvalidParameter("answer", ", ".join(names), "grouped by a key with at least two values")
+    hypothesis = f"{words} is the same for all {numbers.key_names[0]}"
+    return _result("anova", hypothesis, score_tests.equal_means(sums), notes=notes)
+
+
+def _test_trend(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    sums, names, words, notes = group_sums(numbers, options, "trend")
+    contrast = trend_contrast(options.scores, names)
+    hypothesis = f"{words} does not rise or fall with {numbers.key_names[0]}"
+    return _result("trend", hypothesis, score_tests.equal_means(sums, contrast), notes=notes)
+
+
+def trend_contrast(given: Sequence[Number] | None, names: Sequence[str]) -> Floats:
+    """Return the scores of ordered groups about their mean: 0, 1, 2 … if none are given."""
+    scores = [exact(score, "scores") for score in (range(len(names)) if given is None else given)]
+    if len(scores) != len(names) or len(set(scores)) < 2:
+        raise InvalidParameter("scores", given, f"a number for each of {', '.join(names)}, not all equal")
+    contrast = np.array([float(score) for score in scores])
+    return np.asarray(contrast - contrast.mean())
+
+
+def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
+    numbers.require_keys(0, "correlation", "CORR(y, x) without groups")
+    name = options.column or "the correlation"
+    return _result("correlation", f"{name} is 0", score_tests.correlation(numbers.pairs(options.column)))
+
+
+def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
+    numbers.require_keys(0, "share", "one count without groups")
+    if options.of is None:
+        rule = "the public number of all units"
+        fix = 'give of=1000; where it is not public, group by the condition and use test("fit")'
+        raise InvalidParameter("of", options.of, rule, fix=fix)
+    of, equals = exact_integer(options.of, "of", at_least=1), exact(options.equals, "equals")
+    if not 0 < equals < 1:
+        raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
+    count, law = numbers.counts(options.column)
+    uniform = float(SeededDraws("share", "" if receipt is None else receipt.hash, float(count), of).uniforms(1)[0])
+    p_value = min(1.0, 2 * min(score_tests.share_p_values(float(count), of, float(equals), law, uniform)))
+    statistic = (float(count) - of * float(equals)) / math.sqrt(of * float(equals * (1 - equals)) + law.variance)
+    test = ScoreTest(statistic, max(p_value, 5e-324), 0)
+    note = "exact, for both sides: the binomial law of the count and the law of the noise"
+    return _result("share", f"the share of {of:,} units is {format_number(float(equals))}", test, notes=[note])

@@ -1,0 +1,180 @@
+"""The noisy totals behind an answer, with the law of each: what tests are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.inference.noise_laws import NoiseLaw
+from sfumato.inference.score_tests import GroupSums, PairSums
+from sfumato.inference.seeded_draws import Floats
+from sfumato.plan.aggregates.measures import Count, MeanEstimate, TotalEstimate
+from sfumato.plan.aggregates.moments import Axis, Correlation, SpreadEstimate
+from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.values.expressions import Column, Key, Result
+from sfumato.release.answers.formatting import key_text
+from sfumato.release.measured import NoisyMeasurements, ResultEstimator
+
+_CUT_FIX = "ask for all groups, and sort or cut the answer yourself: that is free"
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedNumbers:
+    """The groups of an answer without NULL, and the noisy totals of each of its columns."""
+
+    key_names: tuple[str, ...]
+    groups: tuple[GroupKey, ...]
+    measured: NoisyMeasurements
+    results: dict[str, ResultEstimator]
+    """The estimator of each column that is an aggregate and nothing else;"""
+    counted: frozenset[str]
+    """of these, the columns that count rows."""
+
+    @classmethod
+    def of(cls, query: Query, measured: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
+        """Return the numbers of an answer that shows every group, with at most one row of each unit; refuse others."""
+        require_plain(query)
+        if measured.selection is not None:
+            raise discovered_groups_refusal()
+        if max_rows > 1:
+            raise Unsupported(
+                "test-of-several-rows",
+                f"a test needs independent rows, and {max_rows} rows of one unit may count here",
+                fix="ask with .limit(rows=1), or declare max_rows = 1 for the table",
+            )
+        names: dict[int, str] = {}
+        results: dict[str, ResultEstimator] = {}
+        counted: set[str] = set()
+        for output in query.finish.outputs:
+            reference = output.expression.reference if isinstance(output.expression, Column) else None
+            if isinstance(reference, Key):
+                names[reference.index] = output.name
+            elif isinstance(reference, Result):
+                results[output.name] = measured.results[reference.index]
+                counted |= {output.name} if isinstance(query.plan.measures[reference.index], Count) else set()
+        keys = tuple(names.get(index, f"key {index + 1}") for index in range(len(query.plan.keys)))
+        return cls(keys, measured.keys.groups, measured, results, frozenset(counted))
+
+    def values(self, key: int) -> tuple[Any, ...]:
+        """Return the values of one key, in order, without NULL."""
+        return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
+
+    def column_named(self, name: str | None, wanted: type, words: str) -> str:
+        """Return the column to test: the named one, or the only one of this kind."""
+        candidates = [
+            column
+            for column, result in self.results.items()
+            if isinstance(result.estimator, wanted)
+            and (not name or column == name)
+            and (wanted is not TotalEstimate or column in self.counted)
+        ]
+        if len(candidates) == 1:
+            return candidates[0]
+        rule = f"the name of a column that is {words} and nothing else"
+        known = ", ".join(self.results) or "none"
+        raise InvalidParameter("column", name, rule, fix=f"ask for {words}; columns of this answer: {known}")
+
+    def _totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
+        """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""
+        start = sum(scale.columns for scale in self.measured.scales[:scale_index])
+        scale = self.measured.scales[scale_index]
+        columns = self.measured.columns[start : start + scale.columns]
+        return [np.array(column, dtype=np.float64) * float(scale.unit_value) for column in columns], NoiseLaw.of(scale)
+
+    def counts(self, column: str | None) -> tuple[Floats, NoiseLaw]:
+        """Return a table of noisy counts, a dimension for each key, and their law."""
+        result = self.results[self.column_named(column, TotalEstimate, "COUNT(*)")]
+        (totals,), law = self._totals(result.scales[0])
+        positions = [
+            {value: index for index, value in enumerate(self.values(key))} for key in range(len(self.key_names))
+        ]
+        cells = np.zeros([len(values) for values in positions])
+        for group, total in zip(self.groups, totals, strict=True):
+            if None not in group:
+                cells[tuple(values[value] for values, value in zip(positions, group, strict=True))] = total
+        return cells, law
+
+    def means(self, column: str | None) -> tuple[GroupSums, MeanEstimate]:
+        """Return the two sums of each group's mean, with its variance if the answer has it, and the mean's range."""
+        result = self.results[self.column_named(column, MeanEstimate, "AVG(…)")]
+        estimator = result.estimator
+        assert isinstance(estimator, MeanEstimate)
+        (above, below), law = self._totals(result.scales[0])
+        kept = np.array([None not in group for group in self.groups])
+        width = float(estimator.high - estimator.low)
+        variances = self._variances(result.scales[0], kept)
+        sums = GroupSums(above[kept], below[kept], law, width, variances, float(estimator.low))
+        return sums, estimator
+
+    def _variances(self, mean_scale: int, kept: Any) -> Floats | None:
+        """Return each group's variance from released squares, one standard deviation of their noise above it."""
+        for result in self.results.values():
+            if isinstance(result.estimator, SpreadEstimate) and result.scales[0] == mean_scale:
+                axis = result.estimator.axis
+                (above, below), _ = self._totals(mean_scale)
+                (squares,), law = self._totals(result.scales[1])
+                rows = np.maximum((above + below) / axis.width, 1.0)
+                centre = above / rows + float(axis.low - axis.middle)
+                return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[kept]
+        return None
+
+    def pairs(self, column: str | None) -> PairSums:
+        """Return the sums of two columns that their correlation was computed from."""
+        result = self.results[self.column_named(column, Correlation, "CORR(y, x)")]
+        estimator = result.estimator
+        assert isinstance(estimator, Correlation)
+        (above_x, below_x), law_x = self._totals(result.scales[0])
+        (above_y, below_y), law_y = self._totals(result.scales[1])
+        (squares_x,), _ = self._totals(result.scales[2])
+        (squares_y,), _ = self._totals(result.scales[3])
+        (products,), product_law = self._totals(result.scales[4])
+        rows = float((above_x[0] + below_x[0]) / estimator.x.width + (above_y[0] + below_y[0]) / estimator.y.width) / 2
+        sums = _centred_sum(above_x[0], below_x[0], estimator.x), _centred_sum(above_y[0], below_y[0], estimator.y)
+        return PairSums(
+            rows,
+            sums,
+            (float(squares_x[0]), float(squares_y[0])),
+            float(products[0]),
+            (law_x, law_y),
+            product_law,
+            (estimator.x.reach, estimator.y.reach),
+        )
+
+    def require_keys(self, count: int, test: str, words: str) -> None:
+        """Refuse an answer with another number of keys."""
+        if len(self.key_names) != count:
+            given = ", ".join(self.key_names) or "no key"
+            raise Unsupported(
+                "test-keys", f"{test} is a test of {words}; this answer is grouped by {given}", fix="change GROUP BY"
+            )
+
+
+def _centred_sum(above: float, below: float, axis: Axis) -> float:
+    """Return Σ(x − middle): half the difference of both sums where the middle is that of the range."""
+    rows = (above + below) / axis.width
+    return float((above - below) / 2 + rows * float((axis.low + axis.high) / 2 - axis.middle))
+
+
+def discovered_groups_refusal() -> Unsupported:
+    rule = "groups that are found in the data are shown where they are large, and a test of those finds too much"
+    return Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
+
+
+def require_plain(query: Query) -> None:
+    """Refuse a question whose rows are selected by noisy numbers, or computed from them: selection biases a test."""
+    finish = query.finish
+    if finish.having is not None or finish.limit is not None or finish.offset:
+        rule = "HAVING and LIMIT select groups by their noisy numbers, and a test of what is left finds too much"
+        raise Unsupported("test-of-cut-answer", rule, fix=_CUT_FIX)
+    if query.outer or query.combined or finish.sets or finish.windows or finish.qualify:
+        rule = "tests are of plain counts, means and correlations by group"
+        raise Unsupported("test-of-computed-answer", rule, fix="ask one SELECT without ROLLUP, windows or UNION")
+
+
+def labels(values: Sequence[Any]) -> list[str]:
+    """Return group values as they are printed."""
+    return [key_text(value) for value in values]

@@ -1,0 +1,273 @@
+"""Tests of bought answers: what each needs, what is refused, and that nothing is charged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sfumato as sf
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.inference.hypothesis_tests import HypothesisTest
+from sfumato.inference.power import Power
+
+COLUMNS: dict[str, Any] = {
+    "arm": {"values": ["old", "new"]},
+    "dose": {"type": "integer", "bounds": [1, 4]},
+    "cured": {"type": "boolean"},
+    "weight": {"type": "real", "bounds": [0, 100]},
+    "age": {"type": "integer", "bounds": [0, 100]},
+    "ward": {"type": "text"},
+}
+BY_ARM = "SELECT arm, cured, COUNT(*) AS n FROM patients GROUP BY arm, cured"
+MANY = "SELECT age, CAST(weight AS INTEGER) AS w, COUNT(*) AS n FROM patients GROUP BY 1, 2"
+SPREAD = "SELECT arm, AVG(weight) AS m, VARIANCE(weight) AS v FROM patients GROUP BY arm"
+SHARES = {"1": "0.1", "2": "0.2", "3": "0.3", "4": "0.4"}
+WEIGHTS = "SELECT dose, AVG(weight) AS mean FROM patients GROUP BY dose"
+
+
+def patients() -> pd.DataFrame:
+    generator, count = np.random.default_rng(8), 3000
+    arm, dose = generator.integers(0, 2, count), generator.integers(1, 5, count)
+    age = generator.uniform(20, 80, count)
+    return pd.DataFrame(
+        {
+            "who": np.arange(count),
+            "arm": np.array(["old", "new"])[arm],
+            "dose": dose,
+            "cured": generator.random(count) < 0.4 + 0.2 * arm,
+            "weight": np.clip(generator.normal(50 + 4 * dose, 10), 0, 100),
+            "age": age.astype(int),
+            "ward": "w",
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    table = sf.Table("patients", patients(), COLUMNS, id="who", max_rows=2)
+    unit, budget = sf.PrivacyUnit("patient"), sf.Budget(100, "1e-5")
+    with sf.Curator(sf.Policy(unit, budget, {"patients": table}), tmp_path_factory.mktemp("c") / "ledger") as curator:
+        yield curator
+
+
+def ask(clinic: sf.Curator, text: str, rows: int = 1, **price: Any) -> sf.Answer:
+    question = clinic.sql(text)
+    return question.limit(rows=rows).release(**({"epsilon": 2} | price))
+
+
+@pytest.mark.parametrize(
+    ("text", "test", "options", "is_found"),
+    [
+        (BY_ARM, "independence", {}, True),
+        (BY_ARM, "difference", {}, True),
+        (BY_ARM, "difference", {"outcome": "false"}, True),
+        (BY_ARM, "anova", {}, True),
+        ("SELECT dose, cured, COUNT(*) AS n FROM patients GROUP BY dose, cured", "trend", {}, False),
+        ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {}, False),
+        ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {"shares": SHARES}, True),
+        (WEIGHTS, "anova", {}, True),
+        (WEIGHTS, "trend", {"scores": [1, 2, 4, 8]}, True),
+        (SPREAD, "difference", {"column": "m"}, False),
+        ("SELECT CORR(weight, dose) AS r FROM patients", "correlation", {}, True),
+        ("SELECT CORR(weight, age) AS r FROM patients", "correlation", {"column": "r"}, False),
+        ("SELECT COUNT(*) AS n FROM patients WHERE arm = 'old'", "share", {"of": 3000}, False),
+        ("SELECT COUNT(*) AS n FROM patients WHERE arm = 'old'", "share", {"of": 3000, "equals": "0.4"}, True),
+    ],
+)  # fmt: skip
+def test_differences_are_found_for_free(
+    clinic: sf.Curator, text: str, test: str, options: dict[str, Any], is_found: bool
+) -> None:
+    answer = ask(clinic, text)
+    left = clinic.budget.largest_pure()
+    result = answer.test(test, **options)
+    assert clinic.budget.largest_pure() == left
+    assert result.p_value < 0.01 or not is_found
+    assert result.test == test
+    assert result.receipt == answer.receipt
+    assert HypothesisTest.from_json(result.to_json()) == result == answer.test(test, **options)
+    assert result.p_text in str(result)
+    assert "<table>" in result._repr_html_()
+    assert ("simulated" in str(result)) is (test != "share")
+
+
+def test_a_difference_has_a_range(clinic: sf.Curator) -> None:
+    result = ask(clinic, BY_ARM).test("difference")
+    assert result.low < 0.2 < result.high
+    assert result.estimate == pytest.approx(0.2, abs=0.06)
+    other = ask(clinic, BY_ARM).test("difference", outcome="false")
+    assert other.estimate == pytest.approx(-result.estimate)
+    means = ask(clinic, SPREAD).test("difference")
+    assert means.low < 0.3 < means.high
+
+
+def test_gaussian_noise_is_simulated_as_such(clinic: sf.Curator) -> None:
+    answer = ask(clinic, BY_ARM, epsilon=1, delta="1e-6", mechanism="gaussian", fresh=True)
+    assert answer.test("independence").p_value < 0.01
+
+
+def test_changed_answers_are_tested_on_what_was_released(clinic: sf.Curator) -> None:
+    answer = ask(clinic, BY_ARM)
+    assert answer.nonnegative().flagged().test("independence") == answer.test("independence")
+
+
+def test_lost_groups_are_said(clinic: sf.Curator) -> None:
+    result = ask(
+        clinic,
+        "SELECT arm, cured, COUNT(*) AS n FROM patients WHERE age = 0 AND dose = 1 GROUP BY arm, cured",
+        epsilon="0.01",
+    ).test("difference")
+    assert result.p_value > 0.001
+    assert result.estimate is None
+    assert any("below 5" in note or "not positive" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "test", "options", "rule"),
+    [
+        (BY_ARM, "chi", {}, "one of independence"),
+        (BY_ARM, "independence", {"colum": 1}, "left out"),
+        (BY_ARM, "independence", {"column": "arm"}, "COUNT"),
+        (BY_ARM, "fit", {}, "counts by one key"),
+        (BY_ARM, "difference", {"outcome": "maybe"}, "one of false, true"),
+        (f"{BY_ARM} HAVING COUNT(*) > 3", "independence", {}, "HAVING and LIMIT"),
+        (f"{BY_ARM} ORDER BY n LIMIT 2", "independence", {}, "HAVING and LIMIT"),
+        ("SELECT cured, dose, COUNT(*) AS n FROM patients GROUP BY cured, dose", "difference", {}, "two values"),
+        (WEIGHTS, "difference", {}, "two values"),
+        (WEIGHTS, "independence", {}, "counts by two keys"),
+        (WEIGHTS, "trend", {"scores": [1, 1, 1, 1]}, "not all equal"),
+        (WEIGHTS, "correlation", {}, "without groups"),
+        ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {"shares": [0.5, 0.5]}, "add up to 1"),
+        ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {"shares": [0.5, 0.5, 0.5, -0.5]}, "add up"),
+        ("SELECT dose, COUNT(*) AS n FROM patients GROUP BY dose", "anova", {}, "AVG"),
+        ("SELECT age, cured, dose, COUNT(*) AS n FROM patients GROUP BY age, cured, dose", "fit", {}, "by one key"),
+        (MANY, "independence", {}, "at most 500"),
+        ("SELECT COUNT(*) AS n FROM patients", "share", {}, "public number"),
+        ("SELECT COUNT(*) AS n FROM patients", "share", {"of": 10, "equals": 1}, "between 0 and 1"),
+        ("SELECT dose, MEDIAN(weight) AS m FROM patients GROUP BY dose", "anova", {}, "AVG"),
+        ("SELECT arm, COUNT(*) AS n FROM patients GROUP BY ROLLUP (arm)", "fit", {}, "plain counts"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tested_is_refused(
+    clinic: sf.Curator, text: str, test: str, options: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises((InvalidParameter, Unsupported), match=rule):
+        ask(clinic, text).test(test, **options)
+
+
+def test_several_rows_of_a_unit_are_no_independent_rows(clinic: sf.Curator) -> None:
+    with pytest.raises(Unsupported, match=r"limit\(rows=1\)"):
+        ask(clinic, BY_ARM, rows=2).test("independence")
+
+
+def test_groups_that_were_found_in_the_data_are_not_tested(clinic: sf.Curator) -> None:
+    answer = ask(clinic, "SELECT ward, COUNT(*) AS n FROM patients GROUP BY ward", delta="1e-6")
+    with pytest.raises(Unsupported, match="found in the data"):
+        answer.test("fit")
+
+
+def test_an_answer_from_a_file_does_not_know_its_noise(clinic: sf.Curator) -> None:
+    answer = ask(clinic, BY_ARM)
+    with pytest.raises(InvalidParameter, match="ask its question again"):
+        sf.Answer.from_json(answer.to_json()).test("independence")
+    answer.forget_question()
+    with pytest.raises(InvalidParameter, match="ask its question again"):
+        answer.test("independence")
+
+
+def test_a_result_is_checked_when_it_is_read() -> None:
+    result = HypothesisTest("fit", "equal shares", 1.0, 0.5)
+    with pytest.raises(InvalidParameter):
+        HypothesisTest.from_json(result.to_json().replace("0.5", "1.5"))
+    assert HypothesisTest("fit", "equal shares", 90.0, 0.001, 999).p_text == "p < 0.002"
+
+
+def test_a_test_is_bought_with_its_answer_and_is_free_afterwards(clinic: sf.Curator) -> None:
+    text = "SELECT arm, dose, COUNT(*) AS n FROM patients GROUP BY arm, dose"
+    question = clinic.sql(text).limit(rows=1)
+    proposal = clinic.test("independence", question)
+    lines = len(list(clinic.history()))
+    result = proposal.release(epsilon=1)
+    assert len(list(clinic.history())) > lines
+    lines = len(list(clinic.history()))
+    assert result.receipt is not None
+    assert not result.receipt.free
+    again = proposal.release(epsilon="0.5")
+    assert again.receipt is not None
+    assert again.receipt.free
+    assert again.p_value == question.release(epsilon=1).test("independence").p_value == result.p_value
+    assert len(list(clinic.history())) == lines
+    assert "at ε = 1" in str(proposal.explain(1))
+    assert proposal.error(1)["n"] > 0
+    assert proposal.price(10) > 0
+    assert proposal.preview(1).is_preview
+    assert [column.name for column in proposal.columns] == ["arm", "dose", "n"]
+    assert ".power()" in repr(proposal)
+
+
+@pytest.mark.parametrize(
+    ("test", "text", "options", "rule"),
+    [
+        ("independence", "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm", {}, "counts by two keys"),
+        ("independence", f"{BY_ARM} HAVING COUNT(*) > 5", {}, "HAVING and LIMIT"),
+        ("fit", "SELECT ward, COUNT(*) AS n FROM patients GROUP BY ward", {}, "found in the data"),
+        ("fit", "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm", {"shares": ["0.7", "0.7"]}, "add up to 1"),
+        ("none", BY_ARM, {}, "one of independence"),
+        ("independence", "SELECT arm, dose, SUM(weight) AS n FROM patients GROUP BY arm, dose", {}, "COUNT"),
+        ("fit", "SELECT arm, COUNT(DISTINCT dose) AS n FROM patients GROUP BY arm", {}, "COUNT"),
+        ("fit", "SELECT arm, 2 * COUNT(*) AS n FROM patients GROUP BY arm", {}, "COUNT"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_before_it_is_bought(
+    clinic: sf.Curator, test: Any, text: str, options: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises((InvalidParameter, Unsupported), match=rule):
+        clinic.test(test, clinic.sql(text).limit(rows=1), **options)
+    with pytest.raises(Unsupported, match="2 rows of one unit"):
+        clinic.test("independence", BY_ARM)
+
+
+def test_a_question_of_several_selects_is_not_tested(clinic: sf.Curator) -> None:
+    one = "SELECT arm, COUNT(*) AS n FROM patients GROUP BY arm"
+    with pytest.raises(Unsupported, match="plain counts"):
+        clinic.test("fit", f"{one} UNION ALL {one}")
+    with pytest.raises(Unsupported, match="one SELECT"):
+        clinic.test("fit", 3)  # type: ignore[arg-type]
+
+
+def test_power_is_told_before_paying(clinic: sf.Curator) -> None:
+    proposal, left = clinic.test("difference", clinic.sql(BY_ARM).limit(rows=1)), clinic.budget.largest_pure()
+    weak = proposal.power("0.05", sizes=300, shares=["0.3", "0.45"])
+    strong = proposal.power(2, sizes=[300, 300], shares=["0.3", "0.45"])
+    # of two shares without noise: δ/√(2·p(1−p)/n) = 3.8 standard errors, found 97 % of the time
+    assert float(weak) < 0.4 < 0.9 < float(strong) <= 1
+    assert Power.from_json(strong.to_json()) == strong
+    assert str(strong).startswith("at ε = 2 shares of 0.3 and 0.45 in groups of 300 are found")
+    assert float(proposal.power(2, sizes=300, shares=["0.3", "0.3"])) < 0.12
+    means = clinic.test("trend", clinic.sql(WEIGHTS).limit(rows=1))
+    assert float(means.power(2, sizes=400, means=[50, 55, 60, 65], deviation=10)) > 0.9
+    assert clinic.budget.largest_pure() == left
+
+
+@pytest.mark.parametrize(
+    ("assumed", "rule"),
+    [
+        ({"sizes": 300, "shares": ["0.3"]}, "each of 2 groups"),
+        ({"sizes": [1, 2, 3], "shares": ["0.3", "0.4"]}, "each of 2 groups"),
+        ({"sizes": 300, "shares": ["0.3", "1.4"]}, "between 0 and 1"),
+        ({"sizes": -3, "shares": ["0.3", "0.4"]}, "positive"),
+        ({"sizes": 300}, "deviation"),
+        ({"sizes": 300, "means": [1, 2], "deviation": 3}, "counts of an outcome"),
+        ({"sizes": 300, "shares": ["0.3", "0.4"], "level": 0}, "level"),
+    ],
+)
+def test_bad_assumptions_are_refused(clinic: sf.Curator, assumed: dict[str, Any], rule: str) -> None:
+    with pytest.raises(InvalidParameter, match=rule):
+        clinic.test("difference", clinic.sql(BY_ARM).limit(rows=1)).power(1, **assumed)
+
+
+def test_power_of_other_tests_is_not_told(clinic: sf.Curator) -> None:
+    with pytest.raises(Unsupported, match="difference, anova, trend"):
+        clinic.test("independence", clinic.sql(BY_ARM).limit(rows=1)).power(1, sizes=1, shares=[1])
