@@ -63,7 +63,7 @@ from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.caveats import RowLimits
 from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
@@ -572,13 +572,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
         selected = by_column(self.query, selection_notes(measured, confidence))
-        caveats = self.caveats(terms.strategy)
-        annotations = ranks, selected, caveats
+        annotations = ranks, selected, self.caveats(terms.strategy)
         return answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
-        return number_caveats(self.query, self.row_limits(strategies))
+        return self._clipping.caveats_with_worst_cases(self, self.row_limits(strategies))
 
     def row_limits(self, strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
@@ -594,8 +593,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Propose to count what limits and bounds cut: the units beyond each limit, and the cells beyond each bound,
         as shares with their ±, in a workload with one price. Free.
         """
-        counts = import_module("sfumato.curator.proposals.clipped_counts")  # workloads are made of questions
-        return counts.propose_clipped(self._context, self)
+        return self._clipping.propose_clipped(self._context, self)
+
+    _clipping = property(lambda _: import_module("sfumato.curator.proposals.clipped_counts"))  # made of questions
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
