@@ -22,7 +22,7 @@ of listed values) is decided by fewer rows, so that only the owner who sees it c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -126,13 +126,15 @@ class CellProposal:
 
 
 def propose_readings(
-    source: Path, relation: str | None, columns: Sequence[str], *, decimal: str = "."
+    source: Path, relation: str | None, columns: Sequence[str], *, decimal: str = ".", nulls: Collection[str] = ()
 ) -> dict[str, CellProposal]:
-    """Propose a reading for each column of texts that are not just texts; ``decimal`` "," is known from the owner.
+    """Propose a reading for each column of texts that are not just texts; ``decimal`` "," and ``nulls`` are known from
+    the owner.
 
     PRIVATE: it reads rows.
     """
-    samples = {name: _without_markers(_count(texts)) for name, texts in sample_texts(source, relation, columns).items()}
+    sampled, markers = sample_texts(source, relation, columns), {*USUAL_NULLS, *nulls}
+    samples = {name: _without_markers(_count(texts), markers) for name, texts in sampled.items()}
     return propose_for_texts(samples, decimal)
 
 
@@ -245,8 +247,8 @@ def _count(texts: Iterable[str | None]) -> Counter[str]:
     return Counter(text for text in texts if text is not None)
 
 
-def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
-    return {text: count for text, count in texts.items() if text.strip(" ") not in USUAL_NULLS}
+def _without_markers(texts: Mapping[str, int], markers: Collection[str]) -> dict[str, int]:
+    return {text: count for text, count in texts.items() if text.strip(" ") not in markers}
 
 
 def _propose(

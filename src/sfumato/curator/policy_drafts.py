@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -361,8 +361,9 @@ def copy_table(table: DetectedTable, target: Path) -> tuple[DetectedTable, int]:
     ), copy.skipped_records
 
 
-def infer_types(table: DetectedTable) -> DetectedTable:
-    """Infer the types of text columns from their cells, and propose how the others are read. PRIVATE.
+def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTable:
+    """Infer the types of text columns from their cells, without those that the owner calls missing, and propose how the
+    others are read. PRIVATE.
 
     SQLite has no date type, so a column that it stores as text is one of dates if nearly every cell is.
     """
@@ -370,12 +371,14 @@ def infer_types(table: DetectedTable) -> DetectedTable:
         return table  # the file stores all types itself; a copy has texts, whatever the original declares
     if table.is_text:
         refuse_second_header(table.file, list(table.columns), table.source)
-    inferred = inferred_types(table.file, table.relation)
+    inferred = inferred_types(table.file, table.relation, nulls)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]
     proposals = {
         name: proposal
-        for name, proposal in propose_readings(table.file, table.relation, unread, decimal=table.decimal).items()
+        for name, proposal in propose_readings(
+            table.file, table.relation, unread, decimal=table.decimal, nulls=nulls
+        ).items()
         if _fits_stored_type(proposal.reading, table.columns[name])
     }
     columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
