@@ -63,8 +63,8 @@ from sfumato.plan.values.expressions import (
     columns,
 )
 from sfumato.plan.values.narrowing import as_comparison
-from sfumato.plan.warnings import UndeclaredValues
-from sfumato.policy import Domain, Policy, Value
+from sfumato.plan.warnings import VALUE_READINGS, UndeclaredValues
+from sfumato.policy import Domain, Policy, Value, Via
 from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact
 
@@ -98,6 +98,8 @@ class RowLimits:
     """The table and name of each column that says to which account a row belongs."""
     possible: Mapping[tuple[str, str], tuple[Value, Value]] = declared_field(default_factory=dict)
     """The outer range of each column that declares one, by table and name."""
+    missing_ids: Mapping[str, str] = declared_field(default_factory=dict)
+    """What names the unit of a row, by table, where the policy does not say that every row has it."""
 
     @classmethod
     def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
@@ -111,7 +113,8 @@ class RowLimits:
             for column, rules in declared.rules.items()
             if rules.possible is not None
         }
-        return cls(limits, name, groups, reweights, policy.per or "", account_columns, possible)
+        missing_ids = {table: unit_id for table in policy.tables if (unit_id := _id_that_may_be_missing(policy, table))}
+        return cls(limits, name, groups, reweights, policy.per or "", account_columns, possible, missing_ids)
 
     def limits_groups(self, measure: AggregateRequest) -> bool:
         """Return whether a unit counts in a limited number of groups, and of rows in each."""
@@ -121,6 +124,19 @@ class RowLimits:
     def max_groups(self) -> int | None:
         """The most groups of one unit that count; None where the answer has no more."""
         return None if self.groups is not None and self.groups <= self.limits.groups else self.limits.groups
+
+
+def _id_that_may_be_missing(policy: Policy, table: str) -> str:
+    """Return what names the unit of a table's rows, unless the policy declares it as a column that is not nullable."""
+    declared = policy.tables[table]
+    if declared.public or declared.every_row:
+        return ""
+    is_path = isinstance(declared.id, Via)
+    column = str(declared.id.on if is_path else declared.id)
+    domain = next((domain for name, domain in declared.columns.items() if name.lower() == column.lower()), None)
+    if domain is None or domain.nullable:
+        return "an owner" if is_path else column
+    return "an owner" if is_path and _id_that_may_be_missing(policy, declared.id.via) else ""
 
 
 def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
@@ -157,7 +173,7 @@ def says_warning(lines: Iterable[str], warning: str) -> bool:
 
 def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    common = (*_cut_phrases(plan, row_limits.unit), *_shared_phrases(query, row_limits))
+    common = (*_cut_phrases(plan, row_limits), *_shared_phrases(query, row_limits))
     for measure in plan.measures:
         yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
 
@@ -287,7 +303,7 @@ def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLim
     return frozenset(
         (
             *_row_phrases(plan, measure, row_limits),
-            *_cut_phrases(plan, row_limits.unit),
+            *_cut_phrases(plan, row_limits),
             *_bound_phrases(plan, value, row_limits),
             *_impossible_phrases(plan, (*plan.expressions, *_row_conditions(plan)), row_limits),
         )
@@ -312,11 +328,15 @@ def limits_rows(plan: Aggregate, limits: Limits) -> bool:
     return whole_rows(plan.source) is None and not is_proven
 
 
-def _cut_phrases(plan: Aggregate, unit: str) -> Iterator[str]:
-    """Name the limits inside the tree: of possible rows, of rows below a join, and of list items."""
+def _cut_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]:
+    """Name the limits inside the tree: of possible rows, of rows below a join, and of list items; and missing ids."""
+    unit = row_limits.unit
     for node in relations(plan.source):
-        if isinstance(node, Scan) and node.possible_rows is not None:
-            yield f"rows of one {unit} beyond {node.possible_rows:,} are left out"
+        if isinstance(node, Scan):
+            if node.possible_rows is not None:
+                yield f"rows of one {unit} beyond {node.possible_rows:,} are left out"
+            if node.table in row_limits.missing_ids:
+                yield f"rows without {row_limits.missing_ids[node.table]} are left out"
         elif isinstance(node, LimitRowsPerUnit):
             yield f"of one {unit} at most {count_with_noun(node.rows, 'row')} of a table are joined"
         elif isinstance(node, Unnest):
@@ -331,7 +351,7 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
     undeclared = _undeclared(plan)
     if measure.where is not None:
         yield from map(_as_phrase, undeclared.conditions(measure.where, positive=True))
-    if measure.value is not None and measure.reads is not ReadingKind.DIFFERENT:
+    if measure.value is not None and measure.reads not in VALUE_READINGS:
         yield from (f"undeclared values of {column} do not count" for column in undeclared.unreplaced(measure.value))
     elif measure.value is not None:
         yield from map(_as_phrase, undeclared.uncounted([measure.value]))

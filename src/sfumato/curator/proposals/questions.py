@@ -31,6 +31,8 @@ from sfumato.curator.previews.explaining import (
     without_delta,
 )
 from sfumato.curator.previews.forecasts import (
+    COARSE_STEPS,
+    FINE_STEPS,
     Forecast,
     Width,
     assumption_notes,
@@ -63,7 +65,7 @@ from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import RowLimits
+from sfumato.plan.caveats import RowLimits, without_coverage
 from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
@@ -175,7 +177,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What the answer may miss for lack of declarations, from the policy alone. Free."""
-        return warn_about_undeclared(self.query)
+        return warn_about_undeclared(self.query, self._context.policy)
 
     @cached_property
     def shared_parts(self) -> SharedMeasures:
@@ -508,7 +510,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
         title, terms = " ".join(self.text.split()), draw_terms(self._context.policy.unit, delta, confidence)
-        return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width), path)
+        steps = COARSE_STEPS if delta else FINE_STEPS  # noise at a δ is calibrated numerically
+        return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width, steps), path)
 
     def _with_sampling_error(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
         rows = 1 if self.table.every_row else self.limits.rows_per_group
@@ -638,16 +641,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
         )
         others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
-        if price.allows_gaussian:  # the choice of noise depends on what the account can keep open
-            budget = self._context.account.budget
-            return price_release(
-                self.bounding_options, price, others=others, requests=weighted_request, account=budget, family=family
-            )
-        key = price, family, weighted_request.weights, range_miss
+        # the choice between Laplace and Gaussian noise depends on what the account can keep open
+        budget = self._context.account.budget if price.allows_gaussian else None
+        key = price, family, weighted_request.weights, range_miss, budget
         cached = self._prepared_releases.get(key)
         if cached is None:
             cached = price_release(
-                self.bounding_options, price, others=others, requests=weighted_request, family=family
+                self.bounding_options, price, others=others, requests=weighted_request, account=budget, family=family
             )
             if len(self._prepared_releases) >= _MAX_PREPARED:
                 self._prepared_releases.clear()
@@ -656,7 +656,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     @cached_property
     def _prepared_releases(self) -> dict[tuple[Any, ...], PricedRelease]:
-        """A cache of releases prepared for pure prices, by price, noise, weights and the chance that ranges miss."""
+        """A cache of prepared releases, by all that decides their noise."""
         return {}
 
     def forecast(self, prepared: PricedRelease, request: PriceRequest) -> Forecast:
@@ -671,9 +671,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
-        return Forecast(
-            widths, level, price, accepted, warnings, ranks=ranks, chosen=quality, counted=counted, whole=whole
-        )
+        lines, facts = self.caveats(prepared.bounded.strategy.value), (widths, level, price, accepted, warnings)
+        caveats = {name: line if name in widths else without_coverage(line) for name, line in lines.items()}
+        return Forecast(*facts, ranks=ranks, chosen=quality, counted=counted, whole=whole, caveats=caveats)
 
     @property
     def integer_columns(self) -> tuple[str, ...]:
