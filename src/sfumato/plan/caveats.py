@@ -144,6 +144,15 @@ def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
     return _lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
 
 
+def published_caveats(query: Query, limits: str) -> dict[str, str]:
+    """Return the lines of an answer from a published object, which knows the limits on a unit's rows in words alone;
+    these are empty where all rows count.
+    """
+    limited = (f"rows beyond the limits do not count in full ({limits})",) if limits else ()
+    phrases = _phrases_by_result(query, RowLimits(query.plan.limits, "unit"))
+    return _lines(_results_behind(query), [(own, (*common, *limited)) for own, common in phrases])
+
+
 def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
     """Return the lines of an answer that combines several queries: a column has those of all that it reads."""
     by_result: list[_ResultPhrases] = []

@@ -105,12 +105,6 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
             "no limit or bound that can be counted moves this answer",
             fix="ask for the answer alone; a line beside each number names what else can move it",
         )
-    if any(count.column is not None for count in counts) and not context.engine.reads_clamped_cells:
-        raise Unsupported(
-            "clamped-cells",
-            "cells beyond a bound cannot be counted on this engine, which reads declared columns only",
-            fix="ask the owner for sfumato check, or for bounds found privately: curator.bounds(table, column)",
-        )
     return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, question)
 
 
