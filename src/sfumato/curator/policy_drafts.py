@@ -20,7 +20,7 @@ from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readin
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
-from sfumato.engine.opening import inferred_types, schema, tables, unusable_columns
+from sfumato.engine.opening import inferred_types, sample_texts, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
@@ -369,16 +369,16 @@ def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTa
     """
     if table.original is None and all(kind not in (None, Type.TEXT) for kind in table.columns.values()):
         return table  # the file stores all types itself; a copy has texts, whatever the original declares
+    sampled = sample_texts(table.file, table.relation, list(table.columns))
     if table.is_text:
-        refuse_second_header(table.file, list(table.columns), table.source)
+        refuse_second_header(sampled, table.source)
     inferred = inferred_types(table.file, table.relation, nulls)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]
+    unread_texts = {name: texts for name, texts in sampled.items() if name in unread}
     proposals = {
         name: proposal
-        for name, proposal in propose_readings(
-            table.file, table.relation, unread, decimal=table.decimal, nulls=nulls
-        ).items()
+        for name, proposal in propose_readings(unread_texts, decimal=table.decimal, nulls=nulls).items()
         if _fits_stored_type(proposal.reading, table.columns[name])
     }
     columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
