@@ -15,12 +15,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pyarrow.parquet
 import pytest
 
 import sfumato as sf
 from cli.running import run
 from forked_commands import forked_command, run_forked
+from sfumato.cli import SHORT_HELP, main
 from sfumato.cli.commands.demo import TOUR_STEPS, WIDTH
 from sfumato.cli.common.output import ProgressPrinter, slow_progress
 from sfumato.data import FILES
@@ -57,6 +59,19 @@ def test_help_is_enough(command: list[str]) -> None:
         assert "Exit codes:" in done.output
     if len(command) == 1:
         assert f"sfumato {command[0]}" in done.output.split("Example")[1]
+
+
+def test_help_lists_every_command_as_it_describes_itself_and_imports_none() -> None:
+    context = click.Context(main)
+    shown = {name: main.get_command(context, name).get_short_help_str() for name in SHORT_HELP}  # type: ignore[union-attr]
+    assert shown == SHORT_HELP
+    listing = (
+        "import sys; from click.testing import CliRunner; from sfumato.cli import main;"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0;"
+        "print(*[name for name in sys.modules if name.startswith(('sfumato.cli.commands.', 'sqlglot', 'duckdb'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()
 
 
 def test_every_command_is_listed_with_what_it_does() -> None:

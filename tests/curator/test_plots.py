@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato.release.pricing import price_release
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,22 @@ def test_the_error_is_drawn_against_epsilon_for_free(flights: sf.Curator) -> Non
     assert f"ε = 0.01: ±{half:,.0f}"[:12] in picture.svg
     with pytest.raises(sf.InvalidParameter, match="least"):
         ask.plot(least=2, most=1)  # type: ignore[union-attr]
+
+
+def test_the_error_at_a_delta_is_priced_at_few_points_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Groups found in the data need a δ: their noise is searched for at every price."""
+    priced: list[Any] = []
+    module = "sfumato.curator.proposals.questions.price_release"
+    monkeypatch.setattr(module, lambda *args, **terms: priced.append(args) or price_release(*args, **terms))
+    table = sf.Table("visits", pa.table({"who": [1], "town": ["a"]}), {"town": {"type": "text"}}, id="who", max_rows=3)
+    policy = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(3, "1e-6"), {"visits": table})
+    with sf.Curator(policy, tmp_path / "ledger") as curator:
+        ask: Any = curator.sql("SELECT town, COUNT(*) AS n FROM visits GROUP BY town")
+        assert "n: half-width (±)" in ask.plot(delta="1e-7").svg
+        assert 2 <= len(priced) <= 9
+        first = list(priced)
+        ask.plot(delta="1e-7")
+        assert priced == first
 
 
 def test_the_error_is_drawn_as_wide_as_a_phone(flights: sf.Curator) -> None:

@@ -224,6 +224,8 @@ EDITS: dict[tuple[type, str], list[tuple[Edit, set[str]]]] = {
     (Table, "rules"): [
         (table("visits", rules={"cost": CellRules(nulls=("NA",))}), NOBODY),
         (table("visits", rules={"region": CellRules(nulls=("NA",))}), {BY_REGION, JOINED, CELLS}),
+        (table("visits", rules={"cost": CellRules(possible=(-1, 200))}), NOBODY),
+        (table("bills", rules={"paid": CellRules(possible=(-1, 200))}), {OF_BILLS}),
     ],
     (Table, "nulls"): [(table("visits", nulls=("NA",)), OF_VISITS), (table("bills", nulls=("NA",)), {OF_BILLS})],
     (Table, "id"): [
@@ -234,6 +236,10 @@ EDITS: dict[tuple[type, str], list[tuple[Edit, set[str]]]] = {
     (Table, "max_rows"): [(table("visits", max_rows=3), OF_VISITS), (table("bills", max_rows=1), {OF_BILLS})],
     (Table, "max_groups"): [(table("visits", max_groups=1), OF_VISITS), (table("bills", max_groups=1), {OF_BILLS})],
     (Table, "max_rows_per_group"): [(table("visits", max_rows_per_group=1), OF_VISITS)],
+    (Table, "possible_rows"): [
+        (table("patients", possible_rows=9), OF_VISITS),
+        (table("bills", possible_rows=9), {OF_BILLS}),
+    ],
     (Table, "public"): [
         (unchecked_table("visits", public=True), OF_VISITS),
         (unchecked_table("bills", public=True), {OF_BILLS}),

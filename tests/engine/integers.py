@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,6 @@ Whole = NDArray[np.int64]
 
 class Integers:
     """Tables of whole numbers, copied when they are opened."""
-
-    reads_clamped_cells: ClassVar[bool] = False
 
     def __init__(self, policy: Policy, *_: str | int | None) -> None:  # it needs no disk, and no second thread
         self._policy, self._open = policy, True

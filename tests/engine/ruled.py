@@ -270,6 +270,43 @@ COLUMNS = {
             None: None,
         },
     ),
+    "possible_whole": RuledColumn(
+        {"type": "integer", "bounds": [0, 9], "possible": [-1, 20]},
+        {
+            "-1": 0,
+            "5": 5,
+            "20": 9,
+            "20.0": 9,
+            "21": None,
+            "-2": None,
+            "1e30": None,
+            "-inf": None,
+            "inf": None,
+            "9" * 30: None,
+            "x": None,
+            None: None,
+        },
+    ),
+    "possible_euro": RuledColumn(
+        {"type": "real", "decimal": ",", "bounds": [0, 1], "possible": ["-0.1", "1.1"], "nulls": ["0,5"]},
+        {"-0,1": 0.0, "1,1": 1.0, "1,2": None, "0,5": None, "0,25": 0.25, "1e400": None, "nan": None, None: None},
+    ),
+    "possible_day": RuledColumn(
+        {
+            "type": "date",
+            "format": "%d.%m.%Y",
+            "bounds": ["2024-03-01", "2024-03-31"],
+            "possible": ["2024-01-01", "2024-12-31"],
+        },
+        {
+            "5.3.2024": DAY,
+            "1.1.2024": dt.date(2024, 3, 1),
+            "31.12.2023": None,
+            "31.12.2024": dt.date(2024, 3, 31),
+            "1.1.2025": None,
+            None: None,
+        },
+    ),
 }
 """Columns of texts, by name."""
 STORED = {
@@ -287,6 +324,26 @@ STORED = {
         pa.date32(),
         {"type": "date", "nulls": ["1900-01-01"], "format": "%d.%m.%Y"},
         {dt.date(1900, 1, 1): None, DAY: DAY, None: None},
+    ),
+    "possible_number": (
+        pa.float64(),
+        {"type": "real", "bounds": [0, 1], "possible": [-2, 2]},
+        {-2.0: 0.0, 2.0: 1.0, 2.5: None, -3.0: None, float("inf"): None, float("nan"): None, 1e200: None, None: None},
+    ),
+    "possible_moment": (
+        pa.timestamp("us"),
+        {"type": "timestamp", "bounds": ["2024-03-05", "2024-03-06"], "possible": ["2024-03-01", "2024-03-10"]},
+        {
+            at(7): at(7),
+            dt.datetime(2024, 3, 10): dt.datetime(2024, 3, 6),
+            dt.datetime(2024, 3, 10, 1): None,
+            None: None,
+        },
+    ),
+    "possible_large": (
+        pa.int64(),
+        {"type": "integer", "bounds": [0, 5], "possible": [0, 2**62]},
+        {2**62: 5, 2**62 + 1: None, 2**63 - 1: None, -1: None, 3: 3, None: None},
     ),
     "packed_whole": (
         pa.int64(),

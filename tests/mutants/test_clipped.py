@@ -44,7 +44,8 @@ MUTANTS = (
         "clipped counts are shown without a charge",
         Kind.CHARGE_ORDER,
         "curator.proposals.clipped_counts:propose_clipped",
-        "return WorkloadProposal(context, {count.name: _question(context, count, question) for count in counts})",
+        "return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, "
+        "question)",
         "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _question(context, "
         "count, question) for count in counts}).error, release=WorkloadProposal(context, {count.name: "
         "_question(context, count, question) for count in counts}).preview)",
@@ -76,14 +77,66 @@ MUTANTS = (
     ),
 )
 
+_WORST = "safety/test_worst_cases.py"
+WORST_CASE_MUTANTS = (
+    Mutant(
+        "a worst case is computed against bounds, not against what is possible",
+        Kind.RANGES,
+        "plan.worst_cases:_worst_value",
+        "least, largest = (Fraction(end) for end in ends)",
+        "least, largest = (low, high)",
+        (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),
+    ),
+    Mutant(
+        "impossible cells are clamped like any other on DuckDB",
+        Kind.RANGES,
+        "engine.duckdb.ruled_scans:_Result.null_test",
+        "[] if rules.possible is None else",
+        "[] if True else",
+        (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
+    ),
+    Mutant(
+        "impossible cells are clamped like any other on servers",
+        Kind.RANGES,
+        "engine.sources.clean_scans:_Build.is_null",
+        "if possible is not None:",
+        "if False:",
+        ("engine/postgres/test_postgres_cell_rules.py::test_cells_mean_the_same_on_postgresql",),
+    ),
+    Mutant(
+        "possible rows are counted in the whole table, not of each unit",
+        Kind.LIMITS,
+        "engine.lowering.relation_lowering:RelationLowering.limit_rows_per_unit",
+        "digest_rank = Rank((Reference('u'),), (Reference('t'), *map(Reference, short_names)))",
+        "digest_rank = Rank((), (Reference('t'), *map(Reference, short_names)))",
+        (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
+    ),
+    Mutant(
+        "possible rows are declared and not enforced",
+        Kind.LIMITS,
+        "engine.lowering.relation_lowering:RelationLowering.scan",
+        "if base.possible_rows is not None:",
+        "if False:",
+        (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
+    ),
+    Mutant(
+        "a worst case forgets the units beyond the limit",
+        Kind.RANGES,
+        "plan.worst_cases:WorstCase.counted",
+        "return self.cell.times(counts.clamped).plus(self.unit.times(counts.units))",
+        "return self.cell.times(counts.clamped)",
+        (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),
+    ),
+)
+
 _ADVICE = "curator/previews/test_advising.py"
 ADVICE_MUTANTS = (
     Mutant(
         "advice on bounds is given before the counts behind it are bought",
         Kind.REUSE,
         "curator.proposals.clipped_counts:ClippedQuestion.bought_tip",
-        "None if stored is None else self._tip(self.build_answer(stored, '0.95', False))",
-        "self._tip(self.preview(epsilon=1))",
+        "return None if bought is None else self._tip(bought)",
+        "return self._tip(self.preview(epsilon=1))",
         (f"{_ADVICE}::test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits",),
     ),
     Mutant(
@@ -133,5 +186,6 @@ COMBINED_MUTANTS = (
 )
 
 test_the_tests_of_lines_beside_combined_numbers_notice = suite(COMBINED_MUTANTS)
+test_the_tests_of_worst_cases_notice = suite(WORST_CASE_MUTANTS)
 test_the_tests_of_advice_on_noise_notice = suite(ADVICE_MUTANTS)
 test_the_tests_of_clipped_counts_notice = suite(MUTANTS)

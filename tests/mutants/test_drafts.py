@@ -272,9 +272,9 @@ MUTANTS = (
     Mutant(
         "codes that begin with a 0 are numbers",
         Kind.NAN,
-        "engine.duckdb.connection:inferred_types",
-        "if is_coded and kinds[column].numeric",
-        "if is_coded and not kinds[column].numeric",
+        "engine.duckdb.connection:_coded_columns",
+        "if code and kinds[name].numeric",
+        "if code and (not kinds[name].numeric)",
         ("engine/test_file_copies.py::test_a_number_that_begins_with_0_is_a_code",),
     ),
     Mutant(

@@ -20,7 +20,7 @@ import sfumato as sf
 from sfumato.plots.answers import Buckets, GroupColumn, draw, draw_lines, draw_panels
 from sfumato.plots.bars import bar_panels, parse_bins
 from sfumato.plots.frame import PAGE_HEIGHT, unframed_picture
-from sfumato.plots.heat_maps import colour, text_colour_on
+from sfumato.plots.heat_maps import HeatMapGrid, colour, heat_map, text_colour_on
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.marks import (
     escape,
@@ -284,6 +284,16 @@ def test_a_key_that_is_null_is_said_beside_the_line() -> None:
 def test_what_is_too_noisy_is_hollow() -> None:
     picture = draw([column("n", "ab", [100, 30], 20)], [key("k", "ab")])
     assert [each.get("stroke-dasharray") for each in marks(picture, "rect")[1:]] == [None, "3 2"]
+
+
+def test_a_map_gives_noise_no_colour_and_no_part_in_the_scale() -> None:
+    """A number below its ± may be the largest of all: it would be the darkest cell, and fade those that are known."""
+    grid = HeatMapGrid("n", ("r",), ("a", "b", "c"), ((100.0, 50.0, 900.0),), noisy=((False, False, True),))
+    cells = "".join(heat_map(grid).parts)
+    assert cells.count(colour(1.0, signed=False)) == 2  # the largest number, and the end of the legend
+    assert colour(0.5, signed=False) in cells
+    assert colour(50 / 900, signed=False) not in cells
+    assert cells.count('stroke-dasharray="3 2"') == 1
 
 
 def long_line(values: Sequence[float | None]) -> tuple[list[tuple[str, str]], list[str]]:

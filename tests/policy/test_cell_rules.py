@@ -33,6 +33,7 @@ smoker = { type = "boolean", true = ["Y"], false = ["N"] }
 cost   = { type = "real", bounds = [0, 5000], decimal = ",", thousands = ".", currency = "€" }
 sex    = { values = ["female", "male"], case = "lower", trim = true, map = { "f" = "female", "m" = "male" } }
 state  = { values = ["NA", "KH"], nulls = [] }
+dose   = { type = "integer", bounds = [0, 99], possible = [-1, 150] }
 age    = { type = "integer" }
 """
 
@@ -52,6 +53,7 @@ def test_the_file_means_what_it_says(tmp_path: Path) -> None:
         "smoker": CellRules(true=("Y",), false=("N",), nulls=table_nulls),
         "cost": CellRules(decimal=",", thousands=".", currency="€", nulls=table_nulls),
         "sex": CellRules(case="lower", trim=True, map=(("f", "female"), ("m", "male")), nulls=table_nulls),
+        "dose": CellRules(nulls=table_nulls, possible=(-1, 150)),
         "age": CellRules(nulls=table_nulls),
     }
     assert {key for column in rules.values() for key in column.keys} == {*RULE_KEYS}

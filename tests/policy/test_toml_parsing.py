@@ -249,10 +249,11 @@ def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
     docs = Path(__file__).parents[2] / "docs"
     pages = [(docs / name).read_text() for name in ("how-to/write-a-policy.md", "reference/policy.md")]
     blocks = re.findall(r"```toml\n(.*?)```", "\n".join(pages), re.S)
-    clinic, rows, cells = (read(written(tmp_path, block)) for block in blocks)
+    clinic, rows, cells, flights = (read(written(tmp_path, block)) for block in blocks)
     assert list(clinic.tables) == ["visits", "prescriptions", "hospitals"]
     assert rows.unit.every_row
     assert all(map(cells.tables["visits"].is_coded, cells.tables["visits"].columns))
+    assert flights.tables["flights"].possible_rows == 500
 
 
 @pytest.mark.parametrize(

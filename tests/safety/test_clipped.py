@@ -241,15 +241,3 @@ def test_what_is_cut_cannot_be_counted_where_every_period_has_its_own_account(tm
     with sf.open(write(tmp_path)) as curator, pytest.raises(Unsupported) as refusal:
         curator.sql(SPRING).clipped()
     assert refusal.value.code == "period-tab"
-
-
-def test_an_engine_without_unclamped_columns_refuses_before_any_charge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with sf.Curator(visits([]), tmp_path / "ledger") as curator:
-        monkeypatch.setattr(type(curator._context.engine), "reads_clamped_cells", False)
-        with pytest.raises(Unsupported) as refusal:
-            curator.sql(MEAN).clipped()  # type: ignore[union-attr]
-        assert refusal.value.code == "clamped-cells"
-        counted = curator.sql("SELECT COUNT(*) AS n FROM visits").clipped()  # type: ignore[union-attr]
-        assert list(counted.questions) == ["more than 2 rows"]

@@ -18,44 +18,45 @@ from sfumato.cli.common.options import DETAILS_KEY
 if TYPE_CHECKING:
     from sfumato.curator.release_kinds import ReleaseKind
 
-_COMMAND_ORDER = (
-    "demo",
-    "docs",
-    "init",
-    "forget",
-    "dummy",
-    "check",
-    "audit",
-    "describe",
-    "query",
-    "shell",
-    "publish",
-    "synthesize",
-    "sample",
-    "ask",
-    "synopsis",
-    "online",
-    "quality",
-    "attack",
-    "survey",
-    "budget",
-    "read",
-    "history",
-    "ledger",
-    "report",
-    "bundle",
-    "verify",
-    "key",
-    "serve",
-    "auction",
-    "running",
-    "above",
-    "user",
-    "token",
-    "login",
-    "completion",
-)
-_LAZY_COMMANDS = tuple(name for name in _COMMAND_ORDER if name != "check")
+SHORT_HELP = {
+    "demo": "Take a guided tour: a few seconds, no set-up.",
+    "docs": "Find and print a page of the documentation.",
+    "init": "Draft a policy by answering questions.",
+    "forget": "Remove the copies that init made of private tables.",
+    "dummy": "Write invented tables to test code on: free.",
+    "check": "Validate a policy and its data (for the owner).",
+    "audit": "Test a policy's privacy guarantee on invented tables.",
+    "describe": "Describe what can be asked.",
+    "query": "Ask a question in SQL, or a file of questions.",
+    "shell": "Ask questions at a prompt.",
+    "publish": "Measure marginals once; ask them freely afterwards.",
+    "synthesize": "Buy a model of a table, and draw synthetic rows.",
+    "sample": "Draw synthetic rows from a model: free.",
+    "ask": "Query a published synopsis or model in SQL: free.",
+    "synopsis": "Show, verify or tabulate a published synopsis.",
+    "online": "Ask many SQL questions for one price.",
+    "quality": "Compare a synthetic table with the real one (for the owner).",
+    "attack": "Run an attack by name, or all attacks on a policy's budget.",
+    "survey": "Run a survey in which respondents randomise their answers.",
+    "budget": "Show what is left to spend.",
+    "read": "Explain what an ε means for one person, in context.",
+    "history": "List what was asked, by whom, at what cost.",
+    "ledger": "Verify, export, back up, create or move a ledger.",
+    "report": "Write a web page about an account, to publish.",
+    "bundle": "Write a signed file of answers and the ledger's proof.",
+    "verify": "Verify a signed bundle, offline.",
+    "key": "Make the key that signs bundles.",
+    "serve": "Serve policies over HTTP: REST and web pages.",
+    "auction": "Draw one private price for a file of bids.",
+    "running": "Ask for running totals over days, at one price.",
+    "above": "Find which of many counts exceed a threshold.",
+    "user": "Add, disable or list the users of a server.",
+    "token": "Create, list or revoke the tokens of a server's users.",
+    "login": "Save your token for a server.",
+    "completion": "Print the completion script of bash, zsh or fish.",
+}
+"""The commands in order, each as --help lists it without importing it; a test compares them with their own words."""
+_LAZY_COMMANDS = tuple(name for name in SHORT_HELP if name != "check")
 """Commands with a module of their own, imported on first use."""
 
 
@@ -70,7 +71,7 @@ class Commands(click.Group):
     """The top-level group: imports commands on first use and turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        listed_names = (*_COMMAND_ORDER, *_generated_kinds())
+        listed_names = (*SHORT_HELP, *_generated_kinds())
         return [*listed_names, *(name for name in super().list_commands(ctx) if name not in listed_names)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -83,6 +84,15 @@ class Commands(click.Group):
         from sfumato.cli.common.kind_commands import build_command
 
         return build_command(_generated_kinds()[cmd_name])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their short help, without importing those that have a module of their own."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = None if name in SHORT_HELP else self.get_command(ctx, name)
+            rows.append((name, SHORT_HELP[name] if command is None else command.get_short_help_str()))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def main(self, *args: Any, **options: Any) -> Any:
         with guard_streams():

@@ -22,7 +22,7 @@ of listed values) is decided by fewer rows, so that only the owner who sees it c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -126,13 +126,15 @@ class CellProposal:
 
 
 def propose_readings(
-    source: Path, relation: str | None, columns: Sequence[str], *, decimal: str = "."
+    sampled: Mapping[str, Sequence[str | None]], *, decimal: str = ".", nulls: Collection[str] = ()
 ) -> dict[str, CellProposal]:
-    """Propose a reading for each column of texts that are not just texts; ``decimal`` "," is known from the owner.
+    """Propose a reading for each column of sampled texts that are not just texts; ``decimal`` "," and ``nulls`` are
+    known from the owner.
 
     PRIVATE: it reads rows.
     """
-    samples = {name: _without_markers(_count(texts)) for name, texts in sample_texts(source, relation, columns).items()}
+    markers = {*USUAL_NULLS, *nulls}
+    samples = {name: _without_markers(_count(texts), markers) for name, texts in sampled.items()}
     return propose_for_texts(samples, decimal)
 
 
@@ -224,13 +226,12 @@ def _foldings(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
     return [(rules, {rules.fold(value) for value in values}) for rules in (*trims, *cases)]
 
 
-def refuse_second_header(source: Path, columns: Sequence[str], original: Path) -> None:
-    """Refuse a text file whose first row is a second line of column names. PRIVATE: it reads rows.
+def refuse_second_header(sampled: Mapping[str, Sequence[str | None]], original: Path) -> None:
+    """Refuse a text file whose first row, that of its sampled texts, is a second line of column names. PRIVATE.
 
     Such a row has words and no digit in the columns, two or more, in which all but a few other cells have a digit.
     """
-    samples = sample_texts(source, None, columns).values()
-    numeric = [texts for texts in samples if _share_with(_count(texts[1:]), digits) >= _MIN_SHARE]
+    numeric = [texts for texts in sampled.values() if _share_with(_count(texts[1:]), digits) >= _MIN_SHARE]
     first_row = [texts[0] or "" for texts in numeric if len(texts) > _MIN_OTHER_ROWS]
     words = [text for text in first_row if text.strip() not in USUAL_NULLS]
     if len(words) >= 2 and not set(digits) & set("".join(first_row)):
@@ -245,8 +246,8 @@ def _count(texts: Iterable[str | None]) -> Counter[str]:
     return Counter(text for text in texts if text is not None)
 
 
-def _without_markers(texts: Mapping[str, int]) -> dict[str, int]:
-    return {text: count for text, count in texts.items() if text.strip(" ") not in USUAL_NULLS}
+def _without_markers(texts: Mapping[str, int], markers: Collection[str]) -> dict[str, int]:
+    return {text: count for text, count in texts.items() if text.strip(" ") not in markers}
 
 
 def _propose(

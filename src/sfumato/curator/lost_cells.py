@@ -60,8 +60,8 @@ def _propose(domain: Domain, texts: Mapping[str, int]) -> CellProposal | None:
 
 
 def _has_form(rules: CellRules) -> bool:
-    """Return whether rules beside ``nulls`` are declared: the owner chose the form of the cells."""
-    return bool(rules.keys.keys() - {"nulls"})
+    """Return whether rules on how cells are written are declared: the owner chose their form."""
+    return bool(rules.keys.keys() - {"nulls", "possible"})
 
 
 def _keys(rules: CellRules) -> str:

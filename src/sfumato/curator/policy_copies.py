@@ -25,6 +25,8 @@ class PolicyCopies:
     """Each copy with its original; None for one that was never finished."""
     other_files: tuple[Path, ...]
     """Files in the folder of copies that are no copies."""
+    missing: tuple[Path, ...] = ()
+    """Copies that the policy names and that are not there any more."""
 
     @property
     def kept(self) -> tuple[Path, ...]:
@@ -67,7 +69,8 @@ def find_copies(policy: Path) -> PolicyCopies:
             copies[path] = origin.original(path)
         elif path.parent == folder and path.name.endswith(f".parquet{UNFINISHED_ENDING}"):
             copies[path] = None
-    return PolicyCopies(policy, copies, tuple(path for path in folder_files if path not in copies))
+    missing = tuple(path for path in _source_files(policy) if path.parent == folder and not path.exists())
+    return PolicyCopies(policy, copies, tuple(path for path in folder_files if path not in copies), missing)
 
 
 def _source_files(policy: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readin
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
-from sfumato.engine.opening import inferred_types, schema, tables, unusable_columns
+from sfumato.engine.opening import inferred_types, sample_texts, schema, tables, unusable_columns
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
@@ -361,21 +361,24 @@ def copy_table(table: DetectedTable, target: Path) -> tuple[DetectedTable, int]:
     ), copy.skipped_records
 
 
-def infer_types(table: DetectedTable) -> DetectedTable:
-    """Infer the types of text columns from their cells, and propose how the others are read. PRIVATE.
+def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTable:
+    """Infer the types of text columns from their cells, without those that the owner calls missing, and propose how the
+    others are read. PRIVATE.
 
     SQLite has no date type, so a column that it stores as text is one of dates if nearly every cell is.
     """
     if table.original is None and all(kind not in (None, Type.TEXT) for kind in table.columns.values()):
         return table  # the file stores all types itself; a copy has texts, whatever the original declares
+    sampled = sample_texts(table.file, table.relation, list(table.columns))
     if table.is_text:
-        refuse_second_header(table.file, list(table.columns), table.source)
-    inferred = inferred_types(table.file, table.relation)
+        refuse_second_header(sampled, table.source)
+    inferred = inferred_types(table.file, table.relation, nulls)
     columns = {name: _merge_type(column_type, inferred.get(name)) for name, column_type in table.columns.items()}
     unread = [name for name in columns if columns[name] in (None, Type.TEXT) or inferred.get(name) is Type.TEXT]
+    unread_texts = {name: texts for name, texts in sampled.items() if name in unread}
     proposals = {
         name: proposal
-        for name, proposal in propose_readings(table.file, table.relation, unread, decimal=table.decimal).items()
+        for name, proposal in propose_readings(unread_texts, decimal=table.decimal, nulls=nulls).items()
         if _fits_stored_type(proposal.reading, table.columns[name])
     }
     columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}

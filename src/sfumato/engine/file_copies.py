@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as quoted
 
-from sfumato.engine.duckdb.files import first_misquoted_line
+from sfumato.engine.duckdb.files import COPIES_ENDING, first_misquoted_line
 from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
@@ -201,20 +201,43 @@ def _column_names(text: str, separator: str, quote: str, path: Path) -> tuple[st
 
 
 def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
-    """Refuse a file whose first line has another number of cells than most others: a title, or names of two lines."""
-    reader = csv.reader(
-        io.StringIO(text.replace("\0", ""), newline=""), delimiter=text_format.separator, quotechar=text_format.quote
-    )
-    with suppress(csv.Error):
-        widths = Counter(len(record) for record in islice(reader, 1, _CHECKED_RECORDS) if record)
-        width, records = widths.most_common(1)[0] if widths else (0, 0)
-        if widths.total() >= _MIN_RECORDS and 2 * records > widths.total() and width != len(text_format.names):
+    """Refuse a file whose first line has another number of cells than most others: a title, or names of two lines.
+
+    A title without a delimiter hides the file's own: then every delimiter is tried on the lines below it. A title that
+    is padded to the width of the table has empty cells where the line below it has none.
+    """
+    names = text_format.names
+    others = tuple(separator for separator in _SEPARATORS if len(names) == 1 and separator != text_format.separator)
+    for separator in (text_format.separator, *others):
+        records = _first_records(text, separator, text_format.quote)
+        widths = Counter(len(record) for record in records[1:] if record)
+        width, count = widths.most_common(1)[0] if widths else (0, 0)
+        is_usual = widths.total() >= _MIN_RECORDS and 2 * count > widths.total()
+        if is_usual and width != len(names) and (separator == text_format.separator or width > 1):
             raise InvalidPolicy(
-                f"a text file begins with one line of column names; this first line has {len(text_format.names)} "
-                f"{'cell' if len(text_format.names) == 1 else 'cells'}, and most others have {width}",
+                f"a text file begins with one line of column names; this first line has {len(names)} "
+                f"{'cell' if len(names) == 1 else 'cells'}, and most others have {width}",
                 place=f"{path}, line 1",
                 fix="delete the lines above the column names, or give the file's --delimiter",
             )
+    records = _first_records(text, text_format.separator, text_format.quote)
+    unnamed = sum(not name.strip() for name in names)
+    if 2 * unnamed > len(names) > 1 and len(records) > 1 and all(cell.strip() for cell in records[1]):
+        raise InvalidPolicy(
+            f"a text file begins with one line of column names; {unnamed} of {len(names)} cells of this first line are "
+            "empty, and none of the second",
+            place=f"{path}, line 1",
+            fix="delete the title above the column names",
+        )
+
+
+def _first_records(text: str, separator: str, quote: str) -> list[list[str]]:
+    """Return the first records of a text, up to one that is malformed."""
+    reader = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=separator, quotechar=quote)
+    records: list[list[str]] = []
+    with suppress(csv.Error):
+        records.extend(islice(reader, _CHECKED_RECORDS))
+    return records
 
 
 def _is_utf8(path: Path) -> bool:
@@ -352,7 +375,7 @@ class CopyOrigin:
 
 def copies_folder(policy: Path) -> Path:
     """Return the folder of a policy's copies: ``clinic.copies`` beside ``clinic.toml``."""
-    return policy.absolute().with_name(f"{policy.stem}.copies")
+    return policy.absolute().with_name(f"{policy.stem}{COPIES_ENDING}")
 
 
 def copy_text(path: Path, text_format: TextFormat, target: Path) -> ParquetCopy:
@@ -457,15 +480,15 @@ def _write_text(path: Path, text_format: TextFormat, write: Write) -> int:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    lost_records: list[int] = []
-    names = unique_names(text_format.names)
+    lost_records: list[str] = []
+    names, has_long_cell = unique_names(text_format.names), False
     cells = [f"f{index}" for index in range(len(names))]
     write(pa.table({name: pa.array([], pa.string()) for name in names}))
     if not _has_rows(path, text_format.encoding):
         return 0
 
-    def skip_record(_: Any) -> str:
-        lost_records.append(1)
+    def skip_record(record: Any) -> str:
+        lost_records.append(record.text)
         return "skip"
 
     try:
@@ -491,6 +514,7 @@ def _write_text(path: Path, text_format: TextFormat, write: Write) -> int:
                 ),
             )
             for batch in batches:
+                has_long_cell |= any(map(_spans_lines, batch.columns))
                 write(pa.Table.from_batches([batch]).rename_columns(names))
     except (pa.ArrowException, UnicodeError, EOFError, gzip.BadGzipFile):
         raise InvalidPolicy(
@@ -498,7 +522,54 @@ def _write_text(path: Path, text_format: TextFormat, write: Write) -> int:
             place=str(path),
             fix="give the file's --delimiter, --quote or --encoding, or export it as Parquet",
         ) from None
+    if has_long_cell or any("\n" in text or "\r" in text for text in lost_records):
+        _refuse_swallowed_lines(path, text_format)
     return len(lost_records)
+
+
+def _spans_lines(cells: Any) -> bool:
+    """Return whether a cell of a column has several line ends: it may have swallowed whole rows."""
+    from pyarrow import compute
+
+    return (compute.max(compute.count_substring(cells, "\n")).as_py() or 0) > 1
+
+
+def _refuse_swallowed_lines(path: Path, text_format: TextFormat) -> None:
+    """Refuse a file with a quote that is not closed where it should be, so that rows become part of a cell. PRIVATE.
+
+    Such a cell holds lines most of which have the delimiters of a whole row, or is in a record of another width that
+    begins and ends on different lines.
+    """
+    width, quote = len(text_format.names), text_format.quote
+    with _open_binary(path) as file:
+        lines = io.TextIOWrapper(file, encoding=text_format.encoding, errors="replace", newline="")
+        reader = csv.reader(
+            (line.replace("\0", "") for line in lines), delimiter=text_format.separator, quotechar=quote
+        )
+        last_line = 0
+        try:
+            for record in reader:
+                first_line, last_line = last_line + 1, reader.line_num
+                is_odd = first_line < last_line and len(record) != width
+                if is_odd or any(_holds_rows(cell, text_format) for cell in record):
+                    raise _swallowed_lines(path, first_line, last_line, quote)
+        except csv.Error:  # a cell longer than any that the module reads
+            raise _swallowed_lines(path, last_line + 1, reader.line_num, quote) from None
+
+
+def _holds_rows(cell: str, text_format: TextFormat) -> bool:
+    inner_lines = cell.splitlines()[1:-1]
+    rows = sum(line.count(text_format.separator) >= len(text_format.names) - 1 for line in inner_lines)
+    return len(text_format.names) > 1 and len(inner_lines) > 1 and 10 * rows >= 9 * len(inner_lines)
+
+
+def _swallowed_lines(path: Path, first: int, last: int, quote: str) -> InvalidPolicy:
+    return InvalidPolicy(
+        f"a quoted cell reads lines {first:,} to {last:,} as one: its quote is not closed, and the rows of these lines "
+        "would be lost",
+        place=f"{path}, line {first}",
+        fix=f"close the quote there, or double it; or give another --quote if {quote} is part of the text",
+    )
 
 
 def _has_rows(path: Path, encoding: str) -> bool:

@@ -103,11 +103,11 @@ def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
     return connection.unusable_columns(source, relation)
 
 
-def inferred_types(source: Path, relation: str | None = None) -> dict[str, Type]:
-    """Infer the types that the cells of a table parse as, where its file stores text. PRIVATE: it reads rows, for an
-    owner who allowed it.
+def inferred_types(source: Path, relation: str | None = None, nulls: Collection[str] = ()) -> dict[str, Type]:
+    """Infer the types that the cells of a table, without ``nulls``, parse as, where its file stores text. PRIVATE: it
+    reads rows, for an owner who allowed it.
     """
-    return connection.inferred_types(source, relation)
+    return connection.inferred_types(source, relation, nulls)
 
 
 def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
@@ -131,9 +131,6 @@ class Snapshot(Reader, Protocol):
 
 class Engine(Reader, Protocol):
     """The calls an engine answers, of which only ``read`` reads private rows."""
-
-    reads_clamped_cells: ClassVar[bool]
-    """Whether scans have columns as they are before their bounds are applied (``policy.domains.widened``)."""
 
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""

@@ -52,7 +52,7 @@ def _empty_table(table: Table, policy: Policy) -> InMemory:
     fields = dict.fromkeys(_id_columns(table, policy), pyarrow.string())
     fields |= {name: arrow_type(column.type) for name, column in table.columns.items()}
     fields |= {name: pyarrow.list_(arrow_type(column.items.type)) for name, column in table.lists.items()}
-    return InMemory(pyarrow.schema(list(fields.items())).empty_table())
+    return InMemory(pyarrow.Table.from_batches([], pyarrow.schema(list(fields.items()))))  # imports no pandas
 
 
 def _id_columns(table: Table, policy: Policy) -> list[str]:

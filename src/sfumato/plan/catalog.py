@@ -42,6 +42,8 @@ class Described:
     """The list columns, which only UNNEST may read."""
     codings: Mapping[str, Coding] = field(default_factory=dict)
     """The cells of the columns with bins or levels."""
+    possible_rows: int | None = None
+    """The most rows that one unit can have; None where nobody declared it."""
 
     @property
     def every_row(self) -> bool:
@@ -57,7 +59,8 @@ def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> 
     unit_id = None if table.public or table.every_row else _unit_id_column(table, policy)
     is_shadowed = via is not None and str(unit_id).lower() in map(str.lower, columns)
     unit_id = None if is_shadowed else unit_id
-    return Described(name, columns, table.public, unit_id, Limits.of(table), via, period, table.lists, table.codings)
+    further = (table.lists, table.codings, table.possible_rows)
+    return Described(name, columns, table.public, unit_id, Limits.of(table), via, period, *further)
 
 
 def _unit_id_column(table: Table, policy: Policy) -> str:

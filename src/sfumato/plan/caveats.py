@@ -8,7 +8,7 @@ number: ``LEAST(cost, 100)`` is not moved by an upper bound of 5000, nor is ``ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field as declared_field
 from enum import Flag, auto
 from fractions import Fraction
 
@@ -35,6 +35,7 @@ from sfumato.plan.nodes import (
     LimitRowsPerUnit,
     PerUnit,
     Query,
+    Scan,
     Union,
     Unnest,
     Window,
@@ -62,8 +63,9 @@ from sfumato.plan.values.expressions import (
     columns,
 )
 from sfumato.plan.values.narrowing import as_comparison
-from sfumato.plan.warnings import UndeclaredValues
-from sfumato.policy import Domain, Policy, Value
+from sfumato.plan.warnings import VALUE_READINGS, UndeclaredValues
+from sfumato.policy import Domain, Policy, Value, Via
+from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact
 
 NOT_COVERED = "± does not include this"
@@ -94,6 +96,10 @@ class RowLimits:
     """The period of one account, such as "month"; empty where one account holds all rows."""
     account_columns: frozenset[tuple[str, str | None]] = frozenset()
     """The table and name of each column that says to which account a row belongs."""
+    possible: Mapping[tuple[str, str], tuple[Value, Value]] = declared_field(default_factory=dict)
+    """The outer range of each column that declares one, by table and name."""
+    missing_ids: Mapping[str, str] = declared_field(default_factory=dict)
+    """What names the unit of a row, by table, where the policy does not say that every row has it."""
 
     @classmethod
     def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
@@ -101,7 +107,14 @@ class RowLimits:
         unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
         account_columns = frozenset((table, policy.period_column(table)) for table in policy.tables if policy.per)
         name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
-        return cls(limits, name, groups, reweights, policy.per or "", account_columns)
+        possible = {
+            (table, column): rules.possible
+            for table, declared in policy.tables.items()
+            for column, rules in declared.rules.items()
+            if rules.possible is not None
+        }
+        missing_ids = {table: unit_id for table in policy.tables if (unit_id := _id_that_may_be_missing(policy, table))}
+        return cls(limits, name, groups, reweights, policy.per or "", account_columns, possible, missing_ids)
 
     def limits_groups(self, measure: AggregateRequest) -> bool:
         """Return whether a unit counts in a limited number of groups, and of rows in each."""
@@ -113,9 +126,31 @@ class RowLimits:
         return None if self.groups is not None and self.groups <= self.limits.groups else self.limits.groups
 
 
+def _id_that_may_be_missing(policy: Policy, table: str) -> str:
+    """Return what names the unit of a table's rows, unless the policy declares it as a column that is not nullable."""
+    declared = policy.tables[table]
+    if declared.public or declared.every_row:
+        return ""
+    is_path = isinstance(declared.id, Via)
+    column = str(declared.id.on if is_path else declared.id)
+    domain = next((domain for name, domain in declared.columns.items() if name.lower() == column.lower()), None)
+    if domain is None or domain.nullable:
+        return "an owner" if is_path else column
+    return "an owner" if is_path and _id_that_may_be_missing(policy, declared.id.via) else ""
+
+
 def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
     """Return one line for each column of an answer that limits, bounds or undeclared values can move."""
     return _lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
+
+
+def published_caveats(query: Query, limits: str) -> dict[str, str]:
+    """Return the lines of an answer from a published object, which knows the limits on a unit's rows in words alone;
+    these are empty where all rows count.
+    """
+    limited = (f"rows beyond the limits do not count in full ({limits})",) if limits else ()
+    phrases = _phrases_by_result(query, RowLimits(query.plan.limits, "unit"))
+    return _lines(_results_behind(query), [(own, (*common, *limited)) for own, common in phrases])
 
 
 def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
@@ -147,7 +182,7 @@ def says_warning(lines: Iterable[str], warning: str) -> bool:
 
 def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    common = (*_cut_phrases(plan, row_limits.unit), *_shared_phrases(query, row_limits))
+    common = (*_cut_phrases(plan, row_limits), *_shared_phrases(query, row_limits))
     for measure in plan.measures:
         yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
 
@@ -271,6 +306,30 @@ def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimi
     yield f"rows of one {unit} {_either(alternatives)} do not count in full"
 
 
+def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> frozenset[str]:
+    """Return the phrases of one result that name a limit on rows, or a bound or outer range of its own value."""
+    value = [] if measure.value is None else [measure.value]
+    return frozenset(
+        (
+            *_row_phrases(plan, measure, row_limits),
+            *_cut_phrases(plan, row_limits),
+            *_bound_phrases(plan, value, row_limits),
+            *_impossible_phrases(plan, (*plan.expressions, *_row_conditions(plan)), row_limits),
+        )
+    )
+
+
+def result_phrases(query: Query, row_limits: RowLimits) -> list[frozenset[str]]:
+    """Return what moves each result of a query, by itself or with all others."""
+    return [frozenset((*own, *common)) for own, common in _phrases_by_result(query, row_limits)]
+
+
+def moves_conditions(plan: Aggregate, measure: AggregateRequest) -> bool:
+    """Return whether a bound can move which rows a result is computed from, or their group."""
+    where = () if measure.where is None else (measure.where,)
+    return bool(_moving_bounds(plan, (*_row_conditions(plan), *plan.keys, *where)))
+
+
 def limits_rows(plan: Aggregate, limits: Limits) -> bool:
     """Return whether a unit may have rows that do not count: the plan does not prove that it has few."""
     proven_rows = plan.source.max_rows
@@ -278,10 +337,16 @@ def limits_rows(plan: Aggregate, limits: Limits) -> bool:
     return whole_rows(plan.source) is None and not is_proven
 
 
-def _cut_phrases(plan: Aggregate, unit: str) -> Iterator[str]:
-    """Name the limits inside the tree: of rows below a join, and of list items."""
+def _cut_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]:
+    """Name the limits inside the tree: of possible rows, of rows below a join, and of list items; and missing ids."""
+    unit = row_limits.unit
     for node in relations(plan.source):
-        if isinstance(node, LimitRowsPerUnit):
+        if isinstance(node, Scan):
+            if node.possible_rows is not None:
+                yield f"rows of one {unit} beyond {node.possible_rows:,} are left out"
+            if node.table in row_limits.missing_ids:
+                yield f"rows without {row_limits.missing_ids[node.table]} are left out"
+        elif isinstance(node, LimitRowsPerUnit):
             yield f"of one {unit} at most {count_with_noun(node.rows, 'row')} of a table are joined"
         elif isinstance(node, Unnest):
             yield f"items of {node.items.name} beyond the first {node.most:,} do not count"
@@ -291,10 +356,11 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
     """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
     yield from _bound_phrases(plan, operands, row_limits)
+    yield from _impossible_phrases(plan, operands, row_limits)
     undeclared = _undeclared(plan)
     if measure.where is not None:
         yield from map(_as_phrase, undeclared.conditions(measure.where, positive=True))
-    if measure.value is not None and measure.reads is not ReadingKind.DIFFERENT:
+    if measure.value is not None and measure.reads not in VALUE_READINGS:
         yield from (f"undeclared values of {column} do not count" for column in undeclared.unreplaced(measure.value))
     elif measure.value is not None:
         yield from map(_as_phrase, undeclared.uncounted([measure.value]))
@@ -305,6 +371,7 @@ def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
     plan = query.plan
     tree = _row_conditions(plan)
     yield from _bound_phrases(plan, (*tree, *plan.keys), row_limits)
+    yield from _impossible_phrases(plan, (*tree, *plan.keys), row_limits)
     undeclared = _undeclared(plan)
     yield from (
         _as_phrase(sentence) for expression in tree for sentence in undeclared.conditions(expression, positive=True)
@@ -425,6 +492,20 @@ def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: 
         yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
 
 
+def _impossible_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
+    """Name the outer ranges of the columns that these expressions are computed from."""
+    derived, pending, visited = _derived_columns(plan), list(reversed(operands)), set[Field]()
+    while pending:
+        for reference in columns(pending.pop()):
+            if not isinstance(reference, Field) or reference in visited:
+                continue
+            visited.add(reference)
+            pending.extend(derived[reference].operands if reference in derived else ())
+            ends = row_limits.possible.get((reference.table, reference.name))
+            if ends is not None:
+                yield f"{reference} beyond {describe_range(ends)} is read as missing"
+
+
 def _derived_name(plan: Aggregate, field: Field) -> str:
     """Return the name of a column of the plan's own: what it is computed by, with tuples as they were typed."""
     units = (node for node in relations(plan.source) if isinstance(node, PerUnit) and node.source == field.source)
@@ -511,7 +592,7 @@ def describe_bound(name: str, domain: Domain, ends: Ends) -> str:
     assert domain.bounds is not None
     low, high = map(_format_bound, domain.bounds)
     if ends is Ends.BOTH:
-        return f"{name} beyond {low}…{high}"
+        return f"{name} beyond {describe_range(domain.bounds)}"
     return f"{name} below {low}" if ends is Ends.LOW else f"{name} above {high}"
 
 

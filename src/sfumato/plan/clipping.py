@@ -83,10 +83,7 @@ def _beyond_rows(plan: Aggregate, limits: Limits, max_groups: int | None) -> Ite
     if not plan.keys:
         yield _units_with_many_rows(plan.source, min(limits.rows, limits.rows_per_group))
         return
-    relation: Relation = plan.source
-    for key in (key for key in plan.keys if not key.domain.nullable):
-        relation = Filter(relation, is_not_null(key))  # rows in no group are dropped before rows are limited
-    by_group = _rows_per_group(relation, plan.keys, limits.rows + 1)
+    by_group = _rows_per_group(_rows_in_groups(plan), plan.keys, limits.rows + 1)
     rows_in_group = _column(by_group, "rows")
     source = next_source(by_group)
     results: list[tuple[str, UnitMeasure]] = [("rows", UnitSum(rows_in_group)), ("most", UnitGreatest(rows_in_group))]
@@ -106,6 +103,14 @@ def _beyond_rows(plan: Aggregate, limits: Limits, max_groups: int | None) -> Ite
     *others, last = (text for _, _, text in exceeded)
     name = f"more than {', '.join(others)} or {last}" if others else f"more than {last}"
     yield _units_count(unit, _any_exceeds([(column, limit) for column, limit, _ in exceeded]), name)
+
+
+def _rows_in_groups(plan: Aggregate) -> Relation:
+    """Return the rows that are in some group: the others are dropped before rows are limited."""
+    relation: Relation = plan.source
+    for key in (key for key in plan.keys if not key.domain.nullable):
+        relation = Filter(relation, is_not_null(key))
+    return relation
 
 
 def _beyond_cuts(plan: Aggregate) -> Iterator[ClippedCount]:
@@ -168,6 +173,7 @@ def _clamped_cells(plan: Aggregate, limits: Limits) -> Iterator[ClippedCount]:
             relation = next(node for node in relations(plan.source) if field in node.columns)
             kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)
             row_limit = kept_rows if relation is plan.source else relation.limits.rows
+            relation = _rows_in_groups(plan) if relation is plan.source else relation
             yield _cells_count(relation, field, domain, ends, row_limit)
 
 

@@ -52,6 +52,11 @@ class Scan:
     columns: Columns = field(repr=False, compare=False)
     limits: Limits = field(repr=False, compare=False)
     """The limits that the policy sets for the table."""
+    possible_rows: int | None = field(repr=False, compare=False, default=None)
+    """The most rows that one unit can have, by the policy: further ones, by a keyed digest, are left out before
+    anything else reads them (``LimitRowsPerUnit``). It proves no contribution: ``limits`` bound that, and may be
+    tightened but not raised to it.
+    """
 
     @property
     def inputs(self) -> tuple[Relation, ...]:

@@ -83,6 +83,7 @@ FIELDS: Mapping[type, Mapping[str, Relevance]] = {
         "max_rows": _ALWAYS,
         "max_groups": _ALWAYS,
         "max_rows_per_group": _ALWAYS,
+        "possible_rows": _ALWAYS,
         "row_ceiling": _NEVER,  # checked when the table is opened, and enforced in no statement
         "columns": Relevance.COLUMN,
         "lists": Relevance.COLUMN,

@@ -9,8 +9,8 @@ costs anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
@@ -21,21 +21,23 @@ from sfumato.plan.nodes import Join, LimitRowsPerUnit, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.values.functions import never_null
 from sfumato.plan.values.narrowing import as_comparison
-from sfumato.policy import Domain, Type
+from sfumato.policy import Domain, Policy, Type
 
 _EQUAL = ("=", "IN")
 _TESTS = ("=", "IN", "<>", "<", "<=", ">", ">=", "BETWEEN", "LIKE", "ILIKE", "STARTS_WITH", "IS NULL")
-_VALUE_READINGS = (ReadingKind.DIFFERENT, ReadingKind.FREQUENT)
+VALUE_READINGS = (ReadingKind.DIFFERENT, ReadingKind.FREQUENT)
+"""Readings that count or select values: a row with an undeclared value has none of them."""
 _MAX_WARNINGS = 10
 """The most warnings shown: a query with more of them repeats itself."""
 
 
-def warn_about_undeclared(query: Query) -> tuple[str, ...]:
+def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[str, ...]:
     """Warn about literals that no row equals, and about rows that conditions and groups leave out or mistake for
     others.
     """
     plan, finish = query.plan, query.finish
-    warnings = UndeclaredValues(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
+    public = frozenset(node.source for node in relations(plan.source) if isinstance(node, Join))
+    warnings = UndeclaredValues(public, _account_columns(policy))
     output_expressions = [
         *(output.expression for output in finish.outputs),
         *(term.expression for term in finish.order),
@@ -46,7 +48,7 @@ def warn_about_undeclared(query: Query) -> tuple[str, ...]:
     sentences = [sentence for expression in (*evaluated, *displayed) for sentence in warnings.literals(expression)]
     sentences += [sentence for expression in evaluated for sentence in warnings.conditions(expression, positive=True)]
     sentences += [sentence for expression in (*evaluated, *displayed) for sentence in warnings.taken(expression)]
-    sentences += warnings.uncounted([measure.value for measure in plan.measures if measure.reads in _VALUE_READINGS])
+    sentences += warnings.uncounted([measure.value for measure in plan.measures if measure.reads in VALUE_READINGS])
     sentences += _tied_quantiles(plan.measures)
     sentences += _uncounted_joined_rows(query)
     sentences += [
@@ -54,6 +56,15 @@ def warn_about_undeclared(query: Query) -> tuple[str, ...]:
         *(sentence for key in plan.keys for sentence in warnings.group(key)),
     ]
     return tuple(dict.fromkeys(sentences))[:_MAX_WARNINGS]
+
+
+def _account_columns(policy: Policy | None) -> dict[tuple[str, str], str]:
+    """Return the columns by which rows belong to accounts, with the period of these."""
+    per = None if policy is None else policy.per
+    if policy is None or per is None:
+        return {}
+    columns = {table: policy.period_column(table) for table in policy.tables}
+    return {(table, column): per for table, column in columns.items() if column is not None}
 
 
 def _uncounted_joined_rows(query: Query) -> list[str]:
@@ -92,6 +103,8 @@ class UndeclaredValues:
 
     public: frozenset[int]
     """The source numbers of public tables, whose columns are known in full."""
+    account_columns: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """The period of an account, by table and name of each column that says to which account a row belongs."""
 
     def literals(self, expression: Expression) -> Iterator[str]:
         for node in walk(expression):
@@ -135,6 +148,12 @@ class UndeclaredValues:
         ):
             consequence = "no row meets" if is_never_met else "they meet" if operator != "BETWEEN" else "they may meet"
             clamping = f"Rows with {column.reference} outside its declared bounds count as the nearest bound"
+            period = self.account_columns.get((column.reference.table, column.reference.name))
+            if period is not None:
+                clamping = (
+                    f"Rows with {column.reference} outside its declared bounds do not count, except that those in the "
+                    f"{period} of a bound count as the bound"
+                )
             if not column.reference.table:
                 clamping = f"Units with {column.reference} outside its range count as the nearest end"
             yield f"{clamping}: {consequence} {typed_sql(comparison)}."

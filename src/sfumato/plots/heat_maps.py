@@ -72,8 +72,18 @@ def heat_map(grid: HeatMapGrid, wide: float = INNER_WIDTH, high: float = 800.0) 
 
 
 def _largest_value(grid: HeatMapGrid) -> float:
-    finite = (value for row in grid.values for value in row if value is not None and math.isfinite(value))
-    return max(map(abs, finite), default=0.0) or 1.0
+    """Return the largest size of a number that is more than noise: colours are shares of it."""
+    shown = (
+        value
+        for row, values in enumerate(grid.values)
+        for column, value in enumerate(values)
+        if not _is_noisy(grid, row, column)
+    )
+    return max((abs(value) for value in shown if value is not None and math.isfinite(value)), default=0.0) or 1.0
+
+
+def _is_noisy(grid: HeatMapGrid, row: int, column: int) -> bool:
+    return bool(grid.noisy) and grid.noisy[row][column]
 
 
 def _column_label(x: float, y: float, name: str, cell_width: float, rotated: bool) -> str:
@@ -98,11 +108,10 @@ def _draw_cell(
             RULE,
         )
         return box(x, y, cell_width - 1, cell_height - 1, PAPER, more=f' stroke="{RULE}"', tooltip_text=tooltip) + cross
-    share = value / largest
-    is_noisy = bool(grid.noisy) and grid.noisy[row][column]
-    fill = colour(share, signed=grid.signed)
+    is_noisy = _is_noisy(grid, row, column)
+    fill = PAPER if is_noisy else colour(value / largest, signed=grid.signed)  # noise has no colour of a number
     elements = box(x, y, cell_width - 1, cell_height - 1, fill, tooltip_text=tooltip)
-    ink = text_colour_on(fill)
+    ink = QUIET if is_noisy else text_colour_on(fill)
     if is_noisy:
         dashed = f' stroke="{ink}" stroke-dasharray="3 2"'
         elements += box(x + 2, y + 2, cell_width - 5, cell_height - 5, "none", more=dashed)

@@ -12,6 +12,9 @@ type, bounds and values apply, and none can fail:
 - ``decimal``, ``thousands`` and ``currency`` are how numbers are written in texts; numbers stored as such stay.
 - ``trim``, ``case`` and ``map`` apply, in this order, to a text with listed values: spaces around it are removed, its
   letters are turned, and it is replaced. A cell that is already a target of ``map`` stays.
+- ``possible`` is the outer range of a bounded column: a cell that is not provably inside it is missing. It is not
+  clamped: a number that cannot be one says nothing, and bounds would clamp it once more. What ``bounds`` then moves
+  lies inside, which is what a worst case is computed from (``plan.worst_cases``).
 
 What fits no rule of its column is missing, or the column's ``other``.
 """
@@ -27,7 +30,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.policy.date_formats import MAX_FORMATS, has_date, parse_format
-from sfumato.policy.domains import Domain, Type, Value, parse_value
+from sfumato.policy.domains import Domain, Type, Value, describe_range, parse_range, parse_value
 from sfumato.policy.letters import lower, upper
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
@@ -52,6 +55,7 @@ _KEY_TYPES = {
     "case": (Type.TEXT,),
     "trim": (Type.TEXT,),
     "map": (Type.TEXT,),
+    "possible": (Type.INTEGER, Type.REAL, Type.DATE, Type.TIMESTAMP),
 }
 """The types of columns that each rule fits; ``nulls`` fits all."""
 
@@ -76,6 +80,8 @@ class CellRules:
     case: str = ""
     trim: bool = False
     map: tuple[tuple[str, str], ...] = ()
+    possible: tuple[Value, Value] | None = None
+    """The least and the largest cell that is not missing; it holds the column's bounds."""
 
     __repr__ = constructor_repr
 
@@ -138,6 +144,7 @@ class CellRules:
             phrases.append(f"numbers such as {number}{f' {self.currency}' if self.currency else ''}")
         phrases += ["spaces around it removed"] if self.trim else []
         phrases += [f"in {self.case} case"] if self.case else []
+        phrases += [] if self.possible is None else [f"missing beyond {describe_range(self.possible)}"]
         mapped = [f"{source} read as {target}" for source, target in self.map[:3]]
         return [*phrases, *mapped, *(["…"] if len(self.map) > 3 else [])]
 
@@ -159,6 +166,18 @@ class CellRules:
                 rule = "a format with a day for a column of dates"
                 raise InvalidParameter("format", text, rule, fix='write type = "timestamp": its day is 1900-01-01')
         self._check_values(domain)
+        self._check_possible(domain)
+
+    def _check_possible(self, domain: Domain) -> None:
+        if self.possible is None:
+            return
+        if domain.bounds is None:
+            rule = "declared beside bounds, which it lies around"
+            raise InvalidParameter("possible", self.possible, rule, fix="add bounds = [low, high], or remove possible")
+        (low, high), (least, largest) = domain.bounds, self.possible
+        if not (least <= low and high <= largest):  # type: ignore[operator]
+            rule = f"a range that holds the bounds {describe_range(domain.bounds)}"
+            raise InvalidParameter("possible", self.possible, rule, fix="widen possible, or narrow bounds")
 
     def null_values(self, kind: Type) -> tuple[Value, ...]:
         """Return the entries of ``nulls`` that are values of a type, by which cells are missing however they are
@@ -219,6 +238,8 @@ def parse_rules(declared: Mapping[str, Any], domain: Domain) -> CellRules:
     for name, value in given.items():
         if value in ((), [], "", {}) and name != "nulls":
             raise InvalidParameter(name, value, "left out, or not empty", fix=f"remove {name}")
+    if given.get("possible") is not None and domain.type in _KEY_TYPES["possible"]:
+        given["possible"] = parse_range(domain.type, given["possible"], "possible")
     rules = CellRules(**given)
     rules.check_fit(domain)
     return rules

@@ -304,13 +304,23 @@ def _parse_bounds(kind: Type, bounds: object) -> tuple[Value, Value] | None:
         return None
     if kind in (Type.TEXT, Type.BOOLEAN):
         raise InvalidParameter("bounds", bounds, f"left out for the type {kind.value}", fix="list its values instead")
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InvalidParameter("bounds", bounds, "two values, [low, high]")
-    low, high = (parse_value(kind, bound, "bounds") for bound in bounds)
+    return parse_range(kind, bounds, "bounds")
+
+
+def parse_range(kind: Type, ends: object, name: str) -> tuple[Value, Value]:
+    """Parse the two ends of a range of numbers or times."""
+    if not isinstance(ends, (tuple, list)) or len(ends) != 2:
+        raise InvalidParameter(name, ends, "two values, [low, high]")
+    low, high = (parse_value(kind, end, name) for end in ends)
     if low > high:  # type: ignore[operator]
-        low, high = (format_exact(bound) if isinstance(bound, Fraction) else str(bound) for bound in (high, low))
-        raise InvalidParameter("bounds", bounds, "[low, high] with low ≤ high", fix=f"did you mean [{low}, {high}]?")
+        low, high = _format_value(high), _format_value(low)
+        raise InvalidParameter(name, ends, "[low, high] with low ≤ high", fix=f"did you mean [{low}, {high}]?")
     return low, high
+
+
+def describe_range(ends: tuple[Value, Value]) -> str:
+    """Describe a range as it stands beside a number, such as 0…110."""
+    return "…".join(map(_format_value, ends))
 
 
 def _parse_values(kind: Type, values: object) -> tuple[Value, ...] | None:

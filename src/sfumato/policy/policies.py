@@ -116,6 +116,9 @@ class Table:
     """The cell rules of columns declared with ``format``, ``nulls`` and the like."""
     nulls: tuple[str, ...] = ()
     """The cells that are missing, in every column without ``nulls`` of its own."""
+    possible_rows: int | None = None
+    """The most rows that one unit can have: a question leaves further ones out before anything else. Worst cases are
+    computed from it."""
     path: InitVar[str | None] = None
     format: InitVar[str | None] = None
     version: InitVar[str | None] = None
@@ -219,7 +222,7 @@ class Table:
         object.__setattr__(self, "source", source)
 
     def _check_public(self, place: str) -> None:
-        for name in ("id", "max_rows", "max_groups", "max_rows_per_group", "period"):
+        for name in ("id", "max_rows", "max_groups", "max_rows_per_group", "possible_rows", "period"):
             if getattr(self, name) is not None:
                 raise InvalidPolicy(
                     "a public table protects nobody",
@@ -256,22 +259,39 @@ class Table:
                 place=f"{place}.columns",
                 fix="declare each column with its type",
             )
-        for name in ("max_rows", "max_groups", "max_rows_per_group"):
+        for name in ("max_rows", "max_groups", "max_rows_per_group", "possible_rows"):
             limit = getattr(self, name)
             if limit is not None:
                 object.__setattr__(self, name, _check_limit(limit, f"{place}.{name}"))
         if self.every_row:
-            for name in ("max_rows", "max_groups", "max_rows_per_group"):
+            for name in ("max_rows", "max_groups", "max_rows_per_group", "possible_rows"):
                 if getattr(self, name) not in (None, 1):
                     raise InvalidPolicy(
                         "where every row is a unit, a unit has one row", place=f"{place}.{name}", fix=f"remove {name}"
                     )
-                object.__setattr__(self, name, 1)
+                object.__setattr__(self, name, None if name == "possible_rows" else 1)
         elif self.max_rows is None:
             raise InvalidPolicy(
                 "a unit can have several rows here, so the table needs a limit on how many count",
                 place=f"{place}.max_rows",
                 fix="add max_rows = <the most rows of one unit that count>",
+            )
+        self._check_possible_rows(f"{place}.possible_rows")
+
+    def _check_possible_rows(self, place: str) -> None:
+        if self.possible_rows is None:
+            return
+        if self.max_rows is not None and self.possible_rows < self.max_rows:
+            raise InvalidPolicy(
+                f"possible_rows is at least max_rows, which is {self.max_rows:,}",
+                place=place,
+                fix=f"write possible_rows = {self.max_rows} or more, or lower max_rows",
+            )
+        if self.lists:
+            raise InvalidPolicy(
+                "a table with list columns has no possible_rows",
+                place=place,
+                fix="remove possible_rows, or store one row per item and remove most_items",
             )
 
     @property

@@ -19,7 +19,7 @@ from sfumato.untrusted import refuse_malformed
 MAX_BYTES = 4 << 20
 """The most bytes of a policy file."""
 
-_LIMIT_KEYS = ("max_rows", "max_groups", "max_rows_per_group", "row_ceiling")
+_LIMIT_KEYS = ("max_rows", "max_groups", "max_rows_per_group", "row_ceiling", "possible_rows")
 _TABLE_KEYS = (
     "source",
     "relation",

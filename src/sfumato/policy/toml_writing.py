@@ -83,7 +83,7 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
             place=f"tables.{table.name}.source",
             fix="save it to a file, then name that",
         )
-    limits = ("id", "max_rows", "max_groups", "max_rows_per_group")
+    limits = ("id", "max_rows", "max_groups", "max_rows_per_group", "possible_rows")
     keys = {name: getattr(table, name) for name in limits if not table.every_row or name == "id"}
     keys |= {"id": _via_keys(table.id)} if isinstance(table.id, Via) else {}
     on_server = isinstance(table.source, OnServer)

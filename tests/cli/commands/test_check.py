@@ -160,3 +160,20 @@ def test_the_owner_alone_is_told_when_a_server_should_answer(tmp_path: Path) -> 
     settings = tmp_path / "server.toml"
     settings.write_text(f"answer_after = {suggested}\n")
     assert read_settings(settings).answer_after == int(suggested)
+
+
+@pytest.mark.usefixtures("_untimed")
+def test_advised_sql_quotes_names_that_need_it(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("person id,total cost\n1,2\n")
+    text = """[unit]
+name = "person"
+budget = { epsilon = 1 }
+[tables.t]
+source = "t.csv"
+id = "person id"
+max_rows = 10
+columns = { "total cost" = { type = "integer", bounds = [0, 100] } }
+"""
+    done = check(tmp_path, text, "--public")
+    assert 'COUNT(DISTINCT "person id") gives' in done.output
+    assert 'SUM(LEAST("total cost", 50)) gives' in done.output

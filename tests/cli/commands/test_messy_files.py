@@ -176,6 +176,9 @@ def test_a_messy_file_is_answered_rightly(tmp_path: Path, messy: MessyFile) -> N
         (("Patient,,Visit", "id,age,cost", *(f"{each},{each},{each}" for each in range(9))), "line 2", "delete one of"),
         (("id,age,cost", ",years,EUR", *(f"{each},{each},{each}" for each in range(9))), "line 2", "delete one of"),
         (("Report of 2024", "id,age,cost", *(f"{each},{each},{each}" for each in range(9))), "line 1", "lines above"),
+        (("Report of 2024", "id;age;cost", *(f"{each};{each};{each}" for each in range(9))), "line 1", "lines above"),
+        (("Report of 2024", "id\tage", *(f"{each}\t{each}" for each in range(9))), "line 1", "lines above"),
+        (("Report,,", "id,word,cost", *(f"{each},{each},{each}" for each in range(9))), "line 1", "delete the title"),
     ],
 )
 def test_two_lines_of_names_are_refused_with_a_reason(
@@ -206,6 +209,8 @@ COLUMNS = {
     "price": (lambda each: f"{each},5", "1.234,5"),
     "age": (lambda each: str(20 + each), "unknown"),
     "zip": (lambda each: str(10_000 + each), "01234"),
+    "grams": (lambda each: str(each), "1.5"),
+    "seen": (lambda each: f"2024-03-{1 + each % 28:02}", "2024-03-01 12:30:00"),
     "ward": (lambda each: "AB"[each % 2], "NA"),
     "smokes": (lambda each: "YN"[each % 2], "y"),
 }
@@ -222,6 +227,76 @@ def test_no_single_row_decides_what_yes_writes(tmp_path: Path) -> None:
     assert drafts[0] == drafts[1]
     for rule in ('format = "%d.%m.%Y"', 'decimal = ","', 'age = { type = "integer"', 'true = ["Y", "y"]'):
         assert rule in drafts[0][0]
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "types"),
+    [("7", "1.5", ("integer", "real")), ("2024-03-01", "2024-03-01 12:30", ("date", "timestamp")),
+     ("77", "07", ("integer", "text"))],
+)  # fmt: skip
+def test_a_type_is_decided_by_more_than_one_cell_of_20(
+    usual: str, odd: str, types: tuple[str, str], tmp_path: Path
+) -> None:
+    for rows, odd_rows, kind in ((400, 20, types[0]), (400, 21, types[1]), (20, 1, types[0]), (20, 2, types[1])):
+        cells = [odd] * odd_rows + [usual] * (rows - odd_rows)
+        text("person_id,x", *(f"{row},{cell}" for row, cell in enumerate(cells)))(tmp_path / "t.csv")
+        assert f'x = {{ type = "{kind}"' in draft(tmp_path / "t.csv")[0], (rows, odd_rows)
+
+
+def test_cells_that_the_owner_calls_missing_decide_no_type(tmp_path: Path) -> None:
+    rows = (f"{row},{'unknown' if row % 3 else row}" for row in range(90))
+    text("person_id,x", *rows)(tmp_path / "t.csv")
+    assert 'x = { type = "text"' in draft(tmp_path / "t.csv")[0]
+    for flag in ("unknown", "t=unknown"):
+        written, _ = draft(tmp_path / "t.csv", "--nulls", flag)
+        assert 'x = { type = "integer"' in written
+        assert 'nulls = ["unknown"]' in written
+
+
+def test_a_listed_value_may_have_a_comma_a_quote_or_the_name_of_a_rule(tmp_path: Path) -> None:
+    text("person_id,x", "1,a")(tmp_path / "t.csv")
+    typed_values = 'text a, "b, or c" ,"5"" pipe","no case" case lower'
+    written, _ = draft(tmp_path / "t.csv", "--column", f"x={typed_values}")
+    assert 'x = { type = "text", values = ["a", "b, or c", "5\\" pipe", "no case"], case = "lower" }' in written
+
+
+def test_an_outer_range_is_typed_after_the_bounds(tmp_path: Path) -> None:
+    text("person_id,x", "1,5")(tmp_path / "t.csv")
+    written, _ = draft(tmp_path / "t.csv", "--column", "x=real 0 10 possible -5 100.5")
+    assert 'x = { type = "real", bounds = [0, 10], possible = [-5, 100.5] }' in written
+    done = run("init", tmp_path / "t.csv", "-o", tmp_path / "p.toml", "--epsilon", "3", "--yes",
+               "--column", "x=real 0 10 possible 1 100")  # fmt: skip
+    assert done.exit_code == 1
+    assert "a range that holds the bounds 0…10" in done.stderr
+
+
+LETTERS = [f"{row},{'ab'[row % 2]},{row % 7}" for row in range(60)]
+
+
+@pytest.mark.parametrize("closing", [None, 50])
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_quote_that_is_not_closed_is_refused_with_its_line(
+    closing: int | None, separator: str, tmp_path: Path
+) -> None:
+    """The rows after it would be one cell: to the end of the file, or to the next quote."""
+    rows = list(LETTERS)
+    rows[40] = '40,"a,5'
+    if closing is not None:
+        rows[closing] = f'{closing},"a",5'
+    text(*(row.replace(",", separator) for row in ("person_id,word,x", *rows)))(tmp_path / "t.csv")
+    done = run("init", tmp_path / "t.csv", "-o", tmp_path / "policy.toml", "--epsilon", "3", "--yes")
+    assert done.exit_code == 1
+    assert f"lines 42 to {61 if closing is None else closing + 2} as one" in done.stderr
+    assert f"{tmp_path / 't.csv'}, line 42" in done.stderr
+    assert "close the quote there" in done.stderr
+    assert not (tmp_path / "policy.toml").exists()
+    assert not list((tmp_path / "policy.copies").glob("*"))
+
+
+def test_a_note_of_several_lines_is_a_cell(tmp_path: Path) -> None:
+    rows = [*LETTERS, '60,"first, of all\nsecond\n\nthird, or last\n",5']
+    text("person_id,word,x", *rows)(tmp_path / "t.csv")
+    draft(tmp_path / "t.csv")
 
 
 SMALL_PAIRS = {

@@ -10,6 +10,8 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.untrusted import escape_unprintable
 
+_DRAFT_AGAIN = "To ask again, move the policy away and run sfumato init on the original files; the ledger stays."
+
 
 @click.command(short_help="Remove the copies that init made of private tables.", epilog=EXIT_CODES_HELP)
 @options.policy
@@ -28,6 +30,9 @@ def command(policy: Path, confirmed: bool) -> None:
     from sfumato.curator.policy_copies import find_copies
 
     copies = find_copies(policy)
+    if not copies.files and copies.missing:
+        click.echo(f"The copies of {_printable(policy)} were removed before. Nothing was removed. {_DRAFT_AGAIN}")
+        return
     if not copies.files:
         click.echo(f"{_printable(policy)} has no copies: init reads its tables in place. Nothing was removed.")
         return
@@ -41,7 +46,7 @@ def command(policy: Path, confirmed: bool) -> None:
     click.echo(f"\nRemoved: {len(copies.files)} {'copy' if len(copies.files) == 1 else 'copies'}.")
     click.echo(f"Left in place: {', '.join(map(_printable, copies.kept)) or 'nothing'}.")
     if policy.exists():
-        click.echo(f"Questions to {_printable(policy)} need the tables again: move it away, and run sfumato init anew.")
+        click.echo(f"{_printable(policy)} cannot be asked any more. {_DRAFT_AGAIN}")
 
 
 def _printable(path: Path) -> str:

@@ -22,7 +22,7 @@ from sfumato.cli.drafting.columns import (
     omitted_columns_note,
     unusable_names_note,
 )
-from sfumato.cli.drafting.flags import answers_from_flags
+from sfumato.cli.drafting.flags import answers_from_flags, typed_nulls
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.cli.drafting.private_figures import limits_note
 from sfumato.curator import Bounds, Curator
@@ -324,7 +324,10 @@ class _Drafting:
                 fix="allow the files to be copied (--copy), or export them to Parquet",
             )
         self.may_read = {label for label, table in selected.items() if rows and table.source in asked_files}
-        tables = {label: infer_types(table) if label in self.may_read else table for label, table in tables.items()}
+        tables = {
+            label: infer_types(table, typed_nulls(flags["nulls"], label)) if label in self.may_read else table
+            for label, table in tables.items()
+        }
         self.interview.flag_answers = answers_from_flags(flags, tables, self.interview.flag_answers)
         for label, table in tables.items():
             _print_columns(label, table)

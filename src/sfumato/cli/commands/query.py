@@ -548,6 +548,8 @@ def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json
         click.echo(f"{'' if index else 'error':<6}  {part}")
     if forecast.counted:
         click.echo(f"counted {forecast.counted}")
+    for line in forecast.caveat_lines():
+        click.echo(f"caveat  {line}")
     if forecast.free:
         click.echo(f"free    {calls_to_flags(forecast.free)}")
     if forecast.advice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -19,6 +19,7 @@ from sfumato.curator.policy_drafts import DetectedTable, is_identifying, suggest
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Table, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules, parse_words
+from sfumato.policy.domains import parse_range
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ class ColumnInterview:
         if question.proposal is None and not question.default and self.interview.known_answer(question) is None:
             return CellRules()
         declared = domain if isinstance(domain, Domain) else Domain(domain["type"])
-        return self._ask(question, lambda answer: parse_rules(parse_rules_text(answer), declared))
+        return self._ask(question, lambda answer: _parse_column_rules(answer, declared))
 
     def _rules_question(self, name: str, kind: Type) -> InterviewQuestion:
         """Return the question for the rules of a column that is no text, with what is proposed for this type."""
@@ -171,6 +172,14 @@ class ColumnInterview:
             return read(question.default or "" if answer == ACCEPT_ALL else answer)
 
         return self.interview.ask(question, read_or_accept, self._part)
+
+
+def _parse_column_rules(answer: str, domain: Domain) -> CellRules:
+    """Parse typed rules; the outer range is compared with the bounds once these are known."""
+    keys = parse_rules_text(answer)
+    possible = keys.pop("possible", None)
+    rules = parse_rules(keys, domain)
+    return rules if possible is None else replace(rules, possible=parse_range(domain.type, possible, "possible"))
 
 
 def _with_rules(declaration: ColumnDeclaration, rules: CellRules) -> ColumnDeclaration:

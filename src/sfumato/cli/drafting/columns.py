@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from sfumato.cli.drafting.interview import DEFAULT_MAX_ROWS, SKIP
+from sfumato.cli.drafting.rule_words import split_words
 from sfumato.policy import Domain, Policy, Type, Via
 from sfumato.policy.codings import parse_coding
 from sfumato.policy.domains import MAX_NAME_LENGTH
@@ -31,7 +32,7 @@ ColumnDeclaration = Domain | Mapping[str, Any]
 
 
 def parse_text_column(answer: str) -> Domain:
-    """Parse the values of a text column, separated by commas."""
+    """Parse the values of a text column, separated by commas; one with a comma stands between double quotes."""
     return Domain(Type.TEXT, values=_split_values(answer))
 
 
@@ -51,7 +52,7 @@ def parse_numeric_column(kind: Type, answer: str) -> ColumnDeclaration:
 
 
 def _split_values(answer: str) -> tuple[str, ...] | None:
-    return None if answer.strip() in ("", SKIP) else tuple(part.strip() for part in answer.split(","))
+    return None if answer.strip() in ("", SKIP) else tuple(split_words(answer))
 
 
 def _parse_values(answer: str) -> tuple[str, ...] | None:

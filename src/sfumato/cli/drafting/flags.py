@@ -12,7 +12,7 @@ import click
 
 from sfumato.cli.drafting.columns import VALUES
 from sfumato.cli.drafting.interview import SKIP
-from sfumato.cli.drafting.rule_words import split_rules
+from sfumato.cli.drafting.rule_words import parse_words_text, split_rules
 from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
 from sfumato.untrusted import escape_unprintable
@@ -57,6 +57,12 @@ def _parse_table_flags(texts: Iterable[str], tables: Tables, flag: str, key: str
             yield from ((f"{table}.{key}", text) for table in tables)
         else:
             yield f"{_check_table(name, tables, flag)}.{key}", value
+
+
+def typed_nulls(texts: Iterable[str], table: str) -> list[str]:
+    """Return the missing cells that --nulls names for a table, the last of its flags alone."""
+    own = [text.removeprefix(f"{table}=") for text in texts if "=" not in text or text.startswith(f"{table}=")]
+    return parse_words_text(own[-1]) if own else []
 
 
 def _parse_ids(texts: Iterable[str], tables: Tables) -> Iterable[tuple[str, str]]:

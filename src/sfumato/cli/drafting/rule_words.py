@@ -1,18 +1,22 @@
 """Cell rules as an owner types them after a column's type: ``format %d.%m.%Y``, ``decimal , thousands .``.
 
-Each rule is its policy key followed by its value: formats are separated by ``or``, words by commas, and ``map`` is
-``F:female,M:male``; ``trim`` has no value, and ``space`` stands for a space.
+Each rule is its policy key followed by its value: formats are separated by ``or``, words by commas (a word with a comma
+stands between double quotes), ends of ``possible`` by a space, and ``map`` is ``F:female,M:male``; ``trim`` has no
+value, and ``space`` stands for a space.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+from fractions import Fraction
 from typing import Any
 
 import click
 
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import RULE_KEYS, CellRules
+from sfumato.privacy.numbers import format_exact
 
 _TEXT_KEYS = ("nulls", "case", "trim", "map")
 """The rules of a text: other words after its type are values."""
@@ -20,6 +24,9 @@ _LISTS = ("nulls", "true", "false")
 AS_STORED = "-"
 """The answer for no rule, and for an empty list of missing cells."""
 _ALTERNATIVES = " or "
+_QUOTED = r'"(?:[^"]|"")*"'
+_QUOTED_WORD = re.compile(_QUOTED)
+_WORD = re.compile(rf"(?:(?<=,)|^)(?:\s*{_QUOTED}\s*(?=,|$)|[^,]*)")
 
 
 def split_rules(kind: Type, declaration: str) -> tuple[str, str]:
@@ -29,7 +36,8 @@ def split_rules(kind: Type, declaration: str) -> tuple[str, str]:
     ('0 5000', 'decimal , currency €')
     """
     keys = _TEXT_KEYS if kind is Type.TEXT else RULE_KEYS
-    first = re.search(rf"(?:^|\s)({'|'.join(keys)})(?=\s|$)", declaration)
+    unquoted = _QUOTED_WORD.sub(lambda quoted: "x" * len(quoted[0]), declaration)  # a quoted word is no key
+    first = re.search(rf"(?:^|\s)({'|'.join(keys)})(?=\s|$)", unquoted)
     if first is None:
         return declaration.strip(), ""
     return declaration[: first.start(1)].strip(), declaration[first.start(1) :].strip()
@@ -62,6 +70,8 @@ def _parse_value(name: str, value: str) -> Any:
         if not all(colon for _, colon, _ in pairs):
             raise click.UsageError("write map as F:female,M:male")
         return {source.strip(): target.strip() for source, _, target in pairs}
+    if name == "possible":
+        return value.replace(",", " ").split()
     return " " if value == "space" else value
 
 
@@ -69,13 +79,27 @@ def parse_words_text(value: str) -> list[str]:
     """Parse cells separated by commas; ``""`` is the empty cell, and ``-`` alone is no cell, unlike ``"-"``."""
     if value.strip() in ("", AS_STORED):
         return []
-    parts = [part.strip() for part in value.split(",")]
-    return [part[1:-1] if len(part) > 1 and part[0] == part[-1] == '"' else part for part in parts]
+    return split_words(value)
+
+
+def split_words(text: str) -> list[str]:
+    """Split a list at its commas; a word between double quotes keeps its commas, and has "" for a quote.
+
+    >>> split_words('north, "south, old town", "5"" pipe"')
+    ['north', 'south, old town', '5" pipe']
+    """
+    words = [match[0].strip() for match in _WORD.finditer(text)]
+    return [word[1:-1].replace('""', '"') if _QUOTED_WORD.fullmatch(word) else word for word in words]
 
 
 def format_words(words: tuple[str, ...] | list[str]) -> str:
     """Write cells as an owner types them."""
-    return ",".join(f'"{word}"' if word in ("", AS_STORED) else word for word in words)
+    return ",".join(_quote_word(word) if word in ("", AS_STORED) or set(word) & set(',"') else word for word in words)
+
+
+def _quote_word(word: str) -> str:
+    doubled = word.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def format_rules(rules: CellRules) -> str:
@@ -96,4 +120,6 @@ def _format_value(name: str, value: Any) -> str:
         return format_words(value) or AS_STORED
     if name == "map":
         return ",".join(f"{source}:{target}" for source, target in value.items())
+    if name == "possible":
+        return " ".join(str(end) if isinstance(end, dt.date) else format_exact(Fraction(end)) for end in value)
     return "space" if value == " " else str(value)

@@ -22,6 +22,7 @@ from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish, Output
+from sfumato.plan.quoting import quoted
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, GroupingFlag, Key, Result, columns
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.narrowing import as_comparison
@@ -314,7 +315,7 @@ def _try_units(query: Query, limits: Limits, unit_id: str, current: Widths, agai
         return None
     widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
     cause = f"a count of rows moves by up to {limits.rows:,} with one unit"
-    return _TriedChange(cause, _improvement(current, widths), f"COUNT(DISTINCT {unit_id})", widths)
+    return _TriedChange(cause, _improvement(current, widths), f"COUNT(DISTINCT {quoted(unit_id)})", widths)
 
 
 def _try_column_alone(query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:

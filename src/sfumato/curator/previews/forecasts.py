@@ -88,6 +88,8 @@ class Forecast:
     """The δ of this forecast where groups are found in the data and none was given: a release must name it."""
     advice: str = ""
     """The change that helps most, in words, where the error swamps what can be expected; empty elsewhere."""
+    caveats: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
+    """What can move each column and is not in its ±, as the answer will say it."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -96,9 +98,11 @@ class Forecast:
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "a mapping from columns to half-widths")
         object.__setattr__(self, "columns", {name: _width(width, name) for name, width in self.columns.items()})
-        if not isinstance(self.chosen, Mapping) or set(map(type, self.chosen.values())) - {str}:
-            raise InvalidParameter("chosen", self.chosen, "a mapping from columns to sentences")
-        object.__setattr__(self, "chosen", dict(self.chosen))
+        for name in ("chosen", "caveats"):
+            sentences = getattr(self, name)
+            if not isinstance(sentences, Mapping) or set(map(type, sentences.values())) - {str}:
+                raise InvalidParameter(name, sentences, "a mapping from columns to sentences")
+            object.__setattr__(self, name, dict(sentences))
 
     def __getitem__(self, name: str) -> Width:
         return self.columns[name]
@@ -141,7 +145,12 @@ class Forecast:
         verdict_text = "a stored answer is as accurate, and free" if self.stored else verdict
         summary = f"at {self.price}, with {format_percent(self.confidence)} confidence; {verdict_text}"
         warnings = (f"warning: {warning}" for warning in self.warnings)
-        return table(("column", "error"), rows) + paragraphs([summary, self.free, self.advice, *warnings])
+        notes = [summary, *self.caveat_lines(), self.free, self.advice, *warnings]
+        return table(("column", "error"), rows) + paragraphs(notes)
+
+    def caveat_lines(self) -> list[str]:
+        """Return what can move the numbers and is not in their ±, a line for each column."""
+        return [f"{escape_unprintable(name)}: {escape_unprintable(line)}" for name, line in self.caveats.items()]
 
 
 def assumption_notes(query: Query) -> tuple[str, ...]:
@@ -470,8 +479,8 @@ def _no_half_width(*names: str) -> InvalidParameter:
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 
 
-_STEPS = 24
-"""The number of prices at which the error is computed."""
+FINE_STEPS, COARSE_STEPS = 24, 8
+"""The number of prices at which the error is computed; few where each takes a search for the noise."""
 _MAX_PANELS, _GAP = 6, 30.0
 """The largest number of panels, and the pixels between two of them."""
 _HEADROOM = 3.0
@@ -492,14 +501,15 @@ def draw_errors(
     remaining: Fraction,
     terms: Sequence[str],
     width: Number = PAGE_WIDTH,
+    steps: int = FINE_STEPS,
 ) -> Picture:
     """Draw the half-width at each ε in one log-log panel per column, since columns have different units."""
     inner_width = float(exact(width, "width", _PICTURE_WIDTHS)) - 2 * MARGIN
     least, most = (exact(end, end_name, POSITIVE) for end, end_name in zip(ends, ("least", "most"), strict=True))
     if least >= most:
         raise InvalidParameter("least", ends[0], f"a number below most = {format_exact(most)}")
-    log_step = (math.log(float(most)) - math.log(float(least))) / _STEPS
-    epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(_STEPS + 1)]
+    log_step = (math.log(float(most)) - math.log(float(least))) / steps
+    epsilons = [Fraction(f"{float(least) * math.exp(log_step * step):.6g}") for step in range(steps + 1)]
     widths_by_price = [widths(epsilon) for epsilon in epsilons]
     columns = {
         column: _column_lines(column, epsilons, widths_by_price)

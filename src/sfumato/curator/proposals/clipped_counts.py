@@ -7,23 +7,29 @@ it is shown before it is paid for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import cast
 
 from sfumato.curator.context import Context
 from sfumato.curator.previews.advising import Tip
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Distinct
-from sfumato.plan.caveats import number_caveats
+from sfumato.plan.caveats import RowLimits, number_caveats
 from sfumato.plan.clipping import ClippedCount, clipped_counts
 from sfumato.plan.values.expressions import Field
+from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
 from sfumato.privacy.numbers import format_percent
 from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price
 from sfumato.release.releasing import ReleaseRequest, find_stored
 from sfumato.release.requests import PriceRequest
+from sfumato.untrusted import escape_unprintable
 
 _ANY_ACCURACY = "0.000001"
 """A price so low that every stored count is more accurate."""
@@ -49,7 +55,7 @@ class ClippedQuestion(Question):
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name what moves these counts: what selects the rows, and for cells the limit on rows too."""
         if self.column is not None or self.about is None:
-            return super().caveats(strategies)
+            return number_caveats(self.query, self.row_limits(strategies))
         units = tuple(Distinct() for _ in self.query.plan.measures)
         plan = replace(self.query.plan, source=self.about.query.plan.source, measures=units)
         return number_caveats(replace(self.query, plan=plan), self.row_limits(strategies))
@@ -64,10 +70,15 @@ class ClippedQuestion(Question):
         """Advise to find another limit or bound privately, where a count that was bought before says that this one cuts
         much; None where nothing was bought, or little is cut.
         """
+        bought = self.bought_answer()
+        return None if bought is None else self._tip(bought)
+
+    def bought_answer(self) -> Answer | None:
+        """Return the count that was bought before, of whatever accuracy; None where none was. Free."""
         context, prepared = self._context, self.price_release(PriceRequest(_ANY_ACCURACY))
         request = ReleaseRequest(self.text, self.identity, context.engine.identity(), context.analyst)
         stored, _ = find_stored(self.release_strategy(prepared), request, context.account)
-        return None if stored is None else self._tip(self.build_answer(stored, "0.95", False))
+        return None if stored is None else self.build_answer(stored, "0.95", False)
 
     def _tip(self, answer: Answer) -> Tip | None:
         share, interval = answer.column("share")[0], answer.intervals["share"][0]
@@ -94,13 +105,72 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
             "no limit or bound that can be counted moves this answer",
             fix="ask for the answer alone; a line beside each number names what else can move it",
         )
-    if any(count.column is not None for count in counts) and not context.engine.reads_clamped_cells:
-        raise Unsupported(
-            "clamped-cells",
-            "cells beyond a bound cannot be counted on this engine, which reads declared columns only",
-            fix="ask the owner for sfumato check, or for bounds found privately: curator.bounds(table, column)",
-        )
-    return WorkloadProposal(context, {count.name: _question(context, count, question) for count in counts})
+    return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, question)
+
+
+@dataclass(frozen=True)
+class ClippedProposal(WorkloadProposal):
+    """A proposal to count what limits and bounds cut from one question."""
+
+    about: Question | None = None
+    """The question that is cut."""
+
+    def combine_answers(self, answers: Mapping[str, Answer], receipt: Receipt | None) -> Answers:
+        """Put the counts together, with the worst case that they prove below the last of them."""
+        assert self.about is not None
+        columns = {name: cast("ClippedQuestion", question).column for name, question in self.questions.items()}
+        row_limits = self.about.row_limits("")
+        cases = worst_cases(self.about.query, row_limits)
+        lines = _counted_lines(cases, {columns[name]: answer for name, answer in answers.items()}, row_limits.unit)
+        *_, last = answers
+        advice = "; ".join(f"{escape_unprintable(name)}: {line}" for name, line in lines.items())
+        shown = {**answers, last: replace(answers[last], advice=advice)} if advice else answers
+        return super().combine_answers(shown, receipt)
+
+
+def caveats_with_worst_cases(question: Question, row_limits: RowLimits) -> dict[str, str]:
+    """Name what can move each column, with its worst case if it has one: by counts if all were bought, else by limits
+    alone. Free.
+    """
+    lines, cases = number_caveats(question.query, row_limits), worst_cases(question.query, row_limits)
+    if not cases:
+        return lines
+    worst = {name: case.describe(row_limits.unit) for name, case in cases.items()}
+    with suppress(Unsupported):
+        bought = {count.column: count.bought_answer() for count in question.clipped().questions.values()}
+        counts = {column: answer for column, answer in bought.items() if answer is not None}
+        worst |= _counted_lines(cases, counts, row_limits.unit)
+    return with_worst_cases(lines, worst)
+
+
+def _counted_lines(cases: Mapping[str, WorstCase], counts: Mapping[Field | None, Answer], unit: str) -> dict[str, str]:
+    """Describe the worst case of each column all of whose counts are at hand."""
+    lines = {}
+    for name, case in cases.items():
+        cut_counts = _cut_counts(case, {"" if column is None else str(column): counts[column] for column in counts})
+        if cut_counts is not None:
+            confidence = format_percent(next(iter(counts.values())).receipt.confidence)
+            lines[name] = case.describe_counted(cut_counts, unit, confidence)
+    return lines
+
+
+def _cut_counts(case: WorstCase, counts: Mapping[str, Answer]) -> CutCounts | None:
+    """Return the ends of the ranges of a worst case's counts; None where one of them was not bought."""
+    cells, units = counts.get(case.value) if case.value else None, counts.get("")
+    if (case.value and cells is None) or (case.limits_rows and units is None):
+        return None
+    beyond = _range(units, "units beyond")[1] if units is not None and case.limits_rows else Fraction(0)
+    if cells is None:
+        return CutCounts(beyond)
+    clamped, share, present = (_range(cells, column) for column in ("clamped cells", "share", "cells"))
+    return CutCounts(beyond, clamped[1], min(share[1], Fraction(1)), present[0])
+
+
+def _range(answer: Answer, column: str) -> tuple[Fraction, Fraction]:
+    """Return the range of an answer's only number, at least 0; where noise hides a share, that of any share."""
+    interval = answer.intervals[column][0]
+    low, high = (0.0, 1.0) if interval is None else interval
+    return max(Fraction(0), Fraction(low)), max(Fraction(0), Fraction(high))
 
 
 def _question(context: Context, count: ClippedCount, question: Question) -> ClippedQuestion:

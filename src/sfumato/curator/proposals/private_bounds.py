@@ -114,7 +114,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         table = self._policy_table
         domain, column_field = table.columns[self.column], Field(0, table.name, self.column)
         value = Column(column_field, domain)
-        scan = Scan(table.name, table.every_row, 0, {column_field: domain}, ONE_ROW)
+        scan = Scan(table.name, table.every_row, 0, {column_field: domain}, ONE_ROW, table.possible_rows)
         present_rows = Filter(scan, call("NOT", call("IS NULL", value)))
         return Aggregate(limit_rows_per_unit(present_rows), (self.ladder.step_expression(value),), (Count(),))
 

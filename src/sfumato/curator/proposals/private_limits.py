@@ -239,7 +239,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         """The relation with one row per unit; groups are counted as rows per unit and key."""
         table = self._policy_table
         columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
-        scan = Scan(table.name, table.every_row, 0, columns, Limits.of(table))
+        scan = Scan(table.name, table.every_row, 0, columns, Limits.of(table), table.possible_rows)
         rows = UnitCount(None, MAX_LIMIT)
         if not self.by:
             return PerUnit(scan, 1, (), (("rows", rows),))

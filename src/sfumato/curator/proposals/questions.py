@@ -28,6 +28,8 @@ from sfumato.curator.previews.explaining import (
     without_delta,
 )
 from sfumato.curator.previews.forecasts import (
+    COARSE_STEPS,
+    FINE_STEPS,
     Forecast,
     Width,
     assumption_notes,
@@ -70,7 +72,7 @@ from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.caveats import RowLimits, without_coverage
 from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
@@ -182,7 +184,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What the answer may miss for lack of declarations, from the policy alone. Free."""
-        return warn_about_undeclared(self.query)
+        return warn_about_undeclared(self.query, self._context.policy)
 
     @cached_property
     def shared_parts(self) -> SharedMeasures:
@@ -512,7 +514,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
         title, terms = " ".join(self.text.split()), draw_terms(self._context.policy.unit, delta, confidence)
-        return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width), path)
+        steps = COARSE_STEPS if delta else FINE_STEPS  # noise at a δ is calibrated numerically
+        return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width, steps), path)
 
     def _with_sampling_error(self, answer: Answer, share: Fraction | None, confidence: Number) -> Answer:
         rows = 1 if self.table.every_row else self.limits.rows_per_group
@@ -586,7 +589,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
-        return number_caveats(self.query, self.row_limits(strategies))
+        return self._clipping.caveats_with_worst_cases(self, self.row_limits(strategies))
 
     def row_limits(self, strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
@@ -602,8 +605,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Propose to count what limits and bounds cut: the units beyond each limit, and the cells beyond each bound,
         as shares with their ±, in a workload with one price. Free.
         """
-        counts = import_module("sfumato.curator.proposals.clipped_counts")  # workloads are made of questions
-        return counts.propose_clipped(self._context, self)
+        return self._clipping.propose_clipped(self._context, self)
+
+    _clipping = property(lambda _: import_module("sfumato.curator.proposals.clipped_counts"))  # made of questions
 
     def price_release(self, request: PriceRequest) -> PricedRelease:
         """Prepare the release at the given price, or at the least that is accurate enough. Free."""
@@ -644,13 +648,13 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
         )
         others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
-        terms: dict[str, Any] = {"others": others, "requests": weighted_request, "family": family, "sample": rate}
-        if price.allows_gaussian:  # the choice of noise depends on what the account can keep open
-            return price_release(self.bounding_options, price, account=self._context.account.budget, **terms)
-        key = price, family, weighted_request.weights, range_miss, rate
+        # the choice between Laplace and Gaussian noise depends on what the account can keep open
+        budget = self._context.account.budget if price.allows_gaussian else None
+        key = price, family, weighted_request.weights, range_miss, rate, budget
         cached = self._prepared_releases.get(key)
         if cached is None:
-            cached = price_release(self.bounding_options, price, **terms)
+            terms: dict[str, Any] = {"others": others, "requests": weighted_request, "family": family, "sample": rate}
+            cached = price_release(self.bounding_options, price, account=budget, **terms)
             if len(self._prepared_releases) >= _MAX_PREPARED:
                 self._prepared_releases.clear()
             self._prepared_releases[key] = cached
@@ -658,7 +662,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     @cached_property
     def _prepared_releases(self) -> dict[tuple[Any, ...], PricedRelease]:
-        """A cache of releases prepared for pure prices, by price, noise, weights and the chance that ranges miss."""
+        """A cache of prepared releases, by all that decides their noise."""
         return {}
 
     def forecast(self, prepared: PricedRelease, request: PriceRequest) -> Forecast:
@@ -673,9 +677,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
-        return Forecast(
-            widths, level, price, accepted, warnings, ranks=ranks, chosen=quality, counted=counted, whole=whole
-        )
+        lines, facts = self.caveats(prepared.bounded.strategy.value), (widths, level, price, accepted, warnings)
+        caveats = {name: line if name in widths else without_coverage(line) for name, line in lines.items()}
+        return Forecast(*facts, ranks=ranks, chosen=quality, counted=counted, whole=whole, caveats=caveats)
 
     @property
     def integer_columns(self) -> tuple[str, ...]:

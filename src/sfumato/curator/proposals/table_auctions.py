@@ -228,7 +228,7 @@ def propose_auction(
     domain, bid = bid_table.columns[name], Field(0, bid_table.name, name)
     reached = _reached_prices(Column(bid, domain), price_levels, 0, len(price_levels))
     limits = Limits.of(bid_table)
-    scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits)
+    scan = Scan(bid_table.name, bid_table.every_row, 0, {bid: domain}, limits, bid_table.possible_rows)
     query = Query(Aggregate(scan, (reached,), (Count(),)), Finish(()))
     bounding = None if bid_table.every_row else Strategy.SAMPLE  # sample whole bids: a price is reached or not
     words = (

@@ -37,6 +37,7 @@ from sfumato.plan.sql.question_files import (
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
 from sfumato.release import releasing
+from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import (
@@ -217,9 +218,13 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 else question.build_answer(results[question.identity], confidence, joint)
                 for name, question in self.questions.items()
             }
-            return Answers(tuple(answers), tuple(answers.values()), receipt)
+            return self.combine_answers(answers, receipt)
 
         return self.buy_and_build(batch, requested, build, confidence, joint)
+
+    def combine_answers(self, answers: Mapping[str, Answer], receipt: Receipt | None) -> Answers:
+        """Put the answers of all questions together."""
+        return Answers(tuple(answers), tuple(answers.values()), receipt)
 
     def buy_and_build(
         self, batch: PricedBatch, requested: RequestedSeries, build: BuildAnswers, confidence: Number, joint: bool

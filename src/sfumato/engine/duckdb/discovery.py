@@ -107,17 +107,21 @@ def _matching_types(
     columns: Iterable[Cell], candidates: Sequence[Type], source: str, run: Run
 ) -> list[tuple[int, tuple[Type, ...]]]:
     """Return for each column the number of its cells, and the candidate types that all of them parse as."""
-    cells = list(columns)
-    rows = run(f"SELECT i, {_counts(_STACKED_CELL, candidates)} FROM {_stack_columns(cells, source)} GROUP BY i")
-    counts_by_column = {i: counts for i, *counts in rows}
-    no_cells = [0] * (1 + len(candidates))
     return [
         (
             cell_count,
             tuple(candidate for candidate, count in zip(candidates, match_counts, strict=True) if count == cell_count),
         )
-        for cell_count, *match_counts in (counts_by_column.get(i, no_cells) for i in range(1, 1 + len(cells)))
+        for cell_count, *match_counts in count_fits(list(columns), candidates, source, run)
     ]
+
+
+def count_fits(cells: Sequence[Cell], candidates: Sequence[Type], source: str, run: Run) -> list[list[int]]:
+    """Count for each column its cells, and those that parse as each candidate type."""
+    rows = run(f"SELECT i, {_counts(_STACKED_CELL, candidates)} FROM {_stack_columns(cells, source)} GROUP BY i")
+    counts_by_column = {i: counts for i, *counts in rows}
+    no_cells = [0] * (1 + len(candidates))
+    return [counts_by_column.get(i, no_cells) for i in range(1, 1 + len(cells))]
 
 
 def _stack_columns(columns: Iterable[Cell], source: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread, get_ident
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
 from sfumato.engine import arrays
@@ -130,8 +130,6 @@ MAX_PUBLIC_ROWS = 100_000
 
 class DuckDB(StatementReader):
     """The DuckDB implementation of ``Engine``: no SQL, type or hash of DuckDB is visible outside."""
-
-    reads_clamped_cells: ClassVar[bool] = True
 
     def __init__(self, policy: Policy, memory: str | None = None, threads: int | None = None) -> None:
         super().__init__(Sources(policy, memory_limit=memory, threads=threads))

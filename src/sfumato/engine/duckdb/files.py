@@ -24,6 +24,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _QUOTED_CELL = re.compile(rb'(?<![^,\r\n])"[^"\r\n]*(?:""[^"\r\n]*)*"(?![^,\r\n])')
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
+COPIES_ENDING = ".copies"
+"""The ending of the folder in which a policy's copies of private tables are."""
 Stamp = tuple[str, int, int, int]
 """A file's path, size, modification time in ns, and inode."""
 
@@ -62,6 +64,10 @@ def find_files(source: Path, place: str) -> Files:
     except (OSError, ValueError):
         stamps = ()
     if not stamps:
+        if source.parent.name.endswith(COPIES_ENDING):
+            rule = "there is no such file: it was a copy that sfumato init made, and sfumato forget removes"
+            fix = "move the policy away, and run sfumato init on the original file; the ledger stays"
+            raise InvalidPolicy(rule, place=place, fix=fix)
         raise InvalidPolicy(
             "there is no such file", place=place, fix="check the path: it is relative to the policy file"
         )

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
 from sfumato.engine.lowering.relation_lowering import staged
 from sfumato.engine.lowering.relational import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
 from sfumato.engine.lowering.row_lowering import RowLowering
+from sfumato.engine.sources.clean_cells import inner_bounds
 from sfumato.engine.sources.ruled_texts import is_listed, rewrites, rewritten
-from sfumato.engine.spellings.duckdb import DuckDBSpelling, literal_list
+from sfumato.engine.spellings.duckdb import DuckDBSpelling, literal, literal_list, real
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, Type
@@ -131,5 +133,13 @@ class _Result:
         rules, kind = self.ruled.rules, self.ruled.domain.type
         tests = [f"{self.prefix}n{self.index}"] if rules.nulls and self.ruled.text is not None else []
         values = rules.null_values(kind)
-        tests += [f"{clean_cell(self._read, Domain(kind))} IN ({literal_list(values)})"] if values else []
-        return f"({' OR '.join(f'coalesce({test}, FALSE)' for test in tests) or 'FALSE'})"
+        value = clean_cell(self._read, Domain(kind))
+        tests += [f"{value} IN ({literal_list(values)})"] if values else []
+        known = [f"coalesce({test}, FALSE)" for test in tests]
+        known += [] if rules.possible is None else [f"NOT coalesce({_is_between(value, kind, rules.possible)}, FALSE)"]
+        return f"({' OR '.join(known) or 'FALSE'})"
+
+
+def _is_between(value: str, kind: Type, ends: Any) -> str:
+    low, high = map(real, inner_bounds(*ends)) if kind is Type.REAL else map(literal, ends)
+    return f"{value} BETWEEN {low} AND {high}"

@@ -11,7 +11,7 @@ sort keys of the query first, then by every column that is read. Rows that still
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -122,6 +122,9 @@ class RelationLowering:
         return flat.selected((*equal_columns("u"), *named_columns))
 
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
+        if base.possible_rows is not None:
+            possible = nodes.LimitRowsPerUnit(replace(base, possible_rows=None), base.possible_rows)
+            return self.limit_rows_per_unit(possible, names, unit)
         unit_column = (("u", Reference(UNIT, "r")),) if unit else ()
         table_columns = tuple((short_name, Reference(field.name, "r")) for field, short_name in names.items())
         table = CleanTable(base.table, _distinct_names(names))
@@ -331,7 +334,8 @@ def _is_sampled(unit: Scalar, rate: Fraction, key: int) -> Scalar:
 
 def plain(relation: nodes.Relation) -> bool:
     """Return whether a relation is a chain over a scan, which is cheap to read repeatedly."""
-    return isinstance(_chain(relation)[1], nodes.Scan)
+    base = _chain(relation)[1]
+    return isinstance(base, nodes.Scan) and base.possible_rows is None
 
 
 Link = nodes.Join | nodes.Unnest | nodes.Filter | nodes.BoundContributions

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from sfumato.engine import self_test
 from sfumato.engine.arrays import exact_keys, parameter
@@ -129,8 +129,6 @@ _COLLATIONS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.U
 
 class Postgres:
     """The PostgreSQL implementation of ``Engine``: nothing but totals of groups leaves the server."""
-
-    reads_clamped_cells: ClassVar[bool] = True
 
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
         self._policy = policy

@@ -422,10 +422,15 @@ class _Build:
         text, kind = self.short_text(cell) if cell.rules.nulls else None, cell.domain.type
         tests = [] if text is None else [is_listed(text, cell.rules.nulls or ())]
         values = [Constant(value, kind) for value in cell.rules.null_values(kind)]
-        if values:
+        possible = cell.rules.possible
+        if values or possible is not None:
             value = rows.shared(self._typed(rows, replace(cell, domain=Domain(kind))))
-            tests.append(apply(ScalarFunction.IN, value, *values))
+            tests += [apply(ScalarFunction.IN, value, *values)] if values else []
         known = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
+        if possible is not None:
+            is_inside = apply(ScalarFunction.BETWEEN, value, *ends_of(Domain(kind, possible)))
+            is_surely_inside = apply(ScalarFunction.COALESCE, is_inside, Constant(False, Type.BOOLEAN))
+            known.append(apply(ScalarFunction.NOT, is_surely_inside))
         return rows.shared(apply(ScalarFunction.OR, *known) if len(known) > 1 else known[0]) if known else None
 
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:

@@ -20,7 +20,7 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import count
 from threading import Lock, Thread, get_ident
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.engine.lowering.relational import StagedSelect
@@ -40,9 +40,10 @@ from sfumato.errors import EngineClosed, EngineFailed, InvalidPolicy, SourceChan
 from sfumato.mechanisms import bits
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
-from sfumato.plan.nodes import GroupKey, tables
+from sfumato.plan.nodes import GroupKey, Scan, relations, tables
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, Policy, Table
+from sfumato.policy.domains import WIDE_PREFIX
 from sfumato.policy.table_sources import SparkFrame
 
 
@@ -93,17 +94,19 @@ class SparkReader:
         """
         self._check_unchanged()
         for reading in readings:
-            statement = counted_statement(reading, 0)
+            statement, scan = counted_statement(reading, 0), partial(self._scan, wide=_wide_columns(reading))
             if statement not in self._bound:
-                without_cause(lambda select=statement: self._frame(select, self._scan).schema)  # type: ignore[misc]
+                without_cause(lambda select=statement, scan=scan: self._frame(select, scan).schema)  # type: ignore[misc]
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
         return StatelessReading(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         """Collect the rows of one DataFrame and return them as arrays."""
-        scans = self._copies(reading)
+        scans, wide = self._copies(reading), _wide_columns(reading)
         statement = counted_statement(reading, key)
-        rows = self.tables.run(lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table)))
+        rows = self.tables.run(
+            lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, wide=wide))
+        )
         self._check_unchanged()  # a source changed during the read is not the version that was charged
         return cast("E", arrays_from_rows(rows, reading))
 
@@ -113,12 +116,16 @@ class SparkReader:
     def _frame(self, statement: StagedSelect, scan: Any) -> Frame:
         return FrameWriter(scan, self.tables.session.expression).statement(statement)
 
-    def _scan(self, table: str) -> Frame:
-        return self.tables.scan(table)
+    def _scan(self, table: str, *, wide: Mapping[str, tuple[str, ...]]) -> Frame:
+        return self.tables.scan(table, wide.get(table, ()))
 
     def _copies(self, reading: PlanReading[Any]) -> Mapping[str, Frame]:
         """Copy tables without a version, so that they are read once: a statement would read them several times."""
-        return {table: self.tables.copy(table) for table in _tables_read(reading) if not self.tables.has_version(table)}
+        wide, unversioned = (
+            _wide_columns(reading),
+            (table for table in _tables_read(reading) if not self.tables.has_version(table)),
+        )
+        return {table: self.tables.copy(table, wide.get(table, ())) for table in unversioned}
 
     def _check_unchanged(self) -> None:
         self.tables.check_unchanged()
@@ -126,9 +133,6 @@ class SparkReader:
 
 class Spark(SparkReader):
     """The Spark implementation of ``Engine``: no SQL, type or hash of Spark is visible outside."""
-
-    reads_clamped_cells: ClassVar[bool] = False
-    """A table without a version is read from one copy of its declared columns, so that a statement sees one state."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(SparkTables(policy))
@@ -189,8 +193,8 @@ class SparkSnapshot(SparkReader):
             self._copied_frames |= copies
             return dict(self._copied_frames)
 
-    def _scan(self, table: str) -> Frame:
-        return self._copied_frames[table] if table in self._copied_frames else super()._scan(table)
+    def _scan(self, table: str, *, wide: Mapping[str, tuple[str, ...]]) -> Frame:
+        return self._copied_frames[table] if table in self._copied_frames else super()._scan(table, wide=wide)
 
     def _check_unchanged(self) -> None:
         """Check only that the engine is open: copies do not depend on their sources."""
@@ -210,6 +214,15 @@ class SparkSnapshot(SparkReader):
 
 def _tables_read(reading: PlanReading[Any]) -> list[str]:
     return list(dict.fromkeys(tables(reading.bounded.plan.source)))
+
+
+def _wide_columns(reading: PlanReading[Any]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each table that are read as they are before their bounds are applied."""
+    scans = [node for node in relations(reading.bounded.plan.source) if isinstance(node, Scan)]
+    wide = {
+        scan.table: tuple(field.name for field in scan.columns if field.name.startswith(WIDE_PREFIX)) for scan in scans
+    }
+    return {table: names for table, names in wide.items() if names}
 
 
 class SparkTables:
@@ -241,10 +254,10 @@ class SparkTables:
             self.session.close()
             raise
 
-    def scan(self, table: str) -> Frame:
-        """Return the DataFrame of a table's clean rows."""
+    def scan(self, table: str, wide: tuple[str, ...] = ()) -> Frame:
+        """Return the DataFrame of a table's clean rows, with these columns as they are before their bounds apply."""
         if table in self._scan_frames:
-            return self._scan_frames[table]
+            return without_cause(lambda: self.scans.scan(table, wide)) if wide else self._scan_frames[table]
         with self._lock:
             if table not in self._public_frames:
                 self._public_frames[table] = public_frame(self.public_tables.rows(table), self.session)
@@ -257,9 +270,9 @@ class SparkTables:
         """Return whether a table is known to stay as it was opened; with tables linked by keys, all of them must."""
         return table not in self._sources or all(source.has_version for source in self._sources.values())
 
-    def copy(self, table: str) -> Frame:
+    def copy(self, table: str, wide: tuple[str, ...] = ()) -> Frame:
         """Read a table's clean rows once and keep them on the executors."""
-        return self.run_interruptible(lambda: self.session.copy_frame(self.scan(table)))
+        return self.run_interruptible(lambda: self.session.copy_frame(self.scan(table, wide)))
 
     def run(self, make: Any) -> list[tuple[Any, ...]]:
         """Return the rows of one DataFrame, integers exact. Raise ``EngineFailed`` on any failure."""

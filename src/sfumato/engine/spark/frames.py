@@ -178,9 +178,10 @@ class SparkScans:
         tables = {table: StoredTable(table, source.columns) for table, source in self.sources.items()}
         return CleanScans(self.policy, tables, SparkCells(), SparkSpelling())
 
-    def scan(self, table: str) -> Frame:
-        """Return the DataFrame of a table's clean rows, each row once per owner."""
-        return self._frame(self._clean_scans.scan(table))
+    def scan(self, table: str, wide: tuple[str, ...] = ()) -> Frame:
+        """Return the DataFrame of a table's clean rows, each row once per owner, with further ``wide`` columns."""
+        declared = self.policy.tables[table]
+        return self._frame(self._clean_scans.scan(table, only=(*declared.columns, *declared.lists, *wide)))
 
     def inspected(self, table: str) -> tuple[Frame, list[InspectedCell]]:
         """Return every row of a source once, with ``k``: whether it has an owner. For the owner's inspection."""

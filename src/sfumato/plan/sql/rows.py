@@ -536,7 +536,7 @@ def _lower_source(node: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource | M
     if table.public:
         return MatchedPublicTable(alias, table)
     columns = {Field(0, table.name, name): domain for name, domain in table.columns.items()}
-    scan = Scan(table.name, table.every_row, 0, columns, table.limits)
+    scan = Scan(table.name, table.every_row, 0, columns, table.limits, table.possible_rows)
     owners = {} if table.id is None else {alias: (table.id,)}
     lists = {alias: {name: (Field(0, table.name, name), declared_list) for name, declared_list in table.lists.items()}}
     return RowSource(

@@ -126,4 +126,5 @@ def max_steps(rules: CellRules) -> int:
     replaced = bool(rules.decimal or rules.thousands or rules.currency) * (3 + len(SPACES))
     turned = bool(rules.trim) + bool(rules.case) + bool(rules.nulls) + bool(rules.true or rules.false)
     words = len(rules.nulls or ()) + len(rules.true) + len(rules.false) + 2 * len(rules.map)
+    words += 2 * (rules.possible is not None)  # compared with both ends
     return date_steps + _PASSES * LONGEST * (replaced + turned) + _WORD_STEPS * words

@@ -30,6 +30,8 @@ from sfumato.plan.aggregates.measures import (
     value_range,
 )
 from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.caveats import published_caveats
+from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql import statements
@@ -172,7 +174,8 @@ def answer_query(
     finished = finish(query, evaluator.rows, evaluator.estimates, joint=together)
     receipt = replace(face.receipt, question=text, free=True, confidence=written(confidence_level), joint=together)
     basis = evaluator.basis(finished.shown.tolist())
-    unlabelled = answer(query, finished, receipt, tuple(evaluator.notes()))
+    caveats = published_caveats(query, "" if receipt.strategy == Strategy.WHOLE.value else receipt.limits)
+    unlabelled = answer(query, finished, receipt, tuple(evaluator.notes()), caveats=caveats)
     return replace(unlabelled, basis={name: bases for name, bases in basis.items() if name in unlabelled.intervals})
 
 

@@ -372,7 +372,7 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
         error_forecast.stored,
         error_forecast.accepted and not error_forecast.left,  # measures nothing, so it costs nothing
         error_forecast.free,
-        (*error_forecast.warnings, *([error_forecast.advice] if error_forecast.advice else [])),
+        (*error_forecast.caveat_lines(), *error_forecast.warnings, *filter(None, [error_forecast.advice])),
         error_forecast.counted,
         f"page-{bits.random_bits(128):032x}",
     )
