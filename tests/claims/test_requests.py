@@ -19,6 +19,7 @@ from sfumato.curator.proposals import marginals, mwem, online, scores, sessions,
 from sfumato.curator.proposals.bought_synopses import FreeAnswer, _is_less_noisy, _max_half_width
 from sfumato.curator.proposals.running_counts import _mechanism_of_size
 from sfumato.curator.proposals.selected_columns import is_select
+from sfumato.curator.proposals.workloads import error_shape
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
@@ -551,7 +552,7 @@ ASKED = {
 @pytest.mark.parametrize("world", BOTH)
 def test_what_a_question_measures(clinics: dict[str, sf.Curator], world: str, kind: str) -> None:
     asked = clinics[world].sql(ASKED[kind])
-    said: dict[str, Any] = {"alone": asked.error_shape is None, "found": asked.discovered_keys, "free": asked.free}
+    said: dict[str, Any] = {"alone": error_shape(asked) is None, "found": asked.discovered_keys, "free": asked.free}
     said |= {"groups": asked.groups, "most": outcome(lambda: asked._max_groups), "whole": asked.integer_columns}
     said |= {"columns": [(each.name, each.type.value) for each in asked.columns], "warnings": figures(asked.warnings)}
     for name, member in (("options", "bounding_options"), ("others", "other_parts")):

@@ -90,10 +90,6 @@ class CombinedQuestion(Question):
     def warnings(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(warning for part in self.parts for warning in part.warnings))
 
-    @cached_property
-    def error_shape(self) -> None:
-        return None
-
     def limit(
         self,
         *,

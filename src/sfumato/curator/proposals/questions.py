@@ -144,18 +144,6 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """Whether it is answered without a price: False for measured questions."""
         return False
 
-    @cached_property
-    def error_shape(self) -> tuple[Any, ...] | None:
-        """A key that is equal for questions with equal errors at any price; None if it cannot be compared."""
-        if self.query.plan.keys or self.other_parts or self.query.outer or self.discovered_keys:
-            return None
-        measure_types = tuple(map(type, self.query.plan.measures))
-        sensitivities = [
-            (option.strategy, [(measure.sensitivity, measure.unit_value) for measure in option.measures])
-            for option in self.bounding_options
-        ]
-        return self.query.finish, measure_types, repr(sensitivities), self.table.every_row
-
     def belongs_to(self, context: Context) -> bool:
         """Return whether the question belongs to this context's curator, or to its view as an analyst."""
         return self._context.engine is context.engine

@@ -377,7 +377,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 return Price(rho=rounded_down(amount))
             return Price(amount, delta if question.discovered_keys else 0)
 
-        cache_key = (question.error_shape, repr(goal)) if question.error_shape is not None else name
+        shape = error_shape(question)
+        cache_key = name if shape is None else (shape, repr(goal))
         if cache_key not in cached_prices:
             confidence, joint = request.confidence, request.joint
             question_request = PriceRequest(within=goal, confidence=confidence, mechanism=family, joint=joint)
@@ -644,6 +645,18 @@ def _preparer(question: Question, request: PriceRequest) -> Callable[[Price, Fam
     return lambda price, family: question.price_release_at(price, replace(request, mechanism=family))
 
 
+def error_shape(question: Question) -> tuple[Any, ...] | None:
+    """Return a key that is equal for questions with equal errors at any price; None if it cannot be compared."""
+    query = question.query
+    if query.plan.keys or question.other_parts or query.outer or question.discovered_keys:
+        return None
+    sensitivities = [
+        (option.strategy, [(measure.sensitivity, measure.unit_value) for measure in option.measures])
+        for option in question.bounding_options
+    ]
+    return query.finish, tuple(map(type, query.plan.measures)), repr(sensitivities), question.table.every_row
+
+
 def _share_count(question: Question) -> int:
     """Count the measurements of a question, including the discovery of its groups."""
     return max(1, len(question.bounding_options[0].measures) + sum(part.shares for part in question.other_parts))
@@ -652,7 +665,7 @@ def _share_count(question: Question) -> int:
 def _distinct_shapes(questions: Sequence[Question], strategies: Sequence[Any]) -> list[tuple[Question, Any]]:
     """Drop questions of the same shape as another: their dry runs at extreme totals are identical."""
     by_shape = {
-        question.error_shape or question.identity: (question, strategy)
+        error_shape(question) or question.identity: (question, strategy)
         for question, strategy in zip(questions, strategies, strict=True)
     }
     return list(by_shape.values())
