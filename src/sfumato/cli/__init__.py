@@ -50,6 +50,7 @@ _COMMAND_ORDER = (
     "auction",
     "running",
     "above",
+    "requests",
     "user",
     "token",
     "login",

@@ -117,7 +117,7 @@ def _release_facts(subject: ApprovalRequest, budget: Budget | None) -> dict[str,
         "release_kind": subject.release_kind,
         "spec": subject.spec,
         "price": subject.price,
-        "epsilon": "" if epsilon is None else format_exact(epsilon),
+        "epsilon": "" if epsilon is None else _short(epsilon),
         "cost": cost.words,
     }
     if budget is None:
@@ -135,7 +135,16 @@ def _reading_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) ->
 
 
 def _share_facts(record: RequestRecord, share: GrantedShare) -> dict[str, str]:
-    return {"epsilon": format_exact(share.epsilon), "used": format_exact(record.used)}
+    return {"epsilon": _short(share.epsilon), "used": _short(record.used)}
+
+
+def _short(amount: Fraction) -> str:
+    """Format an amount for people; the ledger holds the exact one."""
+    exact_text = format_exact(amount)
+    return exact_text if len(exact_text) <= _MAX_DIGITS else f"{float(amount):.6g}"
+
+
+_MAX_DIGITS = 12
 
 
 _PAST = {"approve": "approved", "refuse": "refused", "withdraw": "withdrawn", "release": "released"}

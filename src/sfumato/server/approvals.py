@@ -90,8 +90,14 @@ class ApprovalDesk:
         if _reason(rules, release, dry) is None:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release it without a request")
-        requests = self._requests(name)
-        self._require_few_open(requests, caller)
+        requests, digest = self._requests(name), dry.charge.digest(caller.user, view.policy_hash)
+        open_requests = _open_requests(requests, caller)
+        for record in open_requests:  # filed before, or sent twice
+            if isinstance(record.subject, ApprovalRequest) and record.subject.digest == digest:
+                return self._view(caller, name, record)
+        if len(open_requests) >= MAX_OPEN:
+            rule = f"one person has at most {MAX_OPEN} open requests on a policy"
+            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
         subject = ApprovalRequest(
             release_kind=release.kind,
             spec=canonical_json(release.spec),
@@ -99,7 +105,7 @@ class ApprovalDesk:
             purpose=_checked_purpose(purpose),
             words=self._words(view, release, dry),
             requester=caller.user,
-            digest=dry.charge.digest(caller.user, view.policy_hash),
+            digest=digest,
             policy=view.policy_hash,
             approvals=rules.approvals,
             expires=_expiry(requests, rules.days if days is None else min(_checked_days(days), rules.days)),
@@ -206,12 +212,6 @@ class ApprovalDesk:
             return "an equal or finer answer was bought before: releasing this is free"
         return "no equal or finer answer was bought before"
 
-    def _require_few_open(self, requests: AccountRequests, caller: Caller) -> None:
-        now, own = requests.now(), [each for each in requests.list() if each.subject.requester == caller.user]
-        if sum(each.state(now) in (RequestState.FILED, RequestState.APPROVED) for each in own) >= MAX_OPEN:
-            rule = f"one person has at most {MAX_OPEN} open requests on a policy"
-            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
-
     def _words(self, view: Curator, release: RequestedRelease, dry: DryCharge) -> str:
         proposal = self._propose(view, release.kind, release.spec)
         accepted = inspect.signature(proposal.explain).parameters
@@ -229,6 +229,11 @@ class ShareTerms:
     tables: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     purpose: str = ""
+
+
+def _open_requests(requests: AccountRequests, caller: Caller) -> list[RequestRecord]:
+    now, own = requests.now(), [each for each in requests.list() if each.subject.requester == caller.user]
+    return [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
 
 
 def _sees(caller: Caller, record: RequestRecord) -> bool:
