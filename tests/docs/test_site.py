@@ -149,7 +149,7 @@ def test_no_code_is_loaded_that_the_site_does_not_hold(site: Path) -> None:
 def test_the_index_is_small(site: Path) -> None:
     """A phone loads page and index within 2 seconds (measured below): what it loads is bounded here."""
     script = (site / "search-index.js").read_bytes()
-    assert len(script) < 190_000
+    assert len(script) < 195_000
     assert len(gzip.compress(script)) < 85_000
 
 
