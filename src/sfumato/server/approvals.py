@@ -15,7 +15,7 @@ from typing import Any
 from sfumato.curator import Curator
 from sfumato.curator.dry_charges import DryCharge
 from sfumato.curator.request_views import RequestView, request_view
-from sfumato.errors import InvalidParameter, NotThere, SfumatoError, Unsupported
+from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, SfumatoError, Unsupported
 from sfumato.ledger.accounts.approvals import AccountRequests, ApprovalCondition
 from sfumato.ledger.approval_requests import (
     MAX_PURPOSE,
@@ -77,6 +77,22 @@ class ApprovalDesk:
                 **release.price, request_id=request_id
             )
         )
+
+    def waiting_for(self, caller: Caller, name: str, release: RequestedRelease) -> str:
+        """Return why a release would wait for an approval now; empty if it would not."""
+        view = self._served.curator_for(caller, name)
+        if view.policy.approval is None:
+            return ""
+        try:
+            self.gated(view, caller, release)
+        except ApprovalNeeded as refusal:
+            return refusal.rule
+        return ""
+
+    def has_rules(self, name: str) -> bool:
+        """Return whether releases of a policy may need approval."""
+        opened = self._served.last_open_policy(name)
+        return opened is not None and opened.curator.policy.approval is not None
 
     # ── steps of requesters ────────────────────────────────────────────────────────────────────
 

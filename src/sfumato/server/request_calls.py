@@ -43,6 +43,11 @@ class RequestCalls:
             self.count(caller.user, request_cost("preview", release.spec))
             return self.desk.file(caller, name, release, purpose, days)
 
+    def waiting_for(self, caller: Caller, name: str, release: RequestedRelease) -> str:
+        """Return why a release would wait for an approval now; empty if it would not."""
+        with self.logged_as(caller, _ROUTE, *_ASKING):
+            return self.desk.waiting_for(caller, name, release)
+
     def list(self, caller: Caller, name: str) -> tuple[RequestView, ...]:
         """List the requests that the caller may see, newest first: analysts see their own."""
         with self.logged_as(caller, _ROUTE, *Role):
