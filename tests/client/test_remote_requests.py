@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,12 @@ import sfumato as sf
 from client.curators import served_policy, serving
 from sfumato.cli import main
 from sfumato.client import RemoteCurator
-from sfumato.errors import ApprovalNeeded, InvalidParameter, NotAllowed, NotThere, Paused, RequestDecided
+from sfumato.curator.policy_account import read_policy
+from sfumato.errors import ApprovalNeeded, InvalidParameter, NotAllowed, NotThere, Paused, RequestDecided, SfumatoError
+from sfumato.reports import verify_bundle
+from sfumato.reports.account_reports import reviewed_lines
+from sfumato.reports.bundles import bundle
+from sfumato.reports.signing_keys import SigningKey
 from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
 
@@ -21,7 +27,7 @@ People = Callable[[str], RemoteCurator]
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str], Path]]:
     policy = served_policy(tmp_path_factory.mktemp("approving"))
     policy.write_text(f"{policy.read_text()}\n[approval]\nabove = 0.1\n")
     with serving(policy) as (where, token):
@@ -31,11 +37,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dic
             people.add_user(name, role, by="tests")
             tokens[name] = people.new_token(name, by="tests")[1]
         people.close()
-        yield where, tokens
+        yield where, tokens, policy
 
 
 @pytest.fixture
-def people(address: tuple[str, dict[str, str]]) -> Iterator[People]:
+def people(address: tuple[str, dict[str, str], Path]) -> Iterator[People]:
     opened: list[RemoteCurator] = []
 
     def connect(name: str) -> RemoteCurator:
@@ -112,8 +118,8 @@ def test_owners_administer_a_server(people: People) -> None:
     assert people("audrey").server.verify().holds
 
 
-def test_the_command_line(address: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    where, tokens = address
+def test_the_command_line(address: tuple[str, dict[str, str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    where, tokens, _ = address
 
     def run(who: str, *arguments: str) -> str:
         monkeypatch.setenv("SFUMATO_TOKEN", tokens[who])
@@ -135,3 +141,30 @@ def test_the_command_line(address: tuple[str, dict[str, str]], monkeypatch: pyte
     monkeypatch.setenv("SFUMATO_TOKEN", tokens["ana"])
     wrong = CliRunner().invoke(main, ["requests", "file", "clinic", "--purpose", "x", "--server", where])
     assert wrong.exit_code == 2
+
+
+def test_marked_answers_are_approved_and_signed(
+    people: People, address: tuple[str, dict[str, str], Path], tmp_path: Path
+) -> None:
+    ana, olga, policy = people("ana"), people("olga"), read_policy(address[2])
+    shown = ana.sql(f"{COUNT} WHERE age > 21").release(epsilon="0.05").receipt.line
+    other = ana.sql(f"{COUNT} WHERE age > 22").release(epsilon="0.05").receipt.line
+    owned = olga.sql(f"{COUNT} WHERE age > 23").release(epsilon="0.05").receipt.line
+    with pytest.raises(SfumatoError, match="no answers are marked"):
+        reviewed_lines(policy)
+    marked = ana.requests.publish([shown], purpose="the yearly report")
+    assert marked.publishes == (shown,)
+    for wrong in ([owned], [1], [10**9], []):
+        with pytest.raises(SfumatoError):
+            ana.requests.publish(wrong, purpose="not mine")
+    with pytest.raises(SfumatoError, match="no answers are marked"):
+        reviewed_lines(policy)
+    with pytest.raises(NotAllowed):
+        ana.requests.approve(marked.number)
+    assert olga.requests.approve(marked.number).state == "approved"
+    assert reviewed_lines(policy) == (shown,)
+    signer, path = SigningKey.new(), tmp_path / "bundle.zip"
+    report = bundle(policy, signer, path, questions=reviewed_lines(policy))
+    assert [each.answer_line for each in report.questions if each.answer is not None] == [shown]
+    assert other not in [each.answer_line for each in report.questions if each.question is not None]
+    verify_bundle(path, signer.public, policy=policy)

@@ -61,6 +61,7 @@ SENT: dict[str, Any] = {
     "approve_request": {},
     "refuse_request": {"reason": "none was given"},
     "withdraw_request": {},
+    "mark_for_publication": {"lines": [999999], "purpose": "a report"},
     "grant_share": {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"},
 }
 """What is sent with each operation that takes something: nothing that changes what the others see."""
@@ -109,7 +110,7 @@ def test_the_table_of_roles_is_that_of_the_issue() -> None:
     open_to_all = {each.path for each in OPERATIONS if not each.roles}
     assert open_to_all == {"/healthz", "/readyz", "/v1/openapi.json"}
     asking = {each.name for each in OPERATIONS if "auditor" not in each.roles and "analyst" in each.roles}
-    assert asking == {"tell", "release", "file_request", "withdraw_request", "release_request"}
+    assert asking == {"tell", "release", "file_request", "withdraw_request", "release_request", "mark_for_publication"}
     assert not any("check" in each.path or "inspect" in each.path for each in OPERATIONS)
 
 

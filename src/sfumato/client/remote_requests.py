@@ -64,6 +64,12 @@ class RemoteRequests:
         warn_if_weak(answer)
         return answer
 
+    def publish(self, lines: Sequence[int], *, purpose: str) -> RequestView:
+        """Mark own answers for publication, by their ledger lines; an owner approves and signs a bundle of them."""
+        address, body = self._policy_address, encode_named(lines=lines, purpose=purpose)
+        view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "reviews"), body))
+        return view
+
     def grant(
         self,
         user: str,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.ledger.approval_requests import ApprovalRequest, GrantedShare, RecordedStep, RequestRecord, RequestState
+from sfumato.ledger.approval_requests import (
+    ApprovalRequest,
+    GrantedShare,
+    PublicationReview,
+    RecordedStep,
+    RequestRecord,
+    RequestState,
+    RequestSubject,
+)
 from sfumato.ledger.spending import read_cost
 from sfumato.privacy import Budget, Guarantee, codec
 from sfumato.privacy.numbers import exact, format_exact, from_units
@@ -50,6 +58,8 @@ class RequestView:
     """What the release can reveal of one person, in words."""
     stored: str = ""
     """Whether an equal or finer answer was bought before."""
+    publishes: tuple[int, ...] = ()
+    """The lines of answers that are to be published."""
     charges: tuple[int, ...] = ()
     """The ledger lines of the charges that it admitted."""
     steps: tuple[str, ...] = ()
@@ -60,7 +70,7 @@ class RequestView:
 
     @property
     def is_share(self) -> bool:
-        return not self.release_kind
+        return not self.release_kind and not self.publishes
 
     @property
     def is_open(self) -> bool:
@@ -92,7 +102,6 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
     """Return the view of a request at a time; ``budget`` is what it would be paid from."""
     subject, state = record.subject, record.state(now)
     payer = budget if state in (RequestState.FILED, RequestState.APPROVED) else None
-    facts = _share_facts(record, subject) if isinstance(subject, GrantedShare) else _release_facts(subject, payer)
     return RequestView(
         number=record.number,
         state=state.value,
@@ -107,8 +116,15 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
         stored=stored,
         charges=record.charges,
         steps=tuple(_step_words(each) for each in record.steps),
-        **facts,
+        publishes=subject.lines if isinstance(subject, PublicationReview) else (),
+        **_facts(record, subject, payer),
     )
+
+
+def _facts(record: RequestRecord, subject: RequestSubject, payer: Budget | None) -> dict[str, str]:
+    if isinstance(subject, GrantedShare):
+        return _share_facts(record, subject)
+    return _release_facts(subject, payer) if isinstance(subject, ApprovalRequest) else {}
 
 
 def _release_facts(subject: ApprovalRequest, budget: Budget | None) -> dict[str, str]:

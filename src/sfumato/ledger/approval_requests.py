@@ -1,6 +1,7 @@
 """Requests for approval: what is asked for, and the state that the steps recorded so far leave it in.
 
-A request is about one release, to the byte of its charge, or about a share: releases up to an ε in all, until a date.
+A request is about one release, to the byte of its charge; or about a share: releases up to an ε in all, until a date;
+or about answers that were bought, and are to be published.
 Each step is a sealed line of the ledger, so its state is a pure function of lines and a clock::
 
     filed ──approve──▶ approved ──release──▶ released
@@ -40,6 +41,7 @@ REQUEST_LINE, STEP_LINE = "request", "request-step"
 MAX_APPROVALS = 20
 MAX_PURPOSE = 2_000
 MAX_SPEC = 1 << 20
+MAX_LINES = 1_000
 
 
 class RequestState(StrEnum):
@@ -164,7 +166,38 @@ class GrantedShare:
         return f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in all; {kinds}; {tables}"
 
 
-RequestSubject = ApprovalRequest | GrantedShare
+@codec.serialisable("publication-review")
+@dataclass(frozen=True)
+class PublicationReview:
+    """Answers that were bought and are marked for publication: an owner approves, and signs a bundle of them."""
+
+    requester: str
+    lines: tuple[int, ...]
+    """The ledger lines of the answers, or of their charges."""
+    purpose: str
+    policy: str
+    approvals: int
+    expires: int
+
+    def __post_init__(self) -> None:
+        for name in ("requester", "policy"):
+            checked_name(getattr(self, name), name)
+        if not isinstance(self.lines, (list, tuple)) or not 0 < len(self.lines) <= MAX_LINES:
+            raise InvalidParameter("lines", self.lines, f"a list of 1 to {MAX_LINES:,} line numbers")
+        object.__setattr__(self, "lines", tuple(sorted({checked_line_number(each, "lines") for each in self.lines})))
+        _check_terms(self)
+
+    @property
+    def is_share(self) -> bool:
+        return False
+
+    @property
+    def words(self) -> str:
+        """What is to be published, in words."""
+        return f"publish the answers of ledger lines {', '.join(map(str, self.lines))}"
+
+
+RequestSubject = ApprovalRequest | GrantedShare | PublicationReview
 
 
 def _check_terms(subject: RequestSubject) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sfumato.ledger.approval_requests import (
     MAX_PURPOSE,
     ApprovalRequest,
     GrantedShare,
+    PublicationReview,
     RequestAct,
     RequestRecord,
     RequestState,
@@ -129,6 +130,25 @@ class ApprovalDesk:
             epsilon=dry.epsilon,
         )
         return self._view(caller, name, requests.file(subject, dry.charge.analyst))
+
+    def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
+        """Mark own answers for publication; an owner approves them and signs a bundle."""
+        view, requests = self._served.curator_for(caller, name), self._requests(name)
+        for number in lines:
+            line = next(iter(view.history(after=max(0, number - 1), limit=1)), None) if number > 0 else None
+            if line is None or line.number != number or line.kind not in ("charge", "answer"):
+                raise InvalidParameter("lines", number, "the numbers of lines with your own answers")
+        rules = view.policy.approval or ApprovalRules()
+        subject = PublicationReview(
+            caller.user,
+            tuple(lines),
+            _checked_purpose(purpose),
+            view.policy_hash,
+            rules.approvals,
+            _expiry(requests, rules.days),
+        )
+        analyst = caller.user if caller.user in view.policy.analysts else ""
+        return self._view(caller, name, requests.file(subject, analyst))
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -73,6 +73,12 @@ class RequestCalls:
         """Grant a share of releases that need no further request."""
         with self.logged_as(caller, _ROUTE, Role.OWNER):
             return self.desk.grant(caller, name, share)
+
+    def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
+        """Mark own answers for publication."""
+        with self.logged_as(caller, _ROUTE, *_ASKING):
+            self.count(caller.user, 1 + len(lines))
+            return self.desk.publish(caller, name, lines, purpose)
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request."""

@@ -66,6 +66,11 @@ def test_a_request_on_the_pages(people: dict[str, SignedIn]) -> None:
     released = ana.post(place, {"do": "release", "request": fields(approved)["request"]})
     assert "/answers/" in released.headers["location"]
     assert "released" in ana.get(place).text
+    line = released.headers["location"].rpartition("/")[2]
+    assert "Mark for publication" in ana.get(released.headers["location"]).text
+    marked = ana.post(f"{POLICY}/approvals", {"do": "publish", "line": line, "purpose": "a journal"})
+    assert f"lines {line}" in olga.get(marked.headers["location"]).text
+    assert ana.post(f"{POLICY}/approvals", {"do": "publish", "line": "1", "purpose": "x"}).status_code == 400
     assert "approval requested" in olga.get(f"{POLICY}/history").text
 
 

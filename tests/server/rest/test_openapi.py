@@ -155,6 +155,9 @@ class Calls:
         yield self("POST", f"{one}/release", "ana", at=filed[0], headers={"Idempotency-Key": "approved"})
         yield self("POST", f"{one}/refuse", at=filed[1], json={"reason": "too fine"})
         yield self("POST", f"{one}/withdraw", "ana", at=filed[2], json={})
+        bought = self("POST", f"{one}/release", "ana", at=filed[0], headers={"Idempotency-Key": "approved"})
+        review = {"lines": [bought[2].json()["line"]], "purpose": "the yearly report"}
+        yield self("POST", f"{PLACE}/reviews", "ana", json=review)
         share = {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"}
         yield self("POST", f"{PLACE}/grants", json=share)
         yield self("GET", f"{PLACE}/requests")

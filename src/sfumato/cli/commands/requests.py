@@ -38,6 +38,7 @@ def command() -> None:
       sfumato requests approve clinic 12 --server URL
       sfumato requests refuse clinic 12 --reason "too fine" --server URL
       sfumato requests release clinic 12 --server URL
+      sfumato requests publish clinic 14 17 --purpose "annual report" --server URL
       sfumato requests grant clinic ana --epsilon 0.5 --days 30 --purpose drafts --server URL
     """
 
@@ -191,6 +192,18 @@ def release(policy: str, number: int, request_id: str | None, server: str, as_js
     with _requests(server, policy) as (_, requests):
         answer = requests.release(number, request_id=request_id)
     click.echo(answer.to_json() if as_json else str(answer))
+
+
+@command.command(epilog=EXIT_CODES_HELP)
+@_policy
+@click.argument("lines", type=int, nargs=-1, required=True)
+@_purpose
+@_server
+@options.as_json
+def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_json: bool) -> None:
+    """Mark your answers on these ledger LINES for publication; once approved, sfumato bundle --reviewed signs them."""
+    with _requests(server, policy) as (_, requests):
+        _show(requests.publish(lines, purpose=purpose), as_json)
 
 
 @command.command(epilog=EXIT_CODES_HELP)

@@ -18,7 +18,7 @@ from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor
 from sfumato.server.pages.page_contexts import RequestPage, RequestsPage
 from sfumato.server.pages.rendering import page_path, refusal_message, render_page
 from sfumato.server.people.users import Caller, Role
-from sfumato.server.requests.calls import gateway_of, in_thread
+from sfumato.server.requests.calls import MAX_DIGITS, gateway_of, in_thread
 
 _WAIT_SECONDS = 20.0
 
@@ -29,27 +29,35 @@ async def show_requests(request: Request) -> Response:
     return await in_thread(_render_requests, request, caller)
 
 
-async def grant_share(request: Request) -> Response:
-    """Grant a share; for owners."""
+async def file_request(request: Request) -> Response:
+    """Grant a share, for owners; or mark an own answer for publication."""
     caller, form = await authenticated_form(request)
-    policy = request.path_params["policy"]
+    policy, requests = request.path_params["policy"], gateway_of(request).requests
     try:
-        granted = await in_thread(gateway_of(request).requests.grant, caller, policy, _share_terms(form))
+        if form.value("do") == "publish":
+            lines = (_parse_number(form.value("line"), "line"),)
+            filed = await in_thread(requests.publish, caller, policy, lines, form.value("purpose"))
+        else:
+            filed = await in_thread(requests.grant, caller, policy, _share_terms(form))
     except (NotAllowed, NotThere):
         raise
     except SfumatoError as error:
         return await in_thread(_render_requests, request, caller, error)
-    return RedirectResponse(page_path(policy, "approvals", granted.number), 303)
+    return RedirectResponse(page_path(policy, "approvals", filed.number), 303)
 
 
 def _share_terms(form: SentForm) -> ShareTerms:
-    days = form.value("days")
-    if not (days.isascii() and days.isdecimal() and len(days) <= 6):
-        raise InvalidParameter("days", days, "a whole number")
     tables, kinds = (
         tuple(name.strip() for name in form.value(field).split(",") if name.strip()) for field in ("tables", "kinds")
     )
-    return ShareTerms(form.value("user"), form.value("epsilon"), int(days), tables, kinds, form.value("purpose"))
+    days = _parse_number(form.value("days"), "days")
+    return ShareTerms(form.value("user"), form.value("epsilon"), days, tables, kinds, form.value("purpose"))
+
+
+def _parse_number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise InvalidParameter(name, text, "a whole number")
+    return int(text)
 
 
 def _render_requests(request: Request, caller: Caller, error: SfumatoError | None = None) -> Response:

@@ -36,7 +36,7 @@ PAGES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", f"{_POLICY}/history", account_pages.show_history),
     ("GET", f"{_POLICY}/data", account_pages.show_data),
     ("GET", f"{_POLICY}/approvals", approval_pages.show_requests),
-    ("POST", f"{_POLICY}/approvals", approval_pages.grant_share),
+    ("POST", f"{_POLICY}/approvals", approval_pages.file_request),
     ("GET", f"{_POLICY}/approvals/{{request:number}}", approval_pages.show_request),
     ("POST", f"{_POLICY}/approvals/{{request:number}}", approval_pages.decide_request),
     ("GET", f"{_POLICY}/people", owner_pages.show_people),

@@ -196,6 +196,13 @@ class Refusal(StrictStruct, frozen=True):
     reason: Annotated[str, Meta(min_length=1, max_length=2000)]
 
 
+class NewReview(StrictStruct, frozen=True):
+    """Own answers that are marked for publication, by their ledger lines, and what for."""
+
+    lines: Annotated[list[Count], Meta(min_length=1, max_length=1000)]
+    purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
 class NewShare(StrictStruct, frozen=True):
     """A share that an owner grants: up to an ε in all, for so many days, of these tables and kinds (empty: all)."""
 

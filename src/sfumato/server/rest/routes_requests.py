@@ -25,7 +25,7 @@ from sfumato.server.requests.calls import (
     require_json,
 )
 from sfumato.server.requests.responses import Bought, Requests
-from sfumato.server.requests.specs import Decision, NewShare, Refusal
+from sfumato.server.requests.specs import Decision, NewReview, NewShare, Refusal
 
 
 async def list_requests(request: Request) -> Response:
@@ -91,6 +91,13 @@ async def grant_share(request: Request) -> Response:
     terms = ShareTerms(body.user, body.epsilon, body.days, tuple(body.tables), tuple(body.kinds), body.purpose)
     policy = request.path_params["policy"]
     return json_response(await in_thread(gateway_of(request).requests.grant, caller, policy, terms), 201)
+
+
+async def mark_for_publication(request: Request) -> Response:
+    caller = await authenticate(request)
+    body: NewReview = await parse_body(request, caller, NewReview)
+    publish, policy = gateway_of(request).requests.publish, request.path_params["policy"]
+    return json_response(await in_thread(publish, caller, policy, tuple(body.lines), body.purpose), 201)
 
 
 def _named(request: Request) -> tuple[str, int]:
@@ -167,6 +174,17 @@ OPERATIONS = (
         parameters=(_IDEMPOTENCY,),
         responses={200: responses.with_types(Bought, proposals.ANSWER)},
         extra_refusals=(402, 409, 422),
+    ),
+    RestOperation(
+        "mark_for_publication",
+        "POST",
+        "/v1/policies/{policy}/reviews",
+        "Mark own answers for publication.",
+        mark_for_publication,
+        _ASKING,
+        NewReview,
+        responses={201: RequestView},
+        extra_refusals=(422,),
     ),
     RestOperation(
         "grant_share",
