@@ -77,8 +77,14 @@ def request(clinic: Account, entry: Entry, **changes: Any) -> ApprovalRequest:
 
 
 def condition(requester: str = "ana", policy: str = POLICY, **changes: Any) -> ApprovalCondition:
-    built = ApprovalCondition(requester, policy, None, "the rules say so", "questions", frozenset(("visits",)))
+    built = ApprovalCondition(requester, policy, "", "the rules say so", "questions", frozenset(("visits",)))
     return replace(built, **changes)
+
+
+def assessing(clinic: Account, entry: Entry, requester: str = "ana", policy: str = POLICY, **changes: Any) -> Account:
+    """Return the account under the condition of a release that was assessed."""
+    assessed = proposed(clinic, entry).digest(requester, policy)
+    return clinic.conditioned(condition(requester, policy, assessed=assessed, **changes))
 
 
 def approve(clinic: Account, number: int, by: str = "olga") -> RequestRecord:
@@ -265,8 +271,9 @@ def test_tabs_and_questions_need_the_approval_too(ledger: sf.Ledger) -> None:
         with pytest.raises(ApprovalNeeded):
             spend()
     assert [line.kind for line in ledger.lines()] == ["account-open"]
-    exempt = proposed(clinic, entry).digest("ana", POLICY)
-    assert clinic.conditioned(condition(exempt=exempt)).ask(entry, {}).begin() is None
+    with pytest.raises(ApprovalNeeded, match="has changed since it was assessed"):
+        assessing(clinic, entry, reason="").charge(release(plan="q"))
+    assert assessing(clinic, entry, reason="").ask(entry, {}).begin() is None
 
 
 # ── shares ─────────────────────────────────────────────────────────────────────────────────────
@@ -280,11 +287,12 @@ def share(clinic: Account, **changes: Any) -> GrantedShare:
 def test_a_share_pays_up_to_its_epsilon(ledger: sf.Ledger) -> None:
     clinic = account(ledger)
     record = clinic.requests.file(share(clinic), "ana", approved_by="olga")
-    paying = clinic.conditioned(condition())
-    paying.charge(release(plan="p1"))
-    paying.charge(release(plan="p2"))
+    for entry in (release(plan="p1"), release(plan="p2")):
+        assessing(clinic, entry).charge(entry)
     with pytest.raises(ApprovalNeeded):
-        paying.charge(release(plan="p3", epsilon="0.001"))
+        assessing(clinic, release(plan="p3")).charge(release(plan="p4", epsilon="0.001"))
+    with pytest.raises(ApprovalNeeded):
+        assessing(clinic, last := release(plan="p3", epsilon="0.001")).charge(last)
     used = clinic.requests.read(record.number)
     assert (used.used, len(used.charges)) == (Fraction(1, 2), 2)
     assert state(clinic, record.number) is RequestState.APPROVED
@@ -308,7 +316,12 @@ def test_a_share_covers_what_it_says(ledger: sf.Ledger, terms: dict[str, Any], u
     clinic = account(ledger)
     clinic.requests.file(share(clinic, **terms), "ana", approved_by="olga")
     with pytest.raises(ApprovalNeeded):
-        clinic.conditioned(condition(**use)).charge(release())
+        assessing(clinic, release(), **use).charge(release())
+    if not terms:
+        assessing(clinic, release()).charge(release())
+    elsewhere = release(plan="changed since", epsilon="0.01")
+    with pytest.raises(ApprovalNeeded):
+        assessing(clinic, release()).charge(elsewhere)
 
 
 def test_nobody_grants_themselves_a_share(ledger: sf.Ledger) -> None:
@@ -332,7 +345,7 @@ def test_what_has_expired_is_neither_approved_nor_released(ledger: sf.Ledger, mo
     with pytest.raises(ApprovalNeeded, match="is expired"):
         clinic.conditioned(condition()).charge(release())
     with pytest.raises(ApprovalNeeded):
-        clinic.conditioned(condition()).charge(release(plan="other"))
+        assessing(clinic, other := release(plan="other")).charge(other)
     with pytest.raises(RequestDecided, match="it is expired"):
         approve(clinic, filed)
     ledger_line = clinic.charge(release(plan="later"))

@@ -102,6 +102,22 @@ MUTANTS = (
         (_LEDGER,),
     ),
     Mutant(
+        "a share covers what was not assessed",
+        Kind.CONSENT,
+        "ledger.accounts.approvals:ApprovalCondition.require",
+        "digest == self.assessed and self._covers(record, epsilon, now)",
+        "self._covers(record, epsilon, now)",
+        (_LEDGER,),
+    ),
+    Mutant(
+        "what was not assessed is exempt",
+        Kind.CONSENT,
+        "ledger.accounts.approvals:ApprovalCondition.require",
+        "digest == self.assessed and (not self.reason)",
+        "not self.reason",
+        (_LEDGER,),
+    ),
+    Mutant(
         "a tab needs no approval",
         Kind.CONSENT,
         "ledger.accounts.account:Account.open_tab",

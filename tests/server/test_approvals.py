@@ -325,12 +325,18 @@ def test_a_granted_share_is_used_up(server: SmallServer) -> None:
         ShareTerms("ana", "0.3", 0),
         ShareTerms("ana", "0.3", 10_000),
         ShareTerms("ana", "0.3", 7, ("nothing",)),
+        ShareTerms("ana", "0.3", 7, (), ("question",)),
     ],
 )
 def test_impossible_shares_are_refused(server: SmallServer, terms: ShareTerms) -> None:
     with pytest.raises(InvalidParameter):
         server.counter.requests.grant(server.owner, "clinic", terms)
     assert server.counter.requests.list(server.owner, "clinic") == ()
+
+
+def test_rules_about_a_kind_that_does_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=r"approval\.kinds must be kinds of release: questions, "):
+        governed(tmp_path, 'kinds = ["synthesys"]')
 
 
 def test_a_policy_without_rules_takes_no_requests(server: SmallServer) -> None:

@@ -37,7 +37,7 @@ from sfumato.curator.previews.previewing import rebind_proposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.question_cache import QuestionCache
-from sfumato.curator.release_kinds import Spec, Workspace, kind_of
+from sfumato.curator.release_kinds import Spec, Workspace, kind_of, require_known_kinds
 from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.weak_policies import warn_if_weak_policy
 from sfumato.engine.opening import open_engine, types_in_memory
@@ -93,6 +93,8 @@ class Curator(Proposing):
         progress: Progress = ignore_progress,
     ) -> None:
         self.policy = read_policy(policy)
+        if self.policy.approval is not None:
+            require_known_kinds(self.policy.approval.kinds, "approval.kinds")
         self._memory = memory
         self._threads = threads
         time_limit = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sfumato.curator import Curator
 from sfumato.curator.dry_charges import DryCharge
+from sfumato.curator.release_kinds import require_known_kinds
 from sfumato.curator.request_views import RequestView, request_view
 from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, SfumatoError, Unsupported
 from sfumato.ledger.accounts.approvals import AccountRequests, ApprovalCondition
@@ -184,6 +185,7 @@ class ApprovalDesk:
         unknown = [table for table in share.tables if table not in curator.policy.tables]
         if unknown:
             raise InvalidParameter("tables", unknown[0], f"tables of the policy: {', '.join(curator.policy.tables)}")
+        require_known_kinds(share.kinds, "kinds")
         subject = GrantedShare(
             requester=share.user,
             epsilon=exact(share.epsilon, "epsilon", POSITIVE),
@@ -283,17 +285,14 @@ def _reason(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> 
 def _condition(
     caller: Caller, curator: Curator, release: RequestedRelease, rules: ApprovalRules, dry: DryCharge
 ) -> ApprovalCondition:
-    policy, reason = curator.policy_hash, _reason(rules, release, dry)
-    exempt = dry.charge.digest(caller.user, policy) if reason is None else None
-    return ApprovalCondition(caller.user, policy, exempt, reason or _CHANGED, release.kind, dry.tables)
+    policy = curator.policy_hash
+    assessed, reason = dry.charge.digest(caller.user, policy), _reason(rules, release, dry) or ""
+    return ApprovalCondition(caller.user, policy, assessed, reason, release.kind, dry.tables)
 
 
 def _refusing(caller: Caller, curator: Curator, release: RequestedRelease) -> ApprovalCondition:
     """Return the condition of a release that is free now: whatever it would charge later needs approval."""
-    return ApprovalCondition(caller.user, curator.policy_hash, None, _CHANGED, release.kind, None)
-
-
-_CHANGED = "what it would charge has changed since it was assessed"
+    return ApprovalCondition(caller.user, curator.policy_hash, "", "", release.kind, None)
 
 
 def _require_rules(curator: Curator) -> ApprovalRules:

@@ -30,6 +30,7 @@ from sfumato.ledger.spending import write_cost
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, codec
 
+_CHANGED = "what it would charge has changed since it was assessed"
 _FILE_FIX = "file a request: sfumato requests file …, or curator.requests.file(…)"
 
 
@@ -97,10 +98,10 @@ class ApprovalCondition:
     requester: str
     policy: str
     """The hash of the policy."""
-    exempt: str | None
-    """The digest of the charge that needs no approval, as the rules say; None: this one needs it."""
+    assessed: str
+    """The digest of the charge that was assessed, to which kind and tables belong; empty if none was."""
     reason: str
-    """Why it needs approval."""
+    """Why it needs approval; empty if the rules exempt it."""
     kind: str
     tables: Collection[str] | None
     """The tables that are read; None if they are chosen later."""
@@ -108,7 +109,7 @@ class ApprovalCondition:
     def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:
         """Find the approval of exactly this charge, or a share that covers it."""
         digest = charge.digest(self.requester, self.policy)
-        if digest == self.exempt:
+        if digest == self.assessed and not self.reason:
             return None
         now, last = transaction.now, None
         for record in _records(transaction, charge.account, lambda row: row.plan == digest):
@@ -116,14 +117,14 @@ class ApprovalCondition:
             if record.state(now) is RequestState.APPROVED:
                 return RequestUse(record, self.requester, None)
         for record in _records(transaction, charge.account, lambda row: not row.plan):
-            if self._covers(record, epsilon, now):
+            if digest == self.assessed and self._covers(record, epsilon, now):
                 return RequestUse(record, self.requester, epsilon)
         raise self._refusal(charge.account, last, now)
 
     def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
         state = None if last is None else last.state(now)
         known = "" if last is None else f"; request {last.number} for it is {state}"
-        rule = f"this release needs the approval of an owner: {self.reason}{known}"
+        rule = f"this release needs the approval of an owner: {self.reason or _CHANGED}{known}"
         fix = "wait until an owner has approved it" if state is RequestState.FILED else _FILE_FIX
         refusal = ApprovalNeeded(rule, place=f"the approval rules of {account}", fix=fix)
         refusal.state = None if state is None else state.value
