@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from server.browsers import chromium, visit
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import RunningServer, running_server
 
@@ -103,3 +105,26 @@ def test_other_kinds_are_requested_from_their_form(people: dict[str, SignedIn]) 
     assert "Request approval" in page or "Spend" in page
     sent = ana.post(f"{POLICY}/kinds/bounds", {**form, "do": "file", "purpose": "bounds"})
     assert sent.status_code == 303, sent.text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_whole_flow_in_a_browser(served: RunningServer, width: int) -> None:
+    with chromium() as browser, visit(browser, served, viewport={"width": width, "height": 844}) as there:
+        page = there.page
+        there.start_session("ana")
+        there.open(f"{POLICY}/ask")
+        page.locator("textarea[name=sql]").fill(f"SELECT COUNT(*) AS n FROM flights WHERE distance > {width}")
+        page.locator("input[name=epsilon]").first.fill("0.2")
+        page.get_by_label("What the answer is for").fill("a chart")
+        page.get_by_role("button", name="Request approval").click()
+        page.wait_for_url("**/approvals/*")
+        place = page.url.removeprefix(served.url)
+        for who, button, shown in (("olga", "Approve", "approved"), ("ana", "Release it", "Answer ")):
+            page.context.clear_cookies()
+            there.start_session(who)
+            there.open(place)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.get_by_role("button", name=button).click()
+            page.get_by_role("heading", name=re.compile(shown)).wait_for()
+        assert there.refused() == []
