@@ -324,6 +324,7 @@ IMPOSSIBLE = (
     ShareTerms("ana", "0.3", 7, ("nothing",), purpose="x"),
     ShareTerms("ana", "0.3", 7, (), ("question",), purpose="x"),
     ShareTerms("ana", "0.3", 7),
+    ShareTerms("nobody", "0.3", 7, purpose="x"),
 )
 
 

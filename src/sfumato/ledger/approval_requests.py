@@ -311,7 +311,8 @@ class RequestRecord:
         """Return the request after a step, or raise ``RequestDecided`` where its state does not allow it."""
         state = self.state(now)
         if state not in _ALLOWED_FROM[step.act]:
-            raise self._refusal(f"it is {state}, and {_only_from(step.act)} can be {_DONE[step.act]}")
+            rule = f"it is {state}, and {_only_from(step.act)} can be {_DONE[step.act]}"
+            raise self._refusal(rule, _NEXT.get(state, "file a new request"))
         is_requester = step.by == self.subject.requester
         if step.act in (RequestAct.APPROVE, RequestAct.REFUSE) and is_requester:
             raise self._refusal(f"{step.by} is its requester, and somebody else decides on it", "ask another owner")
@@ -322,7 +323,7 @@ class RequestRecord:
         recorded = RecordedStep(0, datetime_from_microseconds(now), step)
         return replace(self, steps=(*self.steps, recorded))
 
-    def _refusal(self, rule: str, fix: str = "file a new request") -> RequestDecided:
+    def _refusal(self, rule: str, fix: str) -> RequestDecided:
         return RequestDecided(f"this request allows no such step: {rule}", place=f"request {self.number}", fix=fix)
 
 
@@ -338,6 +339,13 @@ _DONE = {
     RequestAct.WITHDRAW: "withdrawn",
     RequestAct.RELEASE: "released",
 }
+
+
+_NEXT = {
+    RequestState.FILED: "wait until it is approved",
+    RequestState.APPROVED: "its requester can release it now",
+}
+"""What to do in a state that is not the end."""
 
 
 def _only_from(act: RequestAct) -> str:

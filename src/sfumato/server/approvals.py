@@ -103,7 +103,7 @@ class ApprovalDesk:
         view = self._served.curator_for(caller, name)
         rules, dry = _require_rules(view), self._dry_charge(view, release)
         if dry is None:
-            rule = "an equal or finer answer is stored, and needs no approval"
+            rule = "this costs nothing, or an equal or finer answer is stored: it needs no approval"
             raise Unsupported("already-bought", rule, fix="release it: it is free")
         if _reason(rules, release, dry) is None:
             rule = "this release needs no approval"

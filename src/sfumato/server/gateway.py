@@ -105,13 +105,13 @@ class Gateway:
         self._rate_limit = QuestionRateLimit(settings.free_per_second / settings.processes)
         turns = FairQueue(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._releases)
-        self._desk = ApprovalDesk(served, propose)
         self.requests = RequestCalls(
-            self._desk,
+            ApprovalDesk(served, propose),
             self._logged_as,
             self._require_seen,
             self._rate_limit.withdraw,
             lambda caller, name, release, key: self.start(caller, name, release.kind, release.spec, release.price, key),
+            people.is_enabled,
         )
 
     # ── authentication ─────────────────────────────────────────────────────────────────────────
@@ -526,7 +526,7 @@ class Gateway:
         release = RequestedRelease(requested.kind, spec, price)
 
         def propose(curator: Curator) -> Any:
-            return self._propose(self._desk.gated(curator, caller, release), requested.kind, spec)
+            return self._propose(self.requests.desk.gated(curator, caller, release), requested.kind, spec)
 
         curator = self._charging_curator(caller, request.account)
         proposal = propose(curator)

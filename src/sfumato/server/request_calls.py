@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sfumato.curator.request_views import RequestView
+from sfumato.errors import InvalidParameter
 from sfumato.server.approvals import ApprovalDesk, RequestedRelease, ShareTerms
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import Flight
@@ -34,6 +35,8 @@ class RequestCalls:
     count: Callable[[str, int], None]
     """Counts a call against the rate limit of a user."""
     start: Callable[[Caller, str, RequestedRelease, str], Flight]
+    is_user: Callable[[str], bool]
+    """Whether somebody of this name is enabled."""
 
     def file(
         self, caller: Caller, name: str, release: RequestedRelease, purpose: str, days: int | None = None
@@ -72,6 +75,8 @@ class RequestCalls:
     def grant(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
         """Grant a share of releases that need no further request."""
         with self.logged_as(caller, _ROUTE, Role.OWNER):
+            if not self.is_user(share.user):
+                raise InvalidParameter("user", share.user, "an enabled user of this server")
             return self.desk.grant(caller, name, share)
 
     def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
