@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 import sfumato as sf
-from ledger.small_accounts import account, pure
+from ledger.small_accounts import PATIENT, account, pure
 from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, RequestDecided, SfumatoError
 from sfumato.ledger import Account, Entry
 from sfumato.ledger.accounts.approvals import ApprovalCondition, RequestUse
+from sfumato.ledger.accounts.period_accounts import PeriodAccounts
 from sfumato.ledger.approval_requests import (
     ApprovalRequest,
     GrantedShare,
@@ -274,6 +275,19 @@ def test_tabs_and_questions_need_the_approval_too(ledger: sf.Ledger) -> None:
     with pytest.raises(ApprovalNeeded, match="has changed since it was assessed"):
         assessing(clinic, entry, reason="").charge(release(plan="q"))
     assert assessing(clinic, entry, reason="").ask(entry, {}).begin() is None
+
+
+def test_every_period_pays_for_what_was_approved(ledger: sf.Ledger) -> None:
+    clinic = ledger.account("clinic", unit=PATIENT, budget=sf.Budget(1), per="month")
+    assert isinstance(clinic, PeriodAccounts)
+    months, entry = clinic.for_periods(("2024-03", "2024-04")), release()
+    with pytest.raises(ApprovalNeeded):
+        months.conditioned(condition()).charge(entry)
+    approve(clinic, clinic.requests.file(request(months, entry), "ana").number)
+    months.conditioned(condition()).charge(entry)
+    kinds = [line.kind for line in ledger.lines()]
+    assert kinds[-6:] == ["charge", "account-open", "period", "account-open", "period", "request-step"]
+    assert ledger.verify().holds
 
 
 # ── shares ─────────────────────────────────────────────────────────────────────────────────────
