@@ -49,6 +49,14 @@ def test_only_what_was_charged_ends_as_charged() -> None:
 # ── as JSON ────────────────────────────────────────────────────────────────────────────────────
 
 _SAID = {"place": "the place", "fix": "do this"}
+
+
+def _waiting() -> errors.ApprovalNeeded:
+    refusal = errors.ApprovalNeeded("a rule", **_SAID)
+    refusal.state = "filed"
+    return refusal
+
+
 EXAMPLES: dict[type[SfumatoError], list[SfumatoError]] = {
     SfumatoError: [SfumatoError("a rule", **_SAID), SfumatoError("a rule", **_SAID).within("question 2")],
     errors.InvalidParameter: [
@@ -77,6 +85,8 @@ EXAMPLES: dict[type[SfumatoError], list[SfumatoError]] = {
     errors.AccountDiffers: [errors.AccountDiffers("a rule", **_SAID)],
     errors.AlreadyAnswered: [errors.AlreadyAnswered("a rule", **_SAID)],
     errors.RequestDiffers: [errors.RequestDiffers("a rule", **_SAID)],
+    errors.ApprovalNeeded: [errors.ApprovalNeeded("a rule", **_SAID), _waiting()],
+    errors.RequestDecided: [errors.RequestDecided("a rule", **_SAID)],
     errors.SourceTaken: [errors.SourceTaken("a rule", **_SAID)],
     errors.SynopsisDamaged: [errors.SynopsisDamaged("a rule", **_SAID)],
     errors.BundleDamaged: [errors.BundleDamaged("a rule", **_SAID)],

@@ -97,6 +97,18 @@ def format_rounded_down(value: Fraction) -> str:
     return f"{float(down.divide(Decimal(value.numerator), Decimal(value.denominator))):.6g}"
 
 
+def format_needed(amount: Fraction | None) -> str:
+    """Format a requested amount with six digits; None is unbounded."""
+    return "unbounded" if amount is None else f"{float(amount):.6g}"
+
+
+def nothing_left(largest: Fraction) -> str:
+    """Say that no useful answer can be paid for any more."""
+    if not largest:
+        return "nothing is left for ordinary answers"
+    return f"what is left, ε = {format_rounded_down(largest)}, is too little for a useful answer"
+
+
 class Outcome(NamedTuple):
     """The exit code of a command and the HTTP status of a request that an error ends."""
 
@@ -128,6 +140,8 @@ OUTCOMES: Mapping[str, Outcome] = {
     "account-differs": Outcome(1, 409),
     "already-answered": Outcome(1, 409),
     "request-differs": Outcome(1, 409),
+    "approval-needed": Outcome(1, 403),
+    "request-decided": Outcome(1, 409),
     "synopsis-damaged": Outcome(1, 400),
     "bundle-damaged": Outcome(1, 400),
     "tab-closed": Outcome(1, 409),

@@ -21,6 +21,8 @@
     ├── AccountDiffers              an account opened again under other terms
     ├── AlreadyAnswered             a second answer to one charge
     ├── RequestDiffers              a request id reused for another question
+    ├── ApprovalNeeded              a release that the policy makes wait for an owner's approval
+    ├── RequestDecided              a step that a request for approval does not allow in its state
     ├── SourceTaken                 data that belong to another account
     ├── BundleDamaged               a signed bundle with an invalid signature or inconsistent content
     ├── SynopsisDamaged             a published file that was changed, or cannot be read
@@ -53,7 +55,9 @@ from sfumato.error_facts import (
     Outcome as Outcome,
     ValueWords as ValueWords,
     format_amount,
+    format_needed,
     format_rounded_down as format_rounded_down,
+    nothing_left,
     parse_exact,
     shorten as shorten,
     suggest_value,
@@ -363,9 +367,9 @@ class Overspent(SfumatoError):
         self.allowed = allowed
         lacking = [name for name, excess in self.difference.items() if excess is None or excess > 0]
         self.details = "\n".join(
-            f"{name}: requested {_format_amount(self.requested.get(name))}, "
+            f"{name}: requested {format_needed(self.requested.get(name))}, "
             f"remaining {format_rounded_down(self.remaining[name])}, "
-            f"difference {_format_amount(self.difference[name])}"
+            f"difference {format_needed(self.difference[name])}"
             for name in lacking
         )
         super().__init__(
@@ -377,7 +381,7 @@ class Overspent(SfumatoError):
     def _suggest_fix(self, lacking: list[str]) -> str:
         """Suggest what would be accepted; if only δ is too large, what needs less of it."""
         if self.largest < MIN_USEFUL_EPSILON:
-            return f"{_nothing_left(self.largest)}: stored answers stay free; for more, ask the owner"
+            return f"{nothing_left(self.largest)}: stored answers stay free; for more, ask the owner"
         accepted = f"the largest ordinary answer accepted now is ε = {format_rounded_down(self.largest)}"
         if lacking != ["failure"]:
             return f"ask for less: {accepted}"
@@ -391,7 +395,7 @@ class Overspent(SfumatoError):
         reasons = []
         if "failure" in lacking:
             request, remaining = self.requested.get("failure"), self.remaining["failure"]
-            reasons.append(f"it needs δ = {_format_amount(request)}, and δ = {format_rounded_down(remaining)} is left")
+            reasons.append(f"it needs δ = {format_needed(request)}, and δ = {format_rounded_down(remaining)} is left")
         if "pure" in lacking or "renyi" in lacking or not lacking:
             reasons.append(self._explain_shortfall("pure" in lacking))
         return reasons
@@ -404,9 +408,9 @@ class Overspent(SfumatoError):
             "" if remaining is None else f"ε = {format_rounded_down(remaining)}{total} is left for ordinary answers"
         )
         if request is not None and remaining is not None and summed:
-            shortfall = f", which is ε = {_format_amount(request - remaining)} too little" if remaining else ""
-            return f"it takes ε = {_format_amount(request)}, and {ordinary}{shortfall}"
-        subject = "it has Gaussian noise, which" if request is None else f"it has ε = {_format_amount(request)}, which"
+            shortfall = f", which is ε = {format_needed(request - remaining)} too little" if remaining else ""
+            return f"it takes ε = {format_needed(request)}, and {ordinary}{shortfall}"
+        subject = "it has Gaussian noise, which" if request is None else f"it has ε = {format_needed(request)}, which"
         return "; ".join(filter(None, (f"{subject} {self._gaussian_ratio()}", ordinary)))
 
     def _gaussian_ratio(self) -> str:
@@ -417,12 +421,6 @@ class Overspent(SfumatoError):
         if not remaining:
             return "nothing is left for"
         return f"takes {float(request / remaining):.3g} times what is left for Gaussian noise"
-
-
-def _nothing_left(largest: Fraction) -> str:
-    if not largest:
-        return "nothing is left for ordinary answers"
-    return f"what is left, ε = {format_rounded_down(largest)}, is too little for a useful answer"
 
 
 class AccountDiffers(SfumatoError):
@@ -441,6 +439,19 @@ class RequestDiffers(SfumatoError):
     """A request id was used before, for another question."""
 
     code = "request-differs"
+
+
+class ApprovalNeeded(SfumatoError):
+    """The policy makes this release wait for an owner's approval, and no approval is for exactly this."""
+
+    code = "approval-needed"
+    state: str | None  # of the last request for it
+
+
+class RequestDecided(SfumatoError):
+    """A request for approval does not allow this step: in its state, or by this person."""
+
+    code = "request-decided"
 
 
 class SourceTaken(SfumatoError):
@@ -686,7 +697,3 @@ def _parse_fact(kind: type[SfumatoError], name: str, value: Any) -> Any:
         return parse_exact(value)
     except ValueError:
         raise _invalid_json(value) from None
-
-
-def _format_amount(amount: Fraction | None) -> str:
-    return "unbounded" if amount is None else f"{float(amount):.6g}"

@@ -16,7 +16,13 @@ from sfumato.ledger.stores.store import Store
 
 SPENDER = "spender"
 BOTH = {"test_accounts", "test_asking", "test_holds", "test_joined_sources", "test_period_accounts", "test_races"}
-BOTH |= {"test_publications", "test_spending_limits", "test_recomputing", "test_exact_amounts"}
+BOTH |= {
+    "test_publications",
+    "test_spending_limits",
+    "test_recomputing",
+    "test_exact_amounts",
+    "test_approval_requests",
+}
 """The modules whose tests are about what is above a store. Others look into a file, or into a schema
 (``test_postgres``), with the same questions.
 """
@@ -24,6 +30,14 @@ ONE = {
     "test_a_line_that_was_changed_in_the_file_is_not_believed",
     "test_a_part_is_a_mechanism_with_the_sensitivity_it_needs",
     "test_a_process_is_alive_until_it_ends",
+    "test_a_request_with_impossible_terms_is_refused",
+    "test_every_step_in_every_state",
+    "test_killed_at_each_line_of_a_requests_life",
+    "test_requests_are_written_and_read_back",
+    "test_the_digest_covers_every_column_the_requester_and_the_policy",
+    "test_two_approvals_are_of_two_people",
+    "test_what_has_expired_is_neither_approved_nor_released",
+    "test_who_may_take_a_step",
     "test_a_unit_of_one_period_loses_what_its_account_allows",
     "test_a_unit_that_moves_loses_what_two_accounts_allow",
     "test_an_earlier_ledger_goes_on_with_fractions",

@@ -265,6 +265,7 @@ def test_the_policies_in_the_documentation_are_read(tmp_path: Path) -> None:
         ("[tables.visits]", "## `[tables.<name>]`"),
         ("[tables.visits.columns.age]", "## `[tables.<name>.columns]`"),
         ("[analysts.ana]", "## `[analysts.<name>]`"),
+        ("[approval]", "## `[approval]`"),
     ],
 )
 def test_the_reference_lists_every_key(tmp_path: Path, section: str, heading: str) -> None:
@@ -275,6 +276,7 @@ def test_the_reference_lists_every_key(tmp_path: Path, section: str, heading: st
         "[tables.visits]": 'source = "visits.parquet"\nid = "patient"\nmax_rows = 3',
         "[tables.visits.columns.age]": 'type = "integer"',
         "[analysts.ana]": "share = 0.5",
+        "[approval]": "approvals = 2",
     }
     document = "\n".join(f"{name}\n{key}\n" + ("qqqq = 1\n" if name == section else "") for name, key in keys.items())
     with pytest.raises(InvalidPolicy) as refused:

@@ -54,6 +54,15 @@ SENT: dict[str, Any] = {
     "new_token": {"user": "nobody-of-this-name"},
     "amend": {"reason": "none was given"},
     "pause": {"paused": False},
+    "file_request": {
+        "release": {"kind": "questions", "spec": {"sql": COUNT}, "price": {"epsilon": "0.01"}},
+        "purpose": "a report",
+    },
+    "approve_request": {},
+    "refuse_request": {"reason": "none was given"},
+    "withdraw_request": {},
+    "mark_for_publication": {"lines": [999999], "purpose": "a report"},
+    "grant_share": {"user": "ana", "epsilon": "0.1", "days": 7, "purpose": "drafts"},
 }
 """What is sent with each operation that takes something: nothing that changes what the others see."""
 PATHS = {
@@ -62,6 +71,7 @@ PATHS = {
     "user": "nobody-of-this-name",
     "token:number": "999999",
     "line:number": "999999",
+    "request:number": "999999",
 }
 ALLOWED = {200, 201, 400, 404, 409, 422}
 """Whoever may make a call is not turned away, though these calls name what is not there."""
@@ -73,7 +83,7 @@ def called(served: RunningServer, user: str | None, name: str) -> Any:
     for part, value in PATHS.items():
         path = path.replace(f"{{{part}}}", value)
     more: dict[str, Any] = {"json": SENT[name]} if name in SENT else {}
-    more["headers"] = {"Idempotency-Key": f"table-{user}"} if name == "release" else {}
+    more["headers"] = {"Idempotency-Key": f"table-{user}"} if name in ("release", "release_request") else {}
     more["params"] = {"key": "unknown"} if name == "show_progress" else {}
     return served.call(user, operation.method, path, **more)
 
@@ -100,7 +110,7 @@ def test_the_table_of_roles_is_that_of_the_issue() -> None:
     open_to_all = {each.path for each in OPERATIONS if not each.roles}
     assert open_to_all == {"/healthz", "/readyz", "/v1/openapi.json"}
     asking = {each.name for each in OPERATIONS if "auditor" not in each.roles and "analyst" in each.roles}
-    assert asking == {"tell", "release"}
+    assert asking == {"tell", "release", "file_request", "withdraw_request", "release_request", "mark_for_publication"}
     assert not any("check" in each.path or "inspect" in each.path for each in OPERATIONS)
 
 

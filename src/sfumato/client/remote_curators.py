@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.client.addresses import Address, saved_certificate, saved_token
 from sfumato.client.remote_proposals import PolicyAddress, RemoteProposal, RemoteQuestion, encode_spec, question_sql
+from sfumato.client.remote_requests import RemoteRequests
+from sfumato.client.remote_server import RemoteServer
 from sfumato.client.wire import Wire, require_seconds
 from sfumato.client.wire_values import decode, encode_parameters
 from sfumato.curator.kinds.workloads import WorkloadSpec
@@ -45,6 +47,11 @@ class RemoteCurator(Proposing):
 
     def __init__(self, policy_address: PolicyAddress) -> None:
         self._policy_address = policy_address
+
+    @property
+    def policy_address(self) -> PolicyAddress:
+        """The policy at its server, for proposals of any kind."""
+        return self._policy_address
 
     @property
     def name(self) -> str:
@@ -141,6 +148,29 @@ class RemoteCurator(Proposing):
         proposal: P = RemoteProposal.propose(self._policy_address, kind.name, encode_spec(**values))
         return proposal
 
+    @property
+    def requests(self) -> RemoteRequests:
+        """Requests for approval: ``file``, ``list``, ``show``, ``approve``, ``refuse``, ``withdraw``, ``release``."""
+        return RemoteRequests(self._policy_address)
+
+    @property
+    def server(self) -> RemoteServer:
+        """The server, for its owners and auditors: users, tokens, acts, and its ledger."""
+        return RemoteServer(self._policy_address.wire)
+
+    def pause(self, *, paused: bool = True) -> None:
+        """Pause new releases of this policy, or resume them. For owners."""
+        self._send("pause", {"paused": paused})
+
+    def amend(self, *, reason: str) -> tuple[str, ...]:
+        """Amend the account to the budget in the server's policy file; return why it is weak, if it is. For owners."""
+        return tuple(map(str, self._send("amend", {"reason": reason})["warnings"]))
+
+    def shares(self) -> dict[str, Standing | PeriodStandings]:
+        """Return the standing of every analyst's share. For owners."""
+        shares: dict[str, Standing | PeriodStandings] = decode(self._get("shares")["shares"])
+        return shares
+
     def close(self) -> None:
         """Close the connections. Bought answers stay at the server."""
         self._policy_address.wire.close()
@@ -156,6 +186,10 @@ class RemoteCurator(Proposing):
 
     def _repr_html_(self) -> str:
         return self.tables._repr_html_() + self.budget._repr_html_()
+
+    def _send(self, operation: str, body: Mapping[str, Any]) -> Any:
+        address = self._policy_address
+        return address.wire.send("POST", ("policies", address.policy, operation), body)
 
     def _get(self, *parts: str, **query: str | int) -> Any:
         return self._policy_address.wire.get("policies", self._policy_address.policy, *parts, **query)

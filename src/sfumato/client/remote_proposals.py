@@ -100,12 +100,16 @@ class RemoteProposal(PreviewedByOldName):
         A ``request_id`` is charged once, however often it is used; without one a new id is created. ``progress`` is
         called with the phases: queued, charged, done.
         """
-        body = {"kind": self.kind, "spec": self.spec, "price": self._named_terms("release", arguments, price)}
-        key = _new_id() if request_id is None else _require_key(request_id)
+        body = self.release_body(*arguments, **price)
+        key = new_id() if request_id is None else require_key(request_id)
         callback = self._policy_address.progress if progress is None else progress
         answer = decode(self._policy_address.wire.release(self._policy_address.policy, body, key, callback))
-        _warn_if_weak(answer)
+        warn_if_weak(answer)
         return answer
+
+    def release_body(self, *arguments: Any, **price: Any) -> dict[str, Any]:
+        """Return the release at a price, as it is sent to a server."""
+        return {"kind": self.kind, "spec": self.spec, "price": self._named_terms("release", arguments, price)}
 
     def _call(self, act: str, positional: tuple[Any, ...], price: Mapping[str, Any]) -> Any:
         address, terms = self._policy_address, self._named_terms(act, positional, price)
@@ -201,19 +205,21 @@ def encode_spec(**fields: Any) -> dict[str, Any]:
     return {name: encode(value, name) for name, value in fields_with_sql.items() if value is not None}
 
 
-def _require_key(request_id: str) -> str:
+def require_key(request_id: str) -> str:
+    """Refuse an id that no header can hold."""
     if not isinstance(request_id, str) or not _KEY_PATTERN.fullmatch(request_id):
         raise InvalidParameter("request_id", request_id, "a string of 1 to 200 visible ASCII characters")
     return request_id
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """Return a random request id."""
     from sfumato.mechanisms import bits
 
     return f"{bits.random_bits(128):032x}"
 
 
-def _warn_if_weak(answer: Any) -> None:
+def warn_if_weak(answer: Any) -> None:
     """Warn about weak guarantees in the receipt, attributed to the caller's line outside this package."""
     receipt = getattr(answer, "receipt", None)
     if receipt is None or receipt.free:

@@ -74,6 +74,15 @@ class Wire:
         """Call a GET operation."""
         return self._call("GET", _path(parts), params=query)
 
+    def send(
+        self, method: str, parts: tuple[str, ...], body: Mapping[str, Any] | None = None, request_id: str | None = None
+    ) -> Any:
+        """Call another operation; with a request id it is a release, which is charged once."""
+        options: dict[str, Any] = {} if body is None else {"content": _encode_body(body)}
+        if request_id is not None:
+            options |= {"headers": {"Idempotency-Key": request_id}, "timeout": _release_timeout(self._timeout)}
+        return self._call(method, _path(parts), request_id=request_id, **options)
+
     def call_free(self, policy: str, kind: str, act: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Any:
         """Make a free call about a proposal."""
         body = {"act": act, "spec": spec, "price": price}
@@ -134,7 +143,11 @@ class Wire:
         if media == _PROBLEM:
             raise errors.from_json(response.text)
         try:
-            body = json.loads(response.text) if response.status_code == 200 and media == "application/json" else None
+            body = (
+                json.loads(response.text)
+                if response.status_code in (200, 201) and media == "application/json"
+                else None
+            )
         except MALFORMED_INPUT:
             body = None
         if not isinstance(body, dict):

@@ -33,6 +33,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "marginals-forecast": ("curator.previews.forecasts", "MarginalsForecast"),
     "period-standings": ("curator.standings", "PeriodStandings"),
     "picture": ("plots.picture", "Picture"),
+    "request-view": ("curator.request_views", "RequestView"),
     "public-face": ("policy.public_faces", "PublicFace"),
     "regression-forecast": ("curator.proposals.regressions", "RegressionForecast"),
     "running-answer": ("release.running_totals", "RunningAnswer"),

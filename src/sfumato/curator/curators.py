@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -20,6 +20,7 @@ from sfumato.curator.checking import CheckReport, compare_with_sources
 from sfumato.curator.context import Context, PreviewEngine
 from sfumato.curator.described_tables import Tables
 from sfumato.curator.describing import describe
+from sfumato.curator.dry_charges import DryCharge, dry_charge, policy_hash
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.listings import Listing, list_declarations
 from sfumato.curator.policy_account import (
@@ -36,13 +37,14 @@ from sfumato.curator.previews.previewing import rebind_proposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.question_cache import QuestionCache
-from sfumato.curator.release_kinds import Spec, Workspace, kind_of
+from sfumato.curator.release_kinds import Spec, Workspace, kind_of, require_known_kinds
 from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.weak_policies import warn_if_weak_policy
 from sfumato.engine.opening import open_engine, types_in_memory
 from sfumato.engine.protocols import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
+from sfumato.ledger.accounts.approvals import ChargeCondition
 from sfumato.ledger.entries import AccountLines
 from sfumato.notebook_html import paragraph
 from sfumato.plan.nodes import Query
@@ -91,6 +93,8 @@ class Curator(Proposing):
         progress: Progress = ignore_progress,
     ) -> None:
         self.policy = read_policy(policy)
+        if self.policy.approval is not None:
+            require_known_kinds(self.policy.approval.kinds, "approval.kinds")
         self._memory = memory
         self._threads = threads
         time_limit = None if seconds is None else min(float(exact(seconds, "seconds", POSITIVE)), threading.TIMEOUT_MAX)
@@ -197,10 +201,7 @@ class Curator(Proposing):
         """Return a view of this curator that asks and pays as an analyst, within that analyst's share."""
         require_analyst(self.policy, name)
         self._context.account.give_share(name, self.policy.analysts[name])
-        view = object.__new__(Curator)
-        view.__dict__.update(self.__dict__)
-        view._context = replace(self._context, analyst=name)
-        return view
+        return self._in_context(replace(self._context, analyst=name))
 
     def rebind(self, proposal: P) -> P:
         """Rebind a proposal of another curator to this one's tables and account. This is free.
@@ -214,9 +215,27 @@ class Curator(Proposing):
 
         Answers stored after the ledger's line ``until`` are not reused.
         """
+        return self._in_context(replace(self._context, account=self._context.account.limited(limit, until)))
+
+    def conditioned(self, condition: ChargeCondition) -> Curator:
+        """Return a view with a condition on every charge, asked in the transaction that appends it."""
+        return self._in_context(replace(self._context, account=self._context.account.conditioned(condition)))
+
+    def dry_charge(self, release: Callable[[Curator, str], object]) -> DryCharge | None:
+        """Return what ``release`` would charge and read if it were called with this curator and a request id; None if
+        it costs nothing. Nothing is charged and no row is read.
+        """
+        return dry_charge(self._context, lambda context, request_id: release(self._in_context(context), request_id))
+
+    @property
+    def policy_hash(self) -> str:
+        """The hash of the whole policy, which an approval is bound to."""
+        return policy_hash(self._context)
+
+    def _in_context(self, context: Context) -> Curator:
         view = object.__new__(Curator)
         view.__dict__.update(self.__dict__)
-        view._context = replace(self._context, account=self._context.account.limited(limit, until))
+        view._context = context
         return view
 
     def standing(self, analyst: str | None = None) -> Standing | PeriodStandings:

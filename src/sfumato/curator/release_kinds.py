@@ -243,6 +243,18 @@ def all_kinds() -> dict[str, ReleaseKind]:
     return {kind.name: kind for kind in kinds}
 
 
+QUESTIONS = "questions"
+"""The name of single questions among the kinds of release."""
+
+
+def require_known_kinds(names: Sequence[str], place: str) -> None:
+    """Refuse the name of a kind that does not exist: a rule about it would never hold."""
+    known_names = (QUESTIONS, *all_kinds()) if names else ()
+    for name in names:
+        if name not in known_names:
+            raise InvalidParameter(place, name, f"kinds of release: {', '.join(known_names)}")
+
+
 def kind_of(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)

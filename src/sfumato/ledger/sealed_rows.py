@@ -39,6 +39,8 @@ KINDS = (
     "source",
     "acknowledge",
     "moved",
+    "request",
+    "request-step",
 )
 
 
@@ -56,7 +58,8 @@ class Row(NamedTuple):
     tab: int = 0
     """The number of the line that opened the tab; 0 outside tabs."""
     about: int = 0
-    """The charge that an answer belongs to, or that was stopped without one; 0 otherwise."""
+    """The charge that an answer belongs to, or that was stopped without one; for a request for approval, the line that
+    opened its account, and for a step of one, the request; 0 otherwise."""
     terms: int = 0
     """The number of the line with the account's terms: its opening, or the last amendment."""
     kind: str = ""

@@ -64,6 +64,11 @@ class Transaction:
         """Where the ledger was moved to, as its last line records; empty if it was not moved."""
         return "" if self.head is None else self.head.moved_to
 
+    @property
+    def now(self) -> int:
+        """The time that the next line gets, in microseconds since 1970: never less than the last line's."""
+        return max(min(self._rows.now(), MAX_TIME), self.head.time if self.head else 0)
+
     def page(
         self, equal: Where, *, newest: bool = False, after: int = 0, before: int = 0, limit: int = -1
     ) -> list[Row]:
@@ -166,7 +171,7 @@ class Transaction:
         held_before, held_after = NO_COST if tab_row is None else read_cost(tab_row.left), left or NO_COST
         derived_columns: dict[str, str | int] = {
             "number": number,
-            "time": max(min(self._rows.now(), MAX_TIME), self.head.time if self.head else 0),
+            "time": self.now,
             "kind": kind,
             "account": account,
             "tab": number if kind == "tab-open" else tab,

@@ -61,6 +61,7 @@ FIELDS: Mapping[type, Mapping[str, Relevance]] = {
         "account": _NEVER,  # an answer is looked up in its account
         "ledger": _NEVER,
         "allow_large_delta": _NEVER,
+        "approval": _NEVER,  # who agrees to a release, not what it means
     },
     Budget: {
         "neighbours": _ALWAYS,

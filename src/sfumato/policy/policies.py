@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidParameter, InvalidPolicy
+from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.cell_rules import CellRules, effective_rules, parse_words
 from sfumato.policy.codings import CELLS_RULE, Coding, is_coded
 from sfumato.policy.declared_columns import (
@@ -327,6 +328,8 @@ class Policy:
     """The database of its ledger, postgresql://host/db; None for a file beside the policy."""
     allow_large_delta: bool = False
     """Whether a new account may have a δ of 1/1000 or more."""
+    approval: ApprovalRules | None = None
+    """Which releases wait for the owners of a server; None: no release does."""
 
     def __repr__(self) -> str:
         return f"<Policy protecting {self.unit}, {self.budget.promise}; tables {', '.join(self.tables)}>"
@@ -359,6 +362,8 @@ class Policy:
                 fix="write allow_large_delta = true, or remove it",
             )
         check_ledger(self.ledger)
+        if self.approval is not None:
+            self.approval.check_tables(self.tables)
         check_distinct_names(self.tables, "tables")
         for name, table in self.tables.items():
             if name != table.name:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.errors import InvalidPolicy
+from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import check_keys, check_name
 from sfumato.policy.policies import PERIODS, Policy, Table
@@ -55,7 +56,7 @@ def read(path: str | Path) -> Policy:
 
 
 def _parse_policy(document: dict[str, Any], file: Path) -> Policy:
-    check_keys(document, ("ledger", "unit", "tables", "analysts"), "")
+    check_keys(document, ("ledger", "unit", "tables", "analysts", "approval"), "")
     unit = _require_section(document, "unit", "", 'add [unit] with name = "patient" and budget = { epsilon = 3.0 }')
     check_keys(unit, ("name", "neighbours", "budget", "size", "period", "id_type"), "unit")
     tables = _require_section(document, "tables", "", "add [tables.<name>] for each table")
@@ -71,6 +72,7 @@ def _parse_policy(document: dict[str, Any], file: Path) -> Policy:
         path=file,
         id_type=unit.get("id_type"),
         ledger=document.get("ledger"),
+        approval=_optional_approval(document),
     )
 
 
@@ -133,6 +135,12 @@ def _require_section(parent: Mapping[str, Any], name: str, place: str, fix: str)
 def _optional_analysts(document: Mapping[str, Any]) -> dict[str, Any]:
     fix = "add [analysts.<name>] with share = 0.5, or remove it"
     return _require_section(document, "analysts", "", fix) if "analysts" in document else {}
+
+
+def _optional_approval(document: Mapping[str, Any]) -> ApprovalRules | None:
+    fix = "add [approval] with approvals = 1, or remove it"
+    section = _require_section(document, "approval", "", fix) if "approval" in document else None
+    return None if section is None else ApprovalRules.parse(section)
 
 
 def _parse_unit(section: Mapping[str, Any], tables: Mapping[str, Table]) -> PrivacyUnit:

@@ -46,6 +46,7 @@ def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
     ]
     sections += [_table_sections(table, folder, notes) for table in policy.tables.values()]
     sections += [_section(f"analysts.{toml_value(name)}", {"share": share}) for name, share in policy.analysts.items()]
+    sections += [] if policy.approval is None else [_section("approval", policy.approval.declared)]
     return "\n".join(sections)
 
 

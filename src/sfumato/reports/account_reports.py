@@ -39,6 +39,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import without_data
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError, format_rounded_down
 from sfumato.ledger import Account, Ledger, Line
+from sfumato.ledger.approval_requests import PublicationReview, RequestState
 from sfumato.ledger.transaction import Terms
 from sfumato.notebook_html import collapsed
 from sfumato.plan.catalog import Catalog
@@ -262,6 +263,25 @@ def parse_questions_option(option: str | None) -> Questions:
     if not re.fullmatch(r"\d{1,18}(\s*,\s*\d{1,18})*", option):
         raise InvalidParameter("questions", option, "line numbers such as 4,7, or left without a value for all lines")
     return tuple(int(number) for number in option.split(","))
+
+
+def reviewed_lines(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Questions:
+    """List the lines that were marked for publication and approved, in requests that have not expired."""
+    path = ledger_address(policy, ledger)
+    if not may_exist(path):
+        raise _nothing_asked(path)
+    with Ledger.open(path) as open_ledger:
+        requests = open_ledger.account(policy.account_name).requests
+        now, records = requests.now(), requests.list()
+    approved = [record.subject for record in records if record.state(now) is RequestState.APPROVED]
+    lines = sorted({number for each in approved if isinstance(each, PublicationReview) for number in each.lines})
+    if not lines:
+        raise SfumatoError(
+            "no answers are marked for publication and approved",
+            place=f"account {policy.account_name!r}",
+            fix="mark them with sfumato requests publish and approve that, or name lines with --questions",
+        )
+    return tuple(lines)
 
 
 def collect_report(

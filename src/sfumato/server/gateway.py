@@ -38,6 +38,7 @@ from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
 from sfumato.server.activity_log import ActivityLog
+from sfumato.server.approvals import ApprovalDesk, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_limits import AnswerNotStored, ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error
@@ -55,6 +56,7 @@ from sfumato.server.releases.running_releases import (
     proposal_cost,
     request_cost,
 )
+from sfumato.server.request_calls import RequestCalls
 from sfumato.server.served_policies import HistoryBatch, ServedPolicies, history_page
 from sfumato.server.settings import ServerSettings
 
@@ -103,6 +105,14 @@ class Gateway:
         self._rate_limit = QuestionRateLimit(settings.free_per_second / settings.processes)
         turns = FairQueue(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._releases)
+        self.requests = RequestCalls(
+            ApprovalDesk(served, propose),
+            self._logged_as,
+            self._require_seen,
+            self._rate_limit.withdraw,
+            lambda caller, name, release, key: self.start(caller, name, release.kind, release.spec, release.price, key),
+            people.is_enabled,
+        )
 
     # ── authentication ─────────────────────────────────────────────────────────────────────────
 
@@ -513,8 +523,13 @@ class Gateway:
             self._log_release(caller, "release", 200, stored)
             return landed
         self.people.require_not_paused(request.account)  # stored answers are shown even while a policy is paused
+        release = RequestedRelease(requested.kind, spec, price)
+
+        def propose(curator: Curator) -> Any:
+            return self._propose(self.requests.desk.gated(curator, caller, release), requested.kind, spec)
+
         curator = self._charging_curator(caller, request.account)
-        proposal = self._propose(curator, requested.kind, spec)
+        proposal = propose(curator)
         release_arguments = {**price, "request_id": request.id}
 
         def buy(progress: Callable[[str], None]) -> Any:
@@ -528,13 +543,13 @@ class Gateway:
                 self.served.last_open_policy(request.account),
             )
             policy_changed = current_curator.policy is not curator.policy  # propose again under the current policy
-            current_proposal = self._propose(current_curator, requested.kind, spec) if policy_changed else proposal
+            current_proposal = propose(current_curator) if policy_changed else proposal
             self.served.reserve.hold()
             try:
                 return current_proposal.release(**release_arguments, progress=progress)
             except SourceChanged:  # raised before the charge: reopen and use the current data
                 self.served.reopen(caller, request.account, opened)
-                new_proposal = self._propose(self._charging_curator(caller, request.account), requested.kind, spec)
+                new_proposal = propose(self._charging_curator(caller, request.account))
                 return new_proposal.release(**release_arguments, progress=progress)
 
         flight = Flight(

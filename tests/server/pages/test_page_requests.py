@@ -184,12 +184,16 @@ SENT: dict[str, dict[str, str]] = {
     f"{POLICY}/kinds/bounds": {"table": "flights", "column": "distance", "epsilon": "0.01", "do": "buy"},
     f"{POLICY}/budget": {"do": "pause"},
     f"{POLICY}/people": {"do": "add", "user": "mallory", "role": "owner"},
+    f"{POLICY}/approvals": {"do": "grant", "user": "ana", "epsilon": "1", "days": "9", "purpose": "none"},
+    f"{POLICY}/approvals/7": {"do": "approve"},
 }
 
 
 def test_every_form_is_among_those_that_are_sent_from_elsewhere() -> None:
     posted = {
-        path.replace("{policy}", "flights").replace("{kind}", "bounds") for method, path, _ in PAGES if method == "POST"
+        path.replace("{policy}", "flights").replace("{kind}", "bounds").replace("{request:number}", "7")
+        for method, path, _ in PAGES
+        if method == "POST"
     }
     assert posted - {"/login/{link}"} == set(SENT)
 

@@ -28,6 +28,11 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     help="The file to write.",
 )
 @options.questions
+@click.option(
+    "--reviewed",
+    is_flag=True,
+    help="Show the questions that analysts marked for publication and an owner approved (sfumato requests publish).",
+)
 @options.title
 @options.passphrase_file
 @options.ledger
@@ -36,6 +41,7 @@ def command(
     key: Path,
     out: Path,
     questions: str | None,
+    reviewed: bool,
     title: str | None,
     passphrase_file: Path | None,
     ledger: Path | str | None,
@@ -54,10 +60,13 @@ def command(
     from sfumato.cli.common.options import read_signing_key
     from sfumato.cli.common.output import check_output_files
     from sfumato.curator.policy_account import read_policy
-    from sfumato.reports.account_reports import parse_questions_option
+    from sfumato.reports.account_reports import parse_questions_option, reviewed_lines
     from sfumato.reports.bundles import bundle
 
-    parsed_policy, selected_lines = read_policy(policy), parse_questions_option(questions)
+    if reviewed and questions is not None:
+        raise click.UsageError("give --questions or --reviewed, not both")
+    parsed_policy = read_policy(policy)
+    selected_lines = reviewed_lines(parsed_policy, ledger) if reviewed else parse_questions_option(questions)
     check_output_files(parsed_policy, ledger, out, key)
     signer = read_signing_key(key, passphrase_file)
     report = bundle(parsed_policy, signer, out, ledger, questions=selected_lines, title=title)

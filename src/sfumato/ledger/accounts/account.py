@@ -13,6 +13,7 @@ from typing import NamedTuple, Self, TypeVar
 from sfumato.errors import AlreadyAnswered, InvalidParameter, LedgerDamaged, LedgerInDoubt, SourceTaken, Unanswered
 from sfumato.ledger import entries
 from sfumato.ledger.accounts import asking, joined_sources
+from sfumato.ledger.accounts.approvals import AccountRequests, ChargeCondition, ConditionalCharge
 from sfumato.ledger.accounts.asking import PendingQuery, TabOpening
 from sfumato.ledger.accounts.holds import Tab
 from sfumato.ledger.accounts.joined_sources import JoinedSource
@@ -97,14 +98,32 @@ class Account:
         """A limit beside the account, in which each charge is reserved first."""
         self.until: int | None = None
         """The last line whose answer may be reused; None: any line."""
+        self.condition: ChargeCondition | None = None
+        """A condition on every charge, asked in the transaction that appends it."""
 
-    def limited(self, limit: SpendingLimit, until: int | None = None) -> Self:
-        """Return this account with its charges first reserved within a limit. Answers after the line ``until`` are not
-        reused there.
+    def limited(self, limit: SpendingLimit | None, until: int | None = None) -> Self:
+        """Return this account with its charges first reserved within a limit, or within none. Answers after the line
+        ``until`` are not reused there.
         """
         limited_account = copy(self)
         limited_account.limit, limited_account.until = limit, until
         return limited_account
+
+    def conditioned(self, condition: ChargeCondition) -> Self:
+        """Return this account with a condition on every charge."""
+        conditioned_account = copy(self)
+        conditioned_account.condition = condition
+        return conditioned_account
+
+    @property
+    def requests(self) -> AccountRequests:
+        """The requests for approval that were filed here."""
+        return AccountRequests(self._guarded, self.name)
+
+    def _conditional(self, cost: Cost, curve: Curve | None) -> ConditionalCharge:
+        if self.condition is None:
+            return asking.UNCONDITIONAL
+        return ConditionalCharge(self.condition, epsilon_of(cost, curve, self._opening_terms.budget))
 
     def __repr__(self) -> str:
         return f"<Account {self.name} protecting {self.unit}; .budget shows what is left>"
@@ -158,12 +177,14 @@ class Account:
         """
         entry = Entry.of(entry)
         cost, columns, periods = self.cost(entry.curve), self._guarded.columns(entry), self._paying_periods()
+        conditional = self._conditional(cost, entry.curve)
 
         def write(transaction: Transaction) -> Row:
             asking.find_requested_answer(
                 transaction, self.name, entry.request_id, entry.analyst, entry.question, (entry.plan,)
             )
-            return self._guarded.append_charge(transaction, self.name, columns, cost, periods)
+            append = partial(self._guarded.append_charge, transaction, self.name, columns, cost, periods)
+            return conditional.append(transaction, self.name, columns, cost, append)
 
         return self._admit(columns["analyst"], cost, entry.curve, write, Line.of, periods)
 
@@ -220,6 +241,7 @@ class Account:
             until=self.until,
             searched=searched,
             former_plan=former_plan,
+            conditional=self._conditional(cost, entry.curve),
         )
 
     def _paying_periods(self) -> Periods:
@@ -492,14 +514,16 @@ class Account:
         """
         entry, cost = self._hold_entry(hold, analyst, question)
         opening = self._tab_opening(hold, entry, cost, whole=whole)
+        curve = _curve_if_charged_whole(hold, entry, opening)
+        conditional, columns = self._conditional(cost, curve), opening.columns
 
         def write(transaction: Transaction) -> Row:
-            return transaction.append("tab-open", self.name, opening.columns, cost=opening.spent, left=opening.held)
+            append = partial(transaction.append, "tab-open", self.name, columns, cost=opening.spent, left=opening.held)
+            return conditional.append(transaction, self.name, columns, cost, append)
 
         def make_tab(row: Row) -> Tab:
             return Tab(self._guarded, Line.of(row), self.cost)
 
-        curve = _curve_if_charged_whole(hold, entry, opening)
         return self._admit(opening.columns["analyst"], cost, curve, write, make_tab)
 
     def ask_tab(
@@ -531,6 +555,7 @@ class Account:
             reserving=partial(self._reserve, cost, curve),
             opening=opening._replace(columns=columns),
             former_plan=former_plan,
+            conditional=self._conditional(cost, curve),
         )
         try:
             stored_answer = asking.begin(seconds, waiting)

@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 from sfumato.errors import AnswerPending, RequestDiffers, Unanswered
 from sfumato.ledger import entries, local_files
+from sfumato.ledger.accounts.approvals import ConditionalCharge
 from sfumato.ledger.entries import Entry, Line, StoredAnswer
 from sfumato.ledger.guarded import GuardedStore, Periods
 from sfumato.ledger.sealed_rows import Row
@@ -25,6 +27,7 @@ from sfumato.ledger.stores.store import PendingCharge, Where
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost
 
+UNCONDITIONAL = ConditionalCharge()
 MAX_WAIT_SECONDS = 600.0
 """Seconds after which waiting ends, whatever the reason; nothing was charged then, and the query may be repeated."""
 _PAGE = 20
@@ -57,6 +60,7 @@ class PendingQuery:
         until: int | None = None,
         searched: int | None = None,
         former_plan: str = "",
+        conditional: ConditionalCharge = UNCONDITIONAL,
     ) -> None:
         self._guarded = guarded
         self._until = until
@@ -73,6 +77,7 @@ class PendingQuery:
         self._reserve = reserving
         """Reserves the cost of this query within a limit beside the account, while it may be charged."""
         self._opening = opening
+        self._conditional = conditional
         self._columns = guarded.columns(entry) if opening is None else opening.columns
         self._charge: Row | None = None
 
@@ -142,7 +147,8 @@ class PendingQuery:
             account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
             refusal = self._guarded.first_refusal(transaction, account, columns["analyst"], cost, periods)
             if refusal is None:
-                self._charge = self._pay(transaction)
+                pay = partial(self._pay, transaction)
+                self._charge = self._conditional.append(transaction, account, columns, cost, pay)
                 self._mark_pending(transaction, self._charge)
                 return None
         raise refusal()

@@ -9,16 +9,18 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.errors import InvalidParameter, LedgerUnavailable, RequestDecided
+from sfumato.ledger.approval_requests import REQUEST_LINE, STEP_LINE, RecordedStep, RequestRecord, RequestStep
+from sfumato.ledger.entries import datetime_from_microseconds
 from sfumato.ledger.sealed_rows import KINDS, Row
 from sfumato.ledger.spending import NO_COST, RunningTotals, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
 from sfumato.ledger.stores.store import Where
-from sfumato.privacy import Cost
+from sfumato.privacy import Cost, codec
 
 _ZERO = write_cost(NO_COST)
 _SPENDING = {"charge", "period", "correction", "acknowledge", "tab-open", "step", "tab-close"}
@@ -30,6 +32,8 @@ _ENDING = {"answer", "stopped"}
 _WRONG_TOTALS = "the account's totals do not match the sum of the earlier lines"
 _WRONG_OWN_TOTALS = "the analyst's totals do not match the sum of the earlier lines"
 
+_LONGEST_TRANSACTION = 60_000_000
+"""Microseconds between the reading of a request and the line of its step, in one transaction."""
 LOST = "the file that holds this answer is missing or was changed"
 
 
@@ -91,6 +95,8 @@ class Checker:
     unanswered: set[int] = field(default_factory=set)
     charge: Row = Row()  # noqa: RUF009 - a tuple
     """The last charge: the lines of its periods follow it."""
+    requests: dict[int, RequestRecord] = field(default_factory=dict)
+    """Requests for approval, with the steps of each so far."""
     sealed: bool = False
     """The last line says that the ledger was moved: none follows it."""
 
@@ -168,6 +174,10 @@ class Checker:
             self._period(row)
         elif row.kind in _ENDING:
             self._end(row)
+        elif row.kind == REQUEST_LINE:
+            self.requests[row.number] = RequestRecord.of(row)
+        elif row.kind == STEP_LINE:
+            self._request_step(row)
         elif row.kind not in KINDS:
             raise _Bad("its kind is unknown")
 
@@ -220,6 +230,28 @@ class Checker:
                 "it completes or cancels a charge that is not in the ledger, or that was already completed or cancelled"
             )
         self.unanswered.discard(row.about)
+
+    def _request_step(self, row: Row) -> None:
+        """Check that the state of the request allowed this step, by its own lines and their times."""
+        record = self.requests.get(row.about) or self._earlier_request(row)
+        if record is None or (record.account, record.analyst) != (row.account, row.analyst):
+            raise _Bad("it is about a request that is not in the ledger")
+        step = codec.loads_as(RequestStep, row.detail)
+        try:
+            record.after(step, row.time - _LONGEST_TRANSACTION)
+        except RequestDecided:
+            raise _Bad("the state of its request does not allow it") from None
+        recorded = RecordedStep(row.number, datetime_from_microseconds(row.time), step)
+        self.requests[row.about] = replace(record, steps=(*record.steps, recorded))
+
+    def _earlier_request(self, row: Row) -> RequestRecord | None:
+        request, steps = self.earlier(row.number, {"number": row.about}), list[Row]()
+        step = self.earlier(row.number, {"about": row.about})
+        while step is not None:
+            steps.append(step)
+            step = self.earlier(step.number, {"about": row.about})
+        is_request = request is not None and request.kind == REQUEST_LINE
+        return RequestRecord.of(request, reversed(steps)) if is_request and request is not None else None
 
     def _period(self, row: Row) -> None:
         """Check that a period paid what the charge that it is part of cost, under the name of that charge's account."""

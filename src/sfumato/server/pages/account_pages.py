@@ -61,6 +61,8 @@ _KINDS = {
     "amend": "budget changed",
     "share": "share given",
     "moved": "ledger moved",
+    "request": "approval requested",
+    "request-step": "decision on a request",
 }
 """Labels of ledger lines by kind; other kinds keep their own names."""
 

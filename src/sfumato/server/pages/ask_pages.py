@@ -33,6 +33,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.policy import Type
 from sfumato.policy.public_faces import PublicColumn, PublicFace, PublicTable
 from sfumato.privacy.numbers import format_percent
+from sfumato.server.approvals import RequestedRelease
 from sfumato.server.gateway import Gateway
 from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, own_origin
 from sfumato.server.pages.page_contexts import (
@@ -45,7 +46,7 @@ from sfumato.server.pages.page_contexts import (
     Step,
     WaitingPage,
 )
-from sfumato.server.pages.released_pages import page_kinds, release_and_redirect, uncharged_page
+from sfumato.server.pages.released_pages import file_and_redirect, page_kinds, release_and_redirect, uncharged_page
 from sfumato.server.pages.rendering import (
     bars,
     current_standing,
@@ -252,6 +253,8 @@ async def buy(request: Request) -> Response:
     caller, form = await authenticated_form(request)
     policy, entered = request.path_params["policy"], entered_question(form)
     try:
+        if form.value("do") == "file":
+            return await file_and_redirect(request, caller, policy, _release_body(entered), form.value("purpose"))
         return await release_and_redirect(request, caller, policy, _release_body(entered), form.value("request"))
     except _PAGE_ERRORS:
         raise
@@ -360,8 +363,9 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
     standing = current_standing(gateway.budget(caller, policy))
     # the button buys at the δ that the forecast states; the field stays empty, so that the next question has none
     assumed_delta = delta_text(error_forecast.assumed_delta) if error_forecast.assumed_delta else entered.delta
+    bought = replace(entered, delta=assumed_delta)
     return PriceVerdict(
-        replace(entered, delta=assumed_delta),
+        bought,
         error_forecast.price,
         tuple(error_forecast.rows()),
         format_percent(error_forecast.confidence),
@@ -375,7 +379,19 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
         (*error_forecast.caveat_lines(), *error_forecast.warnings, *filter(None, [error_forecast.advice])),
         error_forecast.counted,
         f"page-{bits.random_bits(128):032x}",
+        _waiting_for(gateway, caller, policy, bought) if error_forecast.accepted else "",
     )
+
+
+def _waiting_for(gateway: Gateway, caller: Caller, policy: str, entered: AskForm) -> str:
+    """Say why this would wait for an owner's approval; whatever else is wrong with it is shown by the forecast."""
+    try:
+        release = RequestedRelease(*proposals.decode_release(_release_body(entered)))
+        return gateway.requests.waiting_for(caller, policy, release)
+    except _PAGE_ERRORS:
+        raise
+    except SfumatoError:
+        return ""
 
 
 def _refusal_verdict(entered: AskForm, error: SfumatoError) -> PriceVerdict:

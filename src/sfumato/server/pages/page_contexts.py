@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from sfumato.curator.request_views import RequestView
+
 
 @dataclass(frozen=True)
 class PolicyTab:
@@ -94,6 +96,8 @@ class PriceVerdict:
     counted: str = ""
     request: str = ""
     """The request id of this purchase, the same however often the button is pressed."""
+    approval: str = ""
+    """Why it waits for an owner's approval; empty if it does not."""
     refusal: RefusalMessage | None = None
     underlined: MarkedText | None = None
     start: int = -1
@@ -222,6 +226,8 @@ class KindPage:
     steps: tuple[Step, ...] = ()
     price: str = ""
     refusal: RefusalMessage | None = None
+    approval: str = ""
+    """Why it waits for an owner's approval; empty if it does not."""
 
 
 @dataclass(frozen=True)
@@ -382,6 +388,31 @@ class LedgerPage:
     anchor: str
     head: str
     line: int
+
+
+@dataclass(frozen=True)
+class RequestsPage:
+    """Requests for approval, newest first, and an owner's form that grants a share."""
+
+    requests: tuple[RequestView, ...]
+    everybody: bool
+    owner: bool
+    users: tuple[str, ...] = ()
+    refusal: RefusalMessage | None = None
+
+
+@dataclass(frozen=True)
+class RequestPage:
+    """One request: what is asked, what it costs and reveals, and the buttons of the visitor."""
+
+    request: RequestView
+    decides: bool
+    """Whether the visitor may approve or refuse it."""
+    own: bool
+    key: str
+    """The request id of its release, the same however often the button is pressed."""
+    caution: str
+    refusal: RefusalMessage | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from sfumato.errors import NotAllowed, NotSignedIn, NotThere, SfumatoError, Unan
 from sfumato.mechanisms import bits
 from sfumato.privacy.numbers import format_percent
 from sfumato.release.answers.receipts import Receipt
+from sfumato.server.approvals import RequestedRelease
 from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form
 from sfumato.server.pages.page_contexts import AnswerPage, AskForm, FormField, KindPage, Step
 from sfumato.server.pages.rendering import current_standing, page_path, refusal_message, render_page, text_table
@@ -77,6 +78,13 @@ async def release_and_redirect(request: Request, caller: Caller, policy: str, bo
     if not result.line:
         return await in_thread(uncharged_page, request, caller, policy, result)
     return RedirectResponse(page_path(policy, "answers", result.line), 303)
+
+
+async def file_and_redirect(request: Request, caller: Caller, policy: str, body: bytes, purpose: str) -> Response:
+    """File a request for approval of what a release body describes, and show it."""
+    release = RequestedRelease(*proposals.decode_release(body))
+    filed = await in_thread(gateway_of(request).requests.file, caller, policy, release, purpose)
+    return RedirectResponse(page_path(policy, "approvals", filed.number), 303)
 
 
 def uncharged_page(request: Request, caller: Caller, policy: str, result: FlightResult) -> Response:
@@ -169,11 +177,14 @@ async def ask_kind(request: Request) -> Response:
     """Explain what was filled in, or buy it, depending on the button."""
     caller, form = await authenticated_form(request)
     kind = _requested_kind(request)
-    if form.value("do") != "buy":
+    action, policy = form.value("do"), request.path_params["policy"]
+    if action not in ("buy", "file"):
         return await in_thread(_render_kind, request, caller, kind, form)
     body = json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode()
     try:
-        return await release_and_redirect(request, caller, request.path_params["policy"], body, form.value("request"))
+        if action == "file":
+            return await file_and_redirect(request, caller, policy, body, form.value("purpose"))
+        return await release_and_redirect(request, caller, policy, body, form.value("request"))
     except _PAGE_ERRORS:
         raise
     except SfumatoError as error:
@@ -192,12 +203,14 @@ def _render_kind(
 ) -> Response:
     caller.require("asking", Role.OWNER, Role.ANALYST)
     gateway, policy = gateway_of(request), request.path_params["policy"]
-    explanation: Any = None
+    explanation, approval = None, ""
     if form.fields and error is None:
         try:
             body = json.dumps({"act": "explain", **_request_body(kind, form)}).encode()
             _, spec, price = proposals.decode_free_call(kind.name, body)
             explanation = gateway.call_free(caller, policy, kind.name, "explain", spec, price)
+            release = proposals.decode_release(json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode())
+            approval = gateway.requests.waiting_for(caller, policy, RequestedRelease(*release))
         except _PAGE_ERRORS:
             raise
         except SfumatoError as refusal:
@@ -211,6 +224,7 @@ def _render_kind(
         () if explanation is None else tuple(Step(each.name, each.what, each.effect) for each in explanation.operators),
         "" if explanation is None else explanation.price,
         None if error is None else refusal_message(error),
+        approval,
     )
     status = 200 if error is None else outcome(error).http_status
     return render_page(request, "kind.html", page, title=kind.summary, caller=caller, policy=policy, status=status)

@@ -38,6 +38,7 @@ from sfumato.server.pages.page_contexts import (
 )
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.requests.answer_encodings import LASTING, StaticReply, static_reply
+from sfumato.server.requests.calls import gateway_of
 from sfumato.untrusted import escape_unprintable
 from sfumato.version import __version__
 
@@ -55,6 +56,7 @@ _TABS = {
     "budget": ("Budget", _EVERYBODY),
     "history": ("History", _EVERYBODY),
     "data": ("Data", _EVERYBODY),
+    "approvals": ("Approval", _EVERYBODY),
     "people": ("People", (Role.OWNER, Role.AUDITOR)),
     "ledger": ("Ledger", (Role.OWNER, Role.AUDITOR)),
 }
@@ -102,7 +104,7 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     prefix = page_path(policy) if policy else ""
     return PageFrame(
         title,
-        _tabs(caller.role, prefix, request.url.path) if policy else (),
+        _tabs(request, caller.role, policy, prefix) if policy else (),
         policy,
         prefix,
         caller.user,
@@ -114,11 +116,14 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
     )
 
 
-def _tabs(role: Role, prefix: str, path: str) -> tuple[PolicyTab, ...]:
-    end = path.removeprefix("/p/").partition("/")[2].partition("/")[0]
+def _tabs(request: Request, role: Role, policy: str, prefix: str) -> tuple[PolicyTab, ...]:
+    end = request.url.path.removeprefix("/p/").partition("/")[2].partition("/")[0]
+    hidden = () if gateway_of(request).requests.desk.has_rules(policy) else ("approvals",)
     current = "history" if end == "answers" else end
     return tuple(
-        PolicyTab(title, f"{prefix}/{name}", name == current) for name, (title, roles) in _TABS.items() if role in roles
+        PolicyTab(title, f"{prefix}/{name}", name == current)
+        for name, (title, roles) in _TABS.items()
+        if role in roles and name not in hidden
     )
 
 

@@ -95,6 +95,10 @@ class PeopleFile:
             if _require_user(rows, user).disabled or (token_used is not None and self._is_expired(token_used)):
                 raise NotSignedIn
 
+    def is_enabled(self, user: str) -> bool:
+        """Return whether there is an enabled user of this name."""
+        return any(each.name == user and not each.disabled for each in self.users())
+
     def _is_expired(self, token: Token) -> bool:
         return bool(token.end_reason(self._now()))
 

@@ -5,7 +5,8 @@ The routes and ``openapi.json`` are generated from the same operations.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -24,6 +25,7 @@ JSON = "application/json"
 OWNER, ANALYST, AUDITOR = "owner", "analyst", "auditor"
 EVERYBODY = (OWNER, ANALYST, AUDITOR)
 Handler = Callable[[Request], Awaitable[Response]]
+_KEY_PATTERN = re.compile(r"[!-~]{1,200}")
 MAX_DIGITS = 15
 """Digits of a number in a path: no ledger has more lines."""
 
@@ -168,3 +170,14 @@ def query_integer(request: Request, name: str, default: int, maximum: int, minim
         rule = f"{name} must be a whole number from {minimum} to {maximum:,}"
         raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={default}")
     return int(text)
+
+
+def parse_key(values: Sequence[str], place: str = "Idempotency-Key") -> str:
+    """Return the one Idempotency-Key among these header or query values."""
+    if len(values) != 1 or not _KEY_PATTERN.fullmatch(values[0]):
+        raise InvalidRequest(
+            "a release needs one Idempotency-Key of 1 to 200 visible ASCII characters",
+            place=place,
+            fix="use a new one for each release, such as a UUID, and the same one when you retry",
+        )
+    return values[0]

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import or_
 from threading import Lock
 from types import SimpleNamespace
-from typing import Any, Literal, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -190,6 +190,20 @@ RELEASE_BODY: Any = reduce(or_, (each.release_body for each in KINDS.values()))
 """The type of the body of a release, of any kind."""
 ANSWER: Any = reduce(or_, (each.answer_type for each in KINDS.values()))
 """The type of an answer, of any kind."""
+FILED_REQUEST: Any = msgspec.defstruct(
+    "FiledRequest",
+    [
+        ("release", RELEASE_BODY),
+        ("purpose", Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]),
+        ("days", Annotated[int, msgspec.Meta(ge=1, le=3650)] | None, None),
+    ],
+    bases=(StrictStruct,),
+    namespace={"__doc__": "A release for which approval is requested, what it is for, and for how many days."},
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The type of the body that files a request."""
 _BY_TYPE = {each.release_body: each for each in KINDS.values()}
 
 
@@ -207,7 +221,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         return _DECODERS[kind]
 
 
-for _kind in (RELEASE_BODY, *(each.free_body for each in KINDS.values())):
+for _kind in (RELEASE_BODY, FILED_REQUEST, *(each.free_body for each in KINDS.values())):
     _decoder(_kind)  # before there are threads, which share the decoders
 
 
@@ -235,9 +249,18 @@ def decode_free_call(kind: str, body: bytes) -> tuple[Act, dict[str, Any], dict[
 
 def decode_release(body: bytes) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Decode the body of a release into kind, spec and price."""
-    body_value = decode_body(RELEASE_BODY, body)
-    kind = _BY_TYPE[type(body_value)]
-    return kind.name, msgspec.to_builtins(body_value.spec), kind.terms("release", body_value.price)
+    return _release_parts(decode_body(RELEASE_BODY, body))
+
+
+def decode_filing(body: bytes) -> tuple[tuple[str, dict[str, Any], dict[str, Any]], str, int | None]:
+    """Decode the body that files a request into its release, its purpose and its days."""
+    filed = decode_body(FILED_REQUEST, body)
+    return _release_parts(filed.release), filed.purpose, filed.days
+
+
+def _release_parts(release: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    kind = _BY_TYPE[type(release)]
+    return kind.name, msgspec.to_builtins(release.spec), kind.terms("release", release.price)
 
 
 def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:

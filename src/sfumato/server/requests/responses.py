@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from sfumato.curator import PeriodStandings, Standing
+from sfumato.curator.request_views import RequestView
 from sfumato.ledger import Line, Verification
 from sfumato.privacy import Budget
 from sfumato.server.people.users import Act, Token, User
@@ -150,6 +151,13 @@ class Shares:
     """The standing of every analyst's share."""
 
     shares: dict[str, Standing | PeriodStandings]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests for approval, newest first."""
+
+    requests: tuple[RequestView, ...]
 
 
 @dataclass(frozen=True)

@@ -185,6 +185,36 @@ class Pause(StrictStruct, frozen=True):
     paused: bool
 
 
+class Decision(StrictStruct, frozen=True):
+    """A decision on a request, with an optional note that the ledger keeps."""
+
+    reason: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class Refusal(StrictStruct, frozen=True):
+    """The reason of a refusal, which the ledger keeps."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
+class NewReview(StrictStruct, frozen=True):
+    """Own answers that are marked for publication, by their ledger lines, and what for."""
+
+    lines: Annotated[list[Count], Meta(min_length=1, max_length=1000)]
+    purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
+class NewShare(StrictStruct, frozen=True):
+    """A share that an owner grants: up to an ε in all, for so many days, of these tables and kinds (empty: all)."""
+
+    user: Name
+    epsilon: Amount
+    days: Annotated[int, Meta(ge=1, le=3650)]
+    purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
+    tables: Annotated[list[Name], Meta(max_length=1000)] = []
+    kinds: Annotated[list[Name], Meta(max_length=100)] = []
+
+
 _OPTIONS: dict[str, Any] = {"frozen": True, "forbid_unknown_fields": True, "kw_only": True, "omit_defaults": True}
 
 

@@ -24,13 +24,13 @@ from sfumato.server.requests.answer_encodings import REVALIDATED, StaticReply, s
 from sfumato.server.requests.calls import JSON, MAX_DIGITS, Handler, Parameter, RestOperation
 from sfumato.server.requests.problems import fault_response, problem
 from sfumato.server.requests.responses import Description
-from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies
+from sfumato.server.rest import routes_auditor, routes_health, routes_owner, routes_policies, routes_requests
 from sfumato.server.rest.routes_health import Metrics
 from sfumato.version import __version__
 
 _REF = "#/components/schemas/{name}"
-_ABOUT = """Differentially private answers with error bars, under a privacy budget. Only POST …/releases spends;
-everything else is free. Exact numbers are strings."""
+_ABOUT = """Differentially private answers with error bars, under a privacy budget. Only POST …/releases, and POST
+…/release of an approved request, spend; everything else is free. Exact numbers are strings."""
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**MAX_DIGITS - 1}
 _FORMS = {
     "text/csv": {"type": "string"},
@@ -147,6 +147,7 @@ def openapi_reply() -> StaticReply:
 
 OPERATIONS = (
     *routes_policies.OPERATIONS,
+    *routes_requests.OPERATIONS,
     *routes_owner.OPERATIONS,
     *routes_auditor.OPERATIONS,
     *routes_health.OPERATIONS,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -29,6 +27,7 @@ from sfumato.server.requests.calls import (
     authorized_parsing,
     gateway_of,
     in_thread,
+    parse_key,
     query_integer,
     require_json,
 )
@@ -46,7 +45,6 @@ from sfumato.server.requests.responses import (
 
 _LINE_FORMS = ("summaries", "lines")
 """The forms of ledger lines: a readable summary of each, or each complete line."""
-_KEY_PATTERN = re.compile(r"[!-~]{1,200}")
 
 
 async def list_policies(request: Request) -> Response:
@@ -109,7 +107,7 @@ async def release(request: Request) -> Response:
 def _start_release(request: Request, body: bytes) -> Flight:
     caller = authenticate_blocking(request)
     with authorized_parsing(request, caller):
-        key = _parse_key(request.headers.getlist("Idempotency-Key"))
+        key = parse_key(request.headers.getlist("Idempotency-Key"))
         require_json(request)
         kind, spec, price = proposals.decode_release(body)
     return gateway_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
@@ -117,7 +115,7 @@ def _start_release(request: Request, body: bytes) -> Flight:
 
 async def show_progress(request: Request) -> Response:
     """Return the phase of the release sent under a key."""
-    caller, key = await authenticate(request), _parse_key(request.query_params.getlist("key"), "the query, key")
+    caller, key = await authenticate(request), parse_key(request.query_params.getlist("key"), "the query, key")
     policy = request.path_params["policy"]
     progress = await in_thread(gateway_of(request).progress, caller, policy, key)
     if progress.phase is not Phase.DONE:
@@ -170,17 +168,6 @@ def _prefers_async(request: Request) -> bool:
         for each in header.split(",")
     )
     return "respond-async" in preferences
-
-
-def _parse_key(values: Sequence[str], place: str = "Idempotency-Key") -> str:
-    """Return the one Idempotency-Key among these header or query values."""
-    if len(values) != 1 or not _KEY_PATTERN.fullmatch(values[0]):
-        raise InvalidRequest(
-            "a release needs one Idempotency-Key of 1 to 200 visible ASCII characters",
-            place=place,
-            fix="use a new one for each release, such as a UUID, and the same one when you retry",
-        )
-    return values[0]
 
 
 _PREFER_HEADER = Parameter("Prefer", "header", "respond-async: answer 202 at once, with an address to poll.")

@@ -1,0 +1,172 @@
+"""A request for approval as its requester and the owners see it: nothing in it depends on rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.ledger.approval_requests import (
+    ApprovalRequest,
+    GrantedShare,
+    PublicationReview,
+    RecordedStep,
+    RequestRecord,
+    RequestState,
+    RequestSubject,
+)
+from sfumato.ledger.spending import read_cost
+from sfumato.privacy import Budget, Guarantee, codec
+from sfumato.privacy.numbers import exact, format_exact, from_units
+from sfumato.privacy.reading import reading
+
+OUTSIDE_THE_PROMISE = (
+    "Decide from what is shown here alone: a refusal that was made after looking at the data is outside the promise."
+)
+
+
+@codec.serialisable("request-view")
+@dataclass(frozen=True)
+class RequestView:
+    """A request for approval, its state and its steps."""
+
+    number: int
+    """The ledger line that filed it."""
+    state: str
+    requester: str
+    purpose: str
+    words: str
+    """The release and its forecast in words, as of the filing."""
+    filed: str
+    expires: str
+    approvals: int
+    """How many owners must approve."""
+    approvers: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it was refused or withdrawn."""
+    release_kind: str = ""
+    """The kind of release; empty for a share."""
+    spec: str = ""
+    price: str = ""
+    epsilon: str = ""
+    """The ε that it counts with; for a share, what may be used in all; empty where no ε bounds it."""
+    used: str = ""
+    """For a share, what was used of it."""
+    cost: str = ""
+    left_after: str = ""
+    """What would be left for ordinary answers after it, in words."""
+    one_person: str = ""
+    """What the release can reveal of one person, in words."""
+    stored: str = ""
+    """Whether an equal or finer answer was bought before."""
+    publishes: tuple[int, ...] = ()
+    """The lines of answers that are to be published."""
+    charges: tuple[int, ...] = ()
+    """The ledger lines of the charges that it admitted."""
+    steps: tuple[str, ...] = ()
+    """Each step: when, who, what, and why."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+
+    @property
+    def is_share(self) -> bool:
+        return not self.release_kind and not self.publishes
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (RequestState.FILED, RequestState.APPROVED)
+
+    def to_json(self) -> str:
+        return codec.dumps(self)
+
+    @classmethod
+    def from_json(cls, source: str) -> RequestView:
+        return codec.loads_as(cls, source)
+
+    def __str__(self) -> str:
+        lines = [
+            f"request {self.number}: {self.state}",
+            f"  by        {self.requester}, {self.filed}; expires {self.expires}",
+            f"  purpose   {self.purpose}",
+            f"  approved  by {', '.join(self.approvers) or 'nobody yet'} ({self.approvals} needed)",
+        ]
+        facts = (("cost", self.cost), ("left", self.left_after), ("stored", self.stored), ("reason", self.reason))
+        lines += [f"  {name:<9} {fact}" for name, fact in facts if fact]
+        lines += [f"  {line}" for line in self.words.splitlines()]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def request_view(record: RequestRecord, now: int, budget: Budget | None = None, stored: str = "") -> RequestView:
+    """Return the view of a request at a time; ``budget`` is what it would be paid from."""
+    subject, state = record.subject, record.state(now)
+    payer = budget if state in (RequestState.FILED, RequestState.APPROVED) else None
+    return RequestView(
+        number=record.number,
+        state=state.value,
+        requester=subject.requester,
+        purpose=subject.purpose,
+        words=subject.words,
+        filed=f"{record.filed:%Y-%m-%d %H:%M} UTC",
+        expires=f"{record.expires:%Y-%m-%d %H:%M} UTC",
+        approvals=subject.approvals,
+        approvers=record.approvers,
+        reason=record.reason,
+        stored=stored,
+        charges=record.charges,
+        steps=tuple(_step_words(each) for each in record.steps),
+        publishes=subject.lines if isinstance(subject, PublicationReview) else (),
+        **_facts(record, subject, payer),
+    )
+
+
+def _facts(record: RequestRecord, subject: RequestSubject, payer: Budget | None) -> dict[str, str]:
+    if isinstance(subject, GrantedShare):
+        return _share_facts(record, subject)
+    return _release_facts(subject, payer) if isinstance(subject, ApprovalRequest) else {}
+
+
+def _release_facts(subject: ApprovalRequest, budget: Budget | None) -> dict[str, str]:
+    cost, epsilon = read_cost(subject.cost), subject.epsilon
+    facts = {
+        "release_kind": subject.release_kind,
+        "spec": subject.spec,
+        "price": subject.price,
+        "epsilon": "" if epsilon is None else _short(epsilon),
+        "cost": cost.words,
+    }
+    if budget is None:
+        return facts
+    delta = from_units(cost.failure) if cost.pure is not None else exact(budget.delta, "delta")
+    after = budget.with_spent(budget.totals + cost)
+    left = after.remaining_words if budget.admits(cost) else "the budget can no longer afford it"
+    return facts | {"left_after": left, "one_person": _reading_words(epsilon, delta, budget)}
+
+
+def _reading_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> str:
+    if epsilon is None:
+        return "No ε bounds what it can reveal of one person."
+    return str(reading(Guarantee(epsilon, delta), neighbours=budget.neighbours))
+
+
+def _share_facts(record: RequestRecord, share: GrantedShare) -> dict[str, str]:
+    return {"epsilon": _short(share.epsilon), "used": _short(record.used)}
+
+
+def _short(amount: Fraction) -> str:
+    """Format an amount for people; the ledger holds the exact one."""
+    exact_text = format_exact(amount)
+    return exact_text if len(exact_text) <= _MAX_DIGITS else f"{float(amount):.6g}"
+
+
+_MAX_DIGITS = 12
+
+
+_PAST = {"approve": "approved", "refuse": "refused", "withdraw": "withdrawn", "release": "released"}
+
+
+def _step_words(recorded: RecordedStep) -> str:
+    step = recorded.step
+    why = f": {step.reason}" if step.reason else f", line {step.charge}" if step.charge else ""
+    return f"{recorded.time:%Y-%m-%d %H:%M} UTC, {step.by}, {_PAST[step.act]}{why}"

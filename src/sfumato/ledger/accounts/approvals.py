@@ -1,0 +1,234 @@
+"""The requests of an account, and the condition that admits a charge only with an approval.
+
+A condition is asked in the transaction that would charge, so whatever it reads cannot change before the charge is
+appended. What it admits is recorded in the same transaction: no crash leaves a charge without its approval used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from sfumato.errors import ApprovalNeeded, NotThere
+from sfumato.ledger.approval_requests import (
+    REQUEST_LINE,
+    STEP_LINE,
+    ApprovalRequest,
+    GrantedShare,
+    ProposedCharge,
+    RequestAct,
+    RequestRecord,
+    RequestState,
+    RequestStep,
+    RequestSubject,
+)
+from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.sealed_rows import Row
+from sfumato.ledger.spending import write_cost
+from sfumato.ledger.transaction import Transaction
+from sfumato.privacy import Cost, codec
+
+_CHANGED = "what it would charge has changed since it was assessed"
+_FILE_FIX = "file a request: sfumato requests file …, or curator.requests.file(…)"
+
+
+@dataclass(frozen=True)
+class RequestUse:
+    """The use of an approved request by the charge that is about to be appended."""
+
+    record: RequestRecord
+    by: str
+    epsilon: Fraction | None
+
+    def append(self, transaction: Transaction, charge: Row) -> None:
+        """Append the line that records the use."""
+        step = RequestStep(RequestAct.RELEASE, self.by, charge=charge.number, epsilon=self.epsilon)
+        _append_step(transaction, self.record, step)
+
+
+class ChargeCondition(Protocol):
+    """A condition on every charge of an account, asked in the transaction that appends it."""
+
+    def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:
+        """Refuse the charge, or return the approval that it uses up; None if it needs none."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConditionalCharge:
+    """A charge with the condition on it, if there is one."""
+
+    condition: ChargeCondition | None = None
+    epsilon: Fraction | None = None
+    """The ε that the charge counts with; computed before the transaction, and only where there is a condition."""
+
+    def append(
+        self,
+        transaction: Transaction,
+        account: str,
+        columns: Mapping[str, str],
+        cost: Cost,
+        append: Callable[[], Row],
+    ) -> Row:
+        """Append the charge by ``append`` if the condition admits it, and what it uses up."""
+        if self.condition is None:
+            return append()
+        proposed = ProposedCharge(
+            account,
+            columns["analyst"],
+            columns["question"],
+            columns["plan"],
+            columns["parts"],
+            write_cost(cost),
+            transaction.last(account).terms,
+        )
+        use = self.condition.require(transaction, proposed, self.epsilon)
+        charge = append()
+        if use is not None:
+            use.append(transaction, charge)
+        return charge
+
+
+@dataclass(frozen=True)
+class ApprovalCondition:
+    """The condition of a policy with approval rules: a charge is exempt, or was approved."""
+
+    requester: str
+    policy: str
+    """The hash of the policy."""
+    assessed: str
+    """The digest of the charge that was assessed, to which kind and tables belong; empty if none was."""
+    reason: str
+    """Why it needs approval; empty if the rules exempt it."""
+    kind: str
+    tables: Collection[str] | None
+    """The tables that are read; None if they are chosen later."""
+
+    def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:
+        """Find the approval of exactly this charge, or a share that covers it."""
+        digest = charge.digest(self.requester, self.policy)
+        if digest == self.assessed and not self.reason:
+            return None
+        now, last = transaction.now, None
+        for record in _records(transaction, charge.account, lambda row: row.plan == digest):
+            last = record
+            if record.state(now) is RequestState.APPROVED:
+                return RequestUse(record, self.requester, None)
+        for record in _records(transaction, charge.account, lambda row: not row.plan):
+            if digest == self.assessed and self._covers(record, epsilon, now):
+                return RequestUse(record, self.requester, epsilon)
+        raise self._refusal(charge.account, last, now)
+
+    def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
+        state = None if last is None else last.state(now)
+        known = "" if last is None else f"; request {last.number} for it is {state}"
+        rule = f"this release needs the approval of an owner: {self.reason or _CHANGED}{known}"
+        fix = "wait until an owner has approved it" if state is RequestState.FILED else _FILE_FIX
+        refusal = ApprovalNeeded(rule, place=f"the approval rules of {account}", fix=fix)
+        refusal.state = None if state is None else state.value
+        return refusal
+
+    def _covers(self, record: RequestRecord, epsilon: Fraction | None, now: int) -> bool:
+        share = record.subject
+        return (
+            isinstance(share, GrantedShare)
+            and record.state(now) is RequestState.APPROVED
+            and share.requester == self.requester
+            and share.policy == self.policy
+            and (not share.kinds or self.kind in share.kinds)
+            and (not share.tables or (self.tables is not None and set(self.tables) <= set(share.tables)))
+            and epsilon is not None
+            and record.used + epsilon <= share.epsilon
+        )
+
+
+class AccountRequests:
+    """The requests of one account. Safe to use from threads and processes alike."""
+
+    def __init__(self, guarded: GuardedStore, account: str) -> None:
+        self._guarded = guarded
+        self._account = account
+
+    def file(self, subject: RequestSubject, analyst: str = "", *, approved_by: str | None = None) -> RequestRecord:
+        """Record a request; ``approved_by`` is the owner who files a share and thereby approves it."""
+        digest = subject.digest if isinstance(subject, ApprovalRequest) else ""
+        with self._guarded.writing() as transaction:
+            columns: dict[str, str | int] = {
+                "analyst": analyst,
+                "question": subject.words,
+                "plan": digest,
+                "about": _opening(transaction, self._account),
+                "detail": codec.dumps(subject),
+            }
+            record = RequestRecord.of(transaction.append(REQUEST_LINE, self._account, columns))
+            if approved_by is not None:
+                self._take(transaction, record, RequestStep(RequestAct.APPROVE, approved_by))
+            return self._read(transaction, record.number)
+
+    def take(self, number: int, step: RequestStep) -> RequestRecord:
+        """Record a step of a request, or raise ``RequestDecided`` where its state does not allow it."""
+        with self._guarded.writing() as transaction:
+            self._take(transaction, self._read(transaction, number), step)
+            return self._read(transaction, number)
+
+    def _take(self, transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
+        record.after(step, transaction.now)
+        _append_step(transaction, record, step)
+
+    def check(self, condition: ChargeCondition, charge: ProposedCharge, epsilon: Fraction | None) -> None:
+        """Refuse what a condition would refuse now, unless it was released before: a repeated request learns from the
+        ledger how that ended. The charge itself is decided in its own transaction.
+        """
+        with self._guarded.reading() as transaction:
+            try:
+                condition.require(transaction, charge, epsilon)
+            except ApprovalNeeded as refusal:
+                if refusal.state != RequestState.RELEASED:
+                    raise
+
+    def read(self, number: int) -> RequestRecord:
+        with self._guarded.reading() as transaction:
+            return self._read(transaction, number)
+
+    def list(self) -> tuple[RequestRecord, ...]:
+        """List every request, oldest first."""
+        with self._guarded.reading() as transaction:
+            return tuple(_records(transaction, self._account, lambda _: True))
+
+    def now(self) -> int:
+        """Return the ledger's time, in microseconds since 1970: it never runs backwards."""
+        with self._guarded.reading() as transaction:
+            return transaction.now
+
+    def _read(self, transaction: Transaction, number: int) -> RequestRecord:
+        row = transaction.line(number)
+        if row is None or (row.kind, row.account) != (REQUEST_LINE, self._account):
+            raise NotThere(f"request {number}")
+        return _record(transaction, row)
+
+
+def _append_step(transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
+    columns: dict[str, str | int] = {
+        "analyst": record.analyst,
+        "question": step.reason,
+        "about": record.number,
+        "detail": codec.dumps(step),
+    }
+    transaction.append(STEP_LINE, record.account, columns)
+
+
+def _records(transaction: Transaction, account: str, wanted: Callable[[Row], bool]) -> Iterator[RequestRecord]:
+    """Yield the requests of an account, oldest first: only their lines are read, not the account's."""
+    where: dict[str, str | int] = {"about": _opening(transaction, account), "kind": REQUEST_LINE}
+    return (_record(transaction, row) for row in transaction.page(where) if wanted(row))
+
+
+def _record(transaction: Transaction, row: Row) -> RequestRecord:
+    return RequestRecord.of(row, transaction.page({"about": row.number, "kind": STEP_LINE}))
+
+
+def _opening(transaction: Transaction, account: str) -> int:
+    """Return the line that opened an account: its requests are about it, and found by the index of that column."""
+    return transaction.page({"account": account}, limit=1)[0].number

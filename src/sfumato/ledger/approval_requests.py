@@ -1,0 +1,352 @@
+"""Requests for approval: what is asked for, and the state that the steps recorded so far leave it in.
+
+A request is about one release, to the byte of its charge; or about a share: releases up to an ε in all, until a date;
+or about answers that were bought, and are to be published.
+Each step is a sealed line of the ledger, so its state is a pure function of lines and a clock::
+
+    filed ──approve──▶ approved ──release──▶ released
+      │ ╲                │ ╲
+      │  refuse, withdraw│  refuse, withdraw        (a share stays approved until it is used up)
+      └──── time ────────┴──── time ──▶ expired
+
+*Claim.* An approval admits at most the one release that was approved. The charge is appended in the transaction that
+reads the request as approved and appends its release, so of racing releases one finds it approved. The digest covers
+every column of the charge that decides what is run and what it costs, and the account, its terms, the analyst, the
+requester and the policy. ∎
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from fractions import Fraction
+from hashlib import sha256
+
+from sfumato.errors import InvalidParameter, RequestDecided
+from sfumato.ledger.entries import (
+    checked_line_number,
+    checked_name,
+    checked_reason,
+    checked_text,
+    datetime_from_microseconds,
+)
+from sfumato.ledger.sealed_rows import MAX_TIME, Row
+from sfumato.privacy import codec
+from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, format_exact
+
+REQUEST_LINE, STEP_LINE = "request", "request-step"
+MAX_APPROVALS = 20
+MAX_PURPOSE = 2_000
+MAX_SPEC = 1 << 20
+MAX_LINES = 1_000
+
+
+class RequestState(StrEnum):
+    """The state of a request."""
+
+    FILED = "filed"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+    RELEASED = "released"
+
+
+class RequestAct(StrEnum):
+    """What a step does to a request."""
+
+    APPROVE = "approve"
+    REFUSE = "refuse"
+    WITHDRAW = "withdraw"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class ProposedCharge:
+    """A charge before it is appended: the columns that say what is run, what it costs, and who pays."""
+
+    account: str
+    analyst: str
+    question: str
+    plan: str
+    parts: str
+    cost: str
+    """The exact cost as a line writes it."""
+    terms: int
+    """The line with the account's terms: an amendment changes it."""
+
+    def digest(self, requester: str, policy: str) -> str:
+        """Hash what an approval binds; ``policy`` is the hash of the whole policy."""
+        bound_columns = [self.account, self.analyst, self.question, self.plan, self.parts, self.cost, self.terms]
+        return sha256(json.dumps([*bound_columns, requester, policy]).encode()).hexdigest()
+
+
+@codec.serialisable("approval-request")
+@dataclass(frozen=True)
+class ApprovalRequest:
+    """A request to approve one release."""
+
+    release_kind: str
+    spec: str
+    """What is released, as canonical JSON."""
+    price: str
+    """The arguments of its release, as canonical JSON."""
+    purpose: str
+    words: str
+    """The release in words, made when it was filed."""
+    requester: str
+    digest: str
+    """The digest of the charge (``ProposedCharge.digest``)."""
+    policy: str
+    """The hash of the policy."""
+    approvals: int
+    """How many owners must approve."""
+    expires: int
+    """The microsecond since 1970 from which nothing is approved or released any more."""
+    cost: str
+    """The exact cost, as a line writes it."""
+    epsilon: Fraction | None = None
+    """The ε that it counts with; None where no ε bounds it."""
+
+    def __post_init__(self) -> None:
+        for name in ("release_kind", "requester", "digest", "policy"):
+            checked_name(getattr(self, name), name)
+        for name, longest in (("spec", MAX_SPEC), ("price", MAX_SPEC), ("words", MAX_SPEC), ("cost", MAX_SPEC)):
+            checked_text(getattr(self, name), name, longest)
+        _check_terms(self)
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
+
+    @property
+    def is_share(self) -> bool:
+        return False
+
+
+@codec.serialisable("granted-share")
+@dataclass(frozen=True)
+class GrantedShare:
+    """Releases that are approved in advance: of these kinds and tables, up to an ε in all, until a date."""
+
+    requester: str
+    """Who may use it."""
+    epsilon: Fraction
+    """What all releases under it may cost together."""
+    policy: str
+    approvals: int
+    expires: int
+    tables: tuple[str, ...] = ()
+    """The tables that may be read; empty: all."""
+    kinds: tuple[str, ...] = ()
+    """The kinds of release; empty: all."""
+    purpose: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("requester", "policy"):
+            checked_name(getattr(self, name), name)
+        for name in ("tables", "kinds"):
+            names = getattr(self, name)
+            if not isinstance(names, (list, tuple)):
+                raise InvalidParameter(name, names, "a list of names")
+            object.__setattr__(self, name, tuple(checked_name(each, name) for each in names))
+        _check_terms(self)
+        object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", POSITIVE))
+
+    @property
+    def is_share(self) -> bool:
+        return True
+
+    @property
+    def words(self) -> str:
+        """The terms of the share in words."""
+        kinds = f"kinds: {', '.join(self.kinds)}" if self.kinds else "every kind of release"
+        tables = f"tables: {', '.join(self.tables)}" if self.tables else "every table"
+        return f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in all; {kinds}; {tables}"
+
+
+@codec.serialisable("publication-review")
+@dataclass(frozen=True)
+class PublicationReview:
+    """Answers that were bought and are marked for publication: an owner approves, and signs a bundle of them."""
+
+    requester: str
+    lines: tuple[int, ...]
+    """The ledger lines of the answers, or of their charges."""
+    purpose: str
+    policy: str
+    approvals: int
+    expires: int
+
+    def __post_init__(self) -> None:
+        for name in ("requester", "policy"):
+            checked_name(getattr(self, name), name)
+        if not isinstance(self.lines, (list, tuple)) or not 0 < len(self.lines) <= MAX_LINES:
+            raise InvalidParameter("lines", self.lines, f"a list of 1 to {MAX_LINES:,} line numbers")
+        object.__setattr__(self, "lines", tuple(sorted({checked_line_number(each, "lines") for each in self.lines})))
+        _check_terms(self)
+
+    @property
+    def is_share(self) -> bool:
+        return False
+
+    @property
+    def words(self) -> str:
+        """What is to be published, in words."""
+        return f"publish the answers of ledger lines {', '.join(map(str, self.lines))}"
+
+
+RequestSubject = ApprovalRequest | GrantedShare | PublicationReview
+
+
+def _check_terms(subject: RequestSubject) -> None:
+    checked_text(subject.purpose, "purpose", MAX_PURPOSE)
+    if type(subject.approvals) is not int or not 1 <= subject.approvals <= MAX_APPROVALS:
+        raise InvalidParameter("approvals", subject.approvals, f"a whole number between 1 and {MAX_APPROVALS}")
+    if type(subject.expires) is not int or not 0 < subject.expires <= MAX_TIME:
+        raise InvalidParameter("expires", subject.expires, "a microsecond since 1970")
+
+
+@codec.serialisable("request-step")
+@dataclass(frozen=True)
+class RequestStep:
+    """One step of a request: who did what, and why."""
+
+    act: RequestAct
+    by: str
+    reason: str = ""
+    charge: int = 0
+    """For a release, the line of the charge."""
+    epsilon: Fraction | None = None
+    """For a release under a share, what it used of it."""
+
+    def __post_init__(self) -> None:
+        if self.act not in tuple(RequestAct):
+            raise InvalidParameter("act", self.act, f"one of {', '.join(RequestAct)}")
+        object.__setattr__(self, "act", RequestAct(self.act))
+        checked_name(self.by, "by")
+        checked_text(self.reason, "reason", MAX_PURPOSE)
+        if self.act is RequestAct.REFUSE:
+            checked_reason(self.reason)
+        if self.charge:
+            checked_line_number(self.charge, "charge")
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A step with the line that holds it."""
+
+    number: int
+    time: datetime
+    step: RequestStep
+
+
+@dataclass(frozen=True)
+class RequestRecord:
+    """A request with every step that the ledger has recorded of it."""
+
+    number: int
+    """The line that filed it."""
+    filed: datetime
+    account: str
+    analyst: str
+    """The analyst whose share pays; empty where the account pays."""
+    subject: RequestSubject
+    steps: tuple[RecordedStep, ...] = ()
+
+    @classmethod
+    def of(cls, row: Row, steps: Iterable[Row] = ()) -> RequestRecord:
+        """Read a request from its line and the lines about it."""
+        recorded = tuple(
+            RecordedStep(each.number, datetime_from_microseconds(each.time), codec.loads_as(RequestStep, each.detail))
+            for each in steps
+        )
+        filed = datetime_from_microseconds(row.time)
+        return cls(row.number, filed, row.account, row.analyst, codec.loads(row.detail), recorded)
+
+    @property
+    def expires(self) -> datetime:
+        return datetime_from_microseconds(self.subject.expires)
+
+    @property
+    def approvers(self) -> tuple[str, ...]:
+        """The owners who approved, each once."""
+        return tuple(dict.fromkeys(each.step.by for each in self._of(RequestAct.APPROVE)))
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused or withdrawn; empty otherwise."""
+        decided = (*self._of(RequestAct.REFUSE), *self._of(RequestAct.WITHDRAW))
+        return decided[0].step.reason if decided else ""
+
+    @property
+    def charges(self) -> tuple[int, ...]:
+        """The lines of the charges that it admitted."""
+        return tuple(each.step.charge for each in self._of(RequestAct.RELEASE))
+
+    @property
+    def used(self) -> Fraction:
+        """What releases used of a share."""
+        return sum((each.step.epsilon or Fraction(0) for each in self._of(RequestAct.RELEASE)), Fraction(0))
+
+    def _of(self, act: RequestAct) -> tuple[RecordedStep, ...]:
+        return tuple(each for each in self.steps if each.step.act is act)
+
+    def state(self, now: int) -> RequestState:
+        """Return the state at a microsecond since 1970."""
+        if self._of(RequestAct.REFUSE):
+            return RequestState.REFUSED
+        if self._of(RequestAct.WITHDRAW):
+            return RequestState.WITHDRAWN
+        if self._of(RequestAct.RELEASE) and not self.subject.is_share:
+            return RequestState.RELEASED
+        if now >= self.subject.expires:
+            return RequestState.EXPIRED
+        return RequestState.APPROVED if len(self.approvers) >= self.subject.approvals else RequestState.FILED
+
+    def after(self, step: RequestStep, now: int) -> RequestRecord:
+        """Return the request after a step, or raise ``RequestDecided`` where its state does not allow it."""
+        state = self.state(now)
+        if state not in _ALLOWED_FROM[step.act]:
+            rule = f"it is {state}, and {_only_from(step.act)} can be {_DONE[step.act]}"
+            raise self._refusal(rule, _NEXT.get(state, "file a new request"))
+        is_requester = step.by == self.subject.requester
+        if step.act in (RequestAct.APPROVE, RequestAct.REFUSE) and is_requester:
+            raise self._refusal(f"{step.by} is its requester, and somebody else decides on it", "ask another owner")
+        if step.act in (RequestAct.WITHDRAW, RequestAct.RELEASE) and not is_requester:
+            raise self._refusal(f"only its requester can {step.act} it", "refuse it instead, with a reason")
+        if step.act is RequestAct.APPROVE and step.by in self.approvers:
+            raise self._refusal(f"{step.by} has already approved it", "ask another owner to approve it too")
+        recorded = RecordedStep(0, datetime_from_microseconds(now), step)
+        return replace(self, steps=(*self.steps, recorded))
+
+    def _refusal(self, rule: str, fix: str) -> RequestDecided:
+        return RequestDecided(f"this request allows no such step: {rule}", place=f"request {self.number}", fix=fix)
+
+
+_ALLOWED_FROM = {
+    RequestAct.APPROVE: (RequestState.FILED,),
+    RequestAct.REFUSE: (RequestState.FILED, RequestState.APPROVED),
+    RequestAct.WITHDRAW: (RequestState.FILED, RequestState.APPROVED),
+    RequestAct.RELEASE: (RequestState.APPROVED,),
+}
+_DONE = {
+    RequestAct.APPROVE: "approved",
+    RequestAct.REFUSE: "refused",
+    RequestAct.WITHDRAW: "withdrawn",
+    RequestAct.RELEASE: "released",
+}
+
+
+_NEXT = {
+    RequestState.FILED: "wait until it is approved",
+    RequestState.APPROVED: "its requester can release it now",
+}
+"""What to do in a state that is not the end."""
+
+
+def _only_from(act: RequestAct) -> str:
+    return f"only a request that is {' or '.join(_ALLOWED_FROM[act])}"

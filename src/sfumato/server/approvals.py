@@ -1,0 +1,319 @@
+"""Requests and approval: which releases wait for an owner, and what may be charged once one has approved.
+
+A release of a policy with approval rules is assessed by a dry charge, and charged only under a condition that the
+ledger checks in the transaction of the charge. Roles are checked by the gateway, which every skin calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.curator import Curator
+from sfumato.curator.dry_charges import DryCharge
+from sfumato.curator.release_kinds import require_known_kinds
+from sfumato.curator.request_views import RequestView, request_view
+from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, SfumatoError, Unsupported
+from sfumato.ledger.accounts.approvals import AccountRequests, ApprovalCondition
+from sfumato.ledger.approval_requests import (
+    MAX_PURPOSE,
+    ApprovalRequest,
+    GrantedShare,
+    PublicationReview,
+    RequestAct,
+    RequestRecord,
+    RequestState,
+    RequestStep,
+)
+from sfumato.ledger.entries import checked_text
+from sfumato.policy.approval_rules import MAX_DAYS, ApprovalRules
+from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
+from sfumato.server.people.users import Caller, Role
+from sfumato.server.releases.running_releases import canonical_json
+from sfumato.server.served_policies import ServedPolicies
+
+MAX_OPEN = 50
+"""Open requests of one person on one policy."""
+_MICROSECONDS_PER_DAY = 86_400_000_000
+Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class RequestedRelease:
+    """A release as it is requested: its kind, spec and price."""
+
+    kind: str
+    spec: Mapping[str, Any]
+    price: Mapping[str, Any]
+
+
+class ApprovalDesk:
+    """The requests of all served policies. Thread-safe: the ledger decides every race."""
+
+    def __init__(self, served: ServedPolicies, propose: Propose) -> None:
+        self._served = served
+        self._propose = propose
+
+    # ── the gate ───────────────────────────────────────────────────────────────────────────────
+
+    def gated(self, curator: Curator, caller: Caller, release: RequestedRelease) -> Curator:
+        """Return the curator with every charge admitted by the approval rules alone; refuse at once what they would
+        refuse now.
+        """
+        rules = curator.policy.approval
+        if rules is None:
+            return curator
+        dry = self._dry_charge(curator, release)
+        if dry is None:
+            return curator.conditioned(_refusing(caller, curator, release))
+        condition = _condition(caller, curator, release, rules, dry)
+        self._requests(curator.name).check(condition, dry.charge, dry.epsilon)
+        return curator.conditioned(condition)
+
+    def _dry_charge(self, curator: Curator, release: RequestedRelease) -> DryCharge | None:
+        return curator.dry_charge(
+            lambda view, request_id: self._propose(view, release.kind, release.spec).release(
+                **release.price, request_id=request_id
+            )
+        )
+
+    def waiting_for(self, caller: Caller, name: str, release: RequestedRelease) -> str:
+        """Return why a release would wait for an approval now; empty if it would not."""
+        view = self._served.curator_for(caller, name)
+        if view.policy.approval is None:
+            return ""
+        try:
+            self.gated(view, caller, release)
+        except ApprovalNeeded as refusal:
+            return refusal.rule
+        return ""
+
+    def has_rules(self, name: str) -> bool:
+        """Return whether releases of a policy may need approval."""
+        opened = self._served.last_open_policy(name)
+        return opened is not None and opened.curator.policy.approval is not None
+
+    # ── steps of requesters ────────────────────────────────────────────────────────────────────
+
+    def file(self, caller: Caller, name: str, release: RequestedRelease, purpose: str, days: int | None) -> RequestView:
+        """File a request for a release that needs approval, at exactly this price."""
+        view = self._served.curator_for(caller, name)
+        rules, dry = _require_rules(view), self._dry_charge(view, release)
+        if dry is None:
+            rule = "this costs nothing, or an equal or finer answer is stored: it needs no approval"
+            raise Unsupported("already-bought", rule, fix="release it: it is free")
+        if _reason(rules, release, dry) is None:
+            rule = "this release needs no approval"
+            raise Unsupported("no-approval-needed", rule, fix="release it without a request")
+        requests, digest = self._requests(name), dry.charge.digest(caller.user, view.policy_hash)
+        open_requests = _open_requests(requests, caller)
+        for record in open_requests:  # filed before, or sent twice
+            if isinstance(record.subject, ApprovalRequest) and record.subject.digest == digest:
+                return self._view(caller, name, record)
+        if len(open_requests) >= MAX_OPEN:
+            rule = f"one person has at most {MAX_OPEN} open requests on a policy"
+            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
+        subject = ApprovalRequest(
+            release_kind=release.kind,
+            spec=canonical_json(release.spec),
+            price=canonical_json(release.price),
+            purpose=_checked_purpose(purpose),
+            words=self._words(view, release, dry),
+            requester=caller.user,
+            digest=digest,
+            policy=view.policy_hash,
+            approvals=rules.approvals,
+            expires=_expiry(requests, rules.days if days is None else min(_checked_days(days), rules.days)),
+            cost=dry.charge.cost,
+            epsilon=dry.epsilon,
+        )
+        return self._view(caller, name, requests.file(subject, dry.charge.analyst))
+
+    def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
+        """Mark own answers for publication; an owner approves them and signs a bundle."""
+        view, requests = self._served.curator_for(caller, name), self._requests(name)
+        for number in lines:
+            line = next(iter(view.history(after=max(0, number - 1), limit=1)), None) if number > 0 else None
+            if line is None or line.number != number or line.kind not in ("charge", "answer"):
+                raise InvalidParameter("lines", number, "the numbers of lines with your own answers")
+        rules = view.policy.approval or ApprovalRules()
+        subject = PublicationReview(
+            caller.user,
+            tuple(lines),
+            _checked_purpose(purpose),
+            view.policy_hash,
+            rules.approvals,
+            _expiry(requests, rules.days),
+        )
+        analyst = caller.user if caller.user in view.policy.analysts else ""
+        return self._view(caller, name, requests.file(subject, analyst))
+
+    def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
+        """Withdraw an own request that is filed or approved."""
+        return self._take(caller, name, number, RequestStep(RequestAct.WITHDRAW, caller.user, reason))
+
+    def approved_release(self, caller: Caller, name: str, number: int) -> RequestedRelease:
+        """Return the release of an own request, to be released as it was filed."""
+        subject = self._seen(caller, name, number).subject
+        if not isinstance(subject, ApprovalRequest) or subject.requester != caller.user:
+            raise NotThere(f"release of request {number}")
+        return RequestedRelease(subject.release_kind, json.loads(subject.spec), json.loads(subject.price))
+
+    # ── steps of owners ────────────────────────────────────────────────────────────────────────
+
+    def approve(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
+        """Approve a request of somebody else, under the policy that it was filed under."""
+        record = self._seen(caller, name, number)
+        if record.subject.policy != self._served.curator(name).policy_hash:
+            rule = "the policy has changed since this request was filed, and an approval would be for the earlier one"
+            raise Unsupported("policy-changed", rule, place=f"request {number}", fix="ask for a new request")
+        return self._take(caller, name, number, RequestStep(RequestAct.APPROVE, caller.user, reason))
+
+    def refuse(self, caller: Caller, name: str, number: int, reason: str) -> RequestView:
+        """Refuse a request, or take back an approval that was not yet used."""
+        return self._take(caller, name, number, RequestStep(RequestAct.REFUSE, caller.user, reason))
+
+    def grant(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
+        """Grant a share of releases that need no further request; it counts as this owner's approval."""
+        curator, rules = self._served.curator(name), _require_rules(self._served.curator(name))
+        requests = self._requests(name)
+        if share.user == caller.user:
+            raise InvalidParameter("user", share.user, "somebody else: nobody approves their own releases")
+        unknown = [table for table in share.tables if table not in curator.policy.tables]
+        if unknown:
+            raise InvalidParameter("tables", unknown[0], f"tables of the policy: {', '.join(curator.policy.tables)}")
+        require_known_kinds(share.kinds, "kinds")
+        subject = GrantedShare(
+            requester=share.user,
+            epsilon=exact(share.epsilon, "epsilon", POSITIVE),
+            policy=curator.policy_hash,
+            approvals=rules.approvals,
+            expires=_expiry(requests, _checked_days(share.days)),
+            tables=share.tables,
+            kinds=share.kinds,
+            purpose=_checked_purpose(share.purpose),
+        )
+        analyst = share.user if share.user in curator.policy.analysts else ""
+        return self._view(caller, name, requests.file(subject, analyst, approved_by=caller.user))
+
+    # ── reading ────────────────────────────────────────────────────────────────────────────────
+
+    def list(self, caller: Caller, name: str) -> tuple[RequestView, ...]:
+        """List the requests that a caller may see, newest first: analysts see their own."""
+        requests = self._requests(name)
+        now = requests.now()
+        visible = [record for record in requests.list() if _sees(caller, record)]
+        return tuple(request_view(record, now) for record in reversed(visible))
+
+    def show(self, caller: Caller, name: str, number: int) -> RequestView:
+        """Return one request with what decides on it: what is left after it, and whether it was bought before."""
+        return self._view(caller, name, self._seen(caller, name, number))
+
+    # ── internals ──────────────────────────────────────────────────────────────────────────────
+
+    def _requests(self, name: str) -> AccountRequests:
+        return self._served.account(name).requests
+
+    def _seen(self, caller: Caller, name: str, number: int) -> RequestRecord:
+        record = self._requests(name).read(number)
+        if not _sees(caller, record):
+            raise NotThere(f"request {number}")
+        return record
+
+    def _take(self, caller: Caller, name: str, number: int, step: RequestStep) -> RequestView:
+        self._seen(caller, name, number)
+        return self._view(caller, name, self._requests(name).take(number, step))
+
+    def _view(self, caller: Caller, name: str, record: RequestRecord) -> RequestView:
+        """Return the view of a request; what needs the policy is left out while its file cannot be opened."""
+        now = self._requests(name).now()
+        try:
+            curator = self._served.curator(name)
+        except SfumatoError:
+            return request_view(record, now)
+        own = caller.role is Role.ANALYST and record.analyst in curator.policy.analysts
+        budget = curator.as_analyst(record.analyst).budget if own else curator.budget
+        return request_view(record, now, budget, self._stored_words(curator, record))
+
+    def _stored_words(self, curator: Curator, record: RequestRecord) -> str:
+        """Say whether a release that is still open would be free by now."""
+        subject = record.subject
+        is_open = record.state(self._requests(curator.name).now()) in (RequestState.FILED, RequestState.APPROVED)
+        if not isinstance(subject, ApprovalRequest) or not is_open or subject.policy != curator.policy_hash:
+            return ""
+        view = curator.as_analyst(record.analyst) if record.analyst else curator
+        release = RequestedRelease(subject.release_kind, json.loads(subject.spec), json.loads(subject.price))
+        if self._dry_charge(view, release) is None:
+            return "an equal or finer answer was bought before: releasing this is free"
+        return "no equal or finer answer was bought before"
+
+    def _words(self, view: Curator, release: RequestedRelease, dry: DryCharge) -> str:
+        proposal = self._propose(view, release.kind, release.spec)
+        accepted = inspect.signature(proposal.explain).parameters
+        price = {name: term for name, term in release.price.items() if name in accepted}
+        return f"{dry.charge.question}\n{proposal.explain(**price)}"
+
+
+@dataclass(frozen=True)
+class ShareTerms:
+    """The terms of a share that an owner grants."""
+
+    user: str
+    epsilon: Number
+    days: int
+    tables: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    purpose: str = ""
+
+
+def _open_requests(requests: AccountRequests, caller: Caller) -> list[RequestRecord]:
+    now, own = requests.now(), [each for each in requests.list() if each.subject.requester == caller.user]
+    return [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
+
+
+def _sees(caller: Caller, record: RequestRecord) -> bool:
+    return caller.role is not Role.ANALYST or record.subject.requester == caller.user
+
+
+def _reason(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> str | None:
+    return rules.reason(release.kind, dry.tables, discovers_groups=dry.discovers_groups, epsilon=dry.epsilon)
+
+
+def _condition(
+    caller: Caller, curator: Curator, release: RequestedRelease, rules: ApprovalRules, dry: DryCharge
+) -> ApprovalCondition:
+    policy = curator.policy_hash
+    assessed, reason = dry.charge.digest(caller.user, policy), _reason(rules, release, dry) or ""
+    return ApprovalCondition(caller.user, policy, assessed, reason, release.kind, dry.tables)
+
+
+def _refusing(caller: Caller, curator: Curator, release: RequestedRelease) -> ApprovalCondition:
+    """Return the condition of a release that is free now: whatever it would charge later needs approval."""
+    return ApprovalCondition(caller.user, curator.policy_hash, "", "", release.kind, None)
+
+
+def _require_rules(curator: Curator) -> ApprovalRules:
+    rules = curator.policy.approval
+    if rules is None:
+        rule = "releases of this policy need no approval"
+        raise Unsupported("no-approval-needed", rule, fix="release it; as the owner, add [approval] to the policy")
+    return rules
+
+
+def _checked_purpose(purpose: str) -> str:
+    if not isinstance(purpose, str) or not purpose.strip():
+        raise InvalidParameter("purpose", purpose, "a non-empty string", fix="say what the answer is for")
+    return checked_text(purpose.strip(), "purpose", MAX_PURPOSE)
+
+
+def _checked_days(days: int) -> int:
+    if exact_integer(days, "days", at_least=1) > MAX_DAYS:
+        raise InvalidParameter("days", days, f"a whole number between 1 and {MAX_DAYS:,}")
+    return days
+
+
+def _expiry(requests: AccountRequests, days: int) -> int:
+    return requests.now() + days * _MICROSECONDS_PER_DAY

@@ -1,0 +1,200 @@
+"""Routes of requests for approval: file, look, approve, refuse, withdraw, release, and grant a share."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sfumato.curator.request_views import RequestView
+from sfumato.server.approvals import RequestedRelease, ShareTerms
+from sfumato.server.releases.flights import Flight
+from sfumato.server.requests import proposals, responses
+from sfumato.server.requests.answer_encodings import json_response
+from sfumato.server.requests.calls import (
+    ANALYST,
+    OWNER,
+    Parameter,
+    RestOperation,
+    authenticate,
+    authenticate_blocking,
+    authorized_parsing,
+    gateway_of,
+    in_thread,
+    parse_body,
+    parse_key,
+    require_json,
+)
+from sfumato.server.requests.responses import Bought, Requests
+from sfumato.server.requests.specs import Decision, NewReview, NewShare, Refusal
+
+
+async def list_requests(request: Request) -> Response:
+    caller = await authenticate(request)
+    views = await in_thread(gateway_of(request).requests.list, caller, request.path_params["policy"])
+    return json_response(Requests(views))
+
+
+async def show_request(request: Request) -> Response:
+    caller = await authenticate(request)
+    return json_response(await in_thread(gateway_of(request).requests.show, caller, *_named(request)))
+
+
+async def file_request(request: Request) -> Response:
+    """File a request for a release, exactly as it would be bought."""
+    return json_response(await in_thread(_file, request, await request.body()), 201)
+
+
+def _file(request: Request, body: bytes) -> RequestView:
+    caller = authenticate_blocking(request)
+    with authorized_parsing(request, caller):
+        require_json(request)
+        release, purpose, days = proposals.decode_filing(body)
+    policy = request.path_params["policy"]
+    return gateway_of(request).requests.file(caller, policy, RequestedRelease(*release), purpose, days)
+
+
+async def approve_request(request: Request) -> Response:
+    caller = await authenticate(request)
+    body: Decision = await parse_body(request, caller, Decision)
+    return json_response(await in_thread(gateway_of(request).requests.approve, caller, *_named(request), body.reason))
+
+
+async def refuse_request(request: Request) -> Response:
+    caller = await authenticate(request)
+    body: Refusal = await parse_body(request, caller, Refusal)
+    return json_response(await in_thread(gateway_of(request).requests.refuse, caller, *_named(request), body.reason))
+
+
+async def withdraw_request(request: Request) -> Response:
+    caller = await authenticate(request)
+    body: Decision = await parse_body(request, caller, Decision)
+    return json_response(await in_thread(gateway_of(request).requests.withdraw, caller, *_named(request), body.reason))
+
+
+async def release_request(request: Request) -> Response:
+    """Buy what was approved: once per Idempotency-Key, and once per request."""
+    flight = await in_thread(_start_release, request)
+    result = await gateway_of(request).wait(flight)
+    return json_response(Bought(result.line, result.free, result.answer))
+
+
+def _start_release(request: Request) -> Flight:
+    caller = authenticate_blocking(request)
+    with authorized_parsing(request, caller):
+        key = parse_key(request.headers.getlist("Idempotency-Key"))
+    return gateway_of(request).requests.release(caller, *_named(request), key)
+
+
+async def grant_share(request: Request) -> Response:
+    caller = await authenticate(request)
+    body: NewShare = await parse_body(request, caller, NewShare)
+    terms = ShareTerms(body.user, body.epsilon, body.days, tuple(body.tables), tuple(body.kinds), body.purpose)
+    policy = request.path_params["policy"]
+    return json_response(await in_thread(gateway_of(request).requests.grant, caller, policy, terms), 201)
+
+
+async def mark_for_publication(request: Request) -> Response:
+    caller = await authenticate(request)
+    body: NewReview = await parse_body(request, caller, NewReview)
+    publish, policy = gateway_of(request).requests.publish, request.path_params["policy"]
+    return json_response(await in_thread(publish, caller, policy, tuple(body.lines), body.purpose), 201)
+
+
+def _named(request: Request) -> tuple[str, int]:
+    return request.path_params["policy"], request.path_params["request"]
+
+
+_ASKING, _REQUESTS = (OWNER, ANALYST), "/v1/policies/{policy}/requests"
+_ONE = f"{_REQUESTS}/{{request:number}}"
+_VISIBLE = {"type": "string", "pattern": "^[!-~]{1,200}$"}
+_IDEMPOTENCY = Parameter(
+    "Idempotency-Key", "header", "Identifies this release: it is made once.", _VISIBLE, required=True
+)
+OPERATIONS = (
+    RestOperation(
+        "list_requests",
+        "GET",
+        _REQUESTS,
+        "Requests for approval, newest first: analysts see their own.",
+        list_requests,
+        responses={200: Requests},
+    ),
+    RestOperation(
+        "file_request",
+        "POST",
+        _REQUESTS,
+        "File a request for a release that needs approval.",
+        file_request,
+        _ASKING,
+        proposals.FILED_REQUEST,
+        responses={201: RequestView},
+        extra_refusals=(402, 409, 422),
+    ),
+    RestOperation("show_request", "GET", _ONE, "One request.", show_request, responses={200: RequestView}),
+    RestOperation(
+        "approve_request",
+        "POST",
+        f"{_ONE}/approve",
+        "Approve a request of somebody else.",
+        approve_request,
+        (OWNER,),
+        Decision,
+        responses={200: RequestView},
+        extra_refusals=(409, 422),
+    ),
+    RestOperation(
+        "refuse_request",
+        "POST",
+        f"{_ONE}/refuse",
+        "Refuse a request, or take back an approval.",
+        refuse_request,
+        (OWNER,),
+        Refusal,
+        responses={200: RequestView},
+        extra_refusals=(409,),
+    ),
+    RestOperation(
+        "withdraw_request",
+        "POST",
+        f"{_ONE}/withdraw",
+        "Withdraw an own request.",
+        withdraw_request,
+        _ASKING,
+        Decision,
+        responses={200: RequestView},
+        extra_refusals=(409,),
+    ),
+    RestOperation(
+        "release_request",
+        "POST",
+        f"{_ONE}/release",
+        "Buy what was approved.",
+        release_request,
+        _ASKING,
+        parameters=(_IDEMPOTENCY,),
+        responses={200: responses.with_types(Bought, proposals.ANSWER)},
+        extra_refusals=(402, 409, 422),
+    ),
+    RestOperation(
+        "mark_for_publication",
+        "POST",
+        "/v1/policies/{policy}/reviews",
+        "Mark own answers for publication.",
+        mark_for_publication,
+        _ASKING,
+        NewReview,
+        responses={201: RequestView},
+        extra_refusals=(422,),
+    ),
+    RestOperation(
+        "grant_share",
+        "POST",
+        "/v1/policies/{policy}/grants",
+        "Approve releases in advance, up to an ε and until a date.",
+        grant_share,
+        (OWNER,),
+        NewShare,
+        responses={201: RequestView},
+        extra_refusals=(409, 422),
+    ),
+)

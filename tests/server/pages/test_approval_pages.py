@@ -1,0 +1,130 @@
+"""Pages of requests for approval: filed from a forecast, decided by an owner, released by its requester."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from server.browsers import chromium, visit
+from server.pages.signed_in import SignedIn, fields, sign_in
+from server.running_server import RunningServer, running_server
+
+POLICY = "/p/flights"
+QUESTION = {"sql": "SELECT COUNT(*) AS n FROM flights WHERE distance > 300", "epsilon": "0.2"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running_server(tmp_path_factory.mktemp("approvals"), free_per_second=1000) as running:
+        policy = running.folder / "flights" / "flights.toml"
+        policy.write_text(f"{policy.read_text()}\n[approval]\nabove = 0.1\n")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def people(served: RunningServer) -> Iterator[dict[str, SignedIn]]:
+    signed_in = {name: sign_in(served, name) for name in ("olga", "ana", "ben", "audrey")}
+    yield signed_in
+    for each in signed_in.values():
+        each.client.close()
+
+
+def filed(ana: SignedIn, question: dict[str, str] = QUESTION, purpose: str = "the <b>yearly</b> report") -> str:
+    forecast = ana.post(f"{POLICY}/ask", {**question, "do": "forecast"}).text
+    assert "Request approval" in forecast
+    assert "its ε of 0.2 is above 0.1" in forecast
+    sent = ana.post(f"{POLICY}/answers", {**question, "do": "file", "purpose": purpose, "request": "k"})
+    assert sent.status_code == 303, sent.text
+    return str(sent.headers["location"])
+
+
+def test_a_request_on_the_pages(people: dict[str, SignedIn]) -> None:
+    ana, olga = people["ana"], people["olga"]
+    place = filed(ana)
+    own = ana.get(place).text
+    assert "the &lt;b&gt;yearly&lt;/b&gt; report" in own
+    assert "Withdraw" in own
+    assert "Approve<" not in own
+    listed = olga.get(f"{POLICY}/approvals").text
+    assert "Grant a share" in listed
+    assert f'href="{place}"' in listed
+    page = olga.get(place).text
+    for shown in (
+        "outside the promise",
+        "left after it",
+        "a belief of 1 % becomes at most",
+        "bought before",
+        "Approve",
+    ):
+        assert shown in page
+    refused = olga.post(place, {"do": "refuse", "reason": ""})
+    assert refused.status_code == 400
+    assert "the ledger keeps the reason permanently" in refused.text
+    assert olga.post(place, {"do": "approve", "reason": ""}).status_code == 303
+    approved = ana.get(place).text
+    assert "Release it" in approved
+    released = ana.post(place, {"do": "release", "request": fields(approved)["request"]})
+    assert "/answers/" in released.headers["location"]
+    assert "released" in ana.get(place).text
+    line = released.headers["location"].rpartition("/")[2]
+    assert "Mark for publication" in ana.get(released.headers["location"]).text
+    marked = ana.post(f"{POLICY}/approvals", {"do": "publish", "line": line, "purpose": "a journal"})
+    assert f"lines {line}" in olga.get(marked.headers["location"]).text
+    assert ana.post(f"{POLICY}/approvals", {"do": "publish", "line": "1", "purpose": "x"}).status_code == 400
+    assert "approval requested" in olga.get(f"{POLICY}/history").text
+
+
+def test_who_sees_which_page(people: dict[str, SignedIn]) -> None:
+    place = filed(people["ana"], {**QUESTION, "sql": f"{QUESTION['sql']} AND distance < 900"})
+    assert people["ben"].get(place).status_code == 404
+    assert "No requests yet" in people["ben"].get(f"{POLICY}/approvals").text
+    seen = people["audrey"].get(place)
+    assert (seen.status_code, "Decide" in seen.text) == (200, False)
+    assert people["audrey"].post(place, {"do": "approve"}).status_code == 403
+    assert people["ana"].post(place, {"do": "approve"}).status_code == 403
+    assert people["ana"].post(place, {"do": "withdraw"}).status_code == 303
+    assert people["olga"].post(place, {"do": "approve"}).status_code == 409
+    assert people["olga"].post(place, {"do": "nothing"}).status_code == 400
+    assert people["ana"].get(f"{POLICY}/approvals/999999").status_code == 404
+
+
+def test_a_share_on_the_pages(people: dict[str, SignedIn]) -> None:
+    olga, terms = people["olga"], {"user": "ana", "epsilon": "0.3", "days": "7", "purpose": "drafts", "do": "grant"}
+    granted = olga.post(f"{POLICY}/approvals", {**terms, "tables": "flights", "kinds": "questions, marginals"})
+    assert "up to ε = 0.3" in olga.get(granted.headers["location"]).text
+    for wrong in ({"days": "x"}, {"epsilon": "-1"}, {"tables": "nothing"}, {"purpose": " "}, {"user": "olga"}):
+        assert olga.post(f"{POLICY}/approvals", {**terms, **wrong}).status_code == 400
+    assert people["ana"].post(f"{POLICY}/approvals", terms).status_code == 403
+
+
+def test_other_kinds_are_requested_from_their_form(people: dict[str, SignedIn]) -> None:
+    ana, form = people["ana"], {"table": "flights", "column": "distance", "epsilon": "0.2"}
+    page = ana.post(f"{POLICY}/kinds/bounds", {**form, "do": "explain"}).text
+    assert "Request approval" in page or "Spend" in page
+    sent = ana.post(f"{POLICY}/kinds/bounds", {**form, "do": "file", "purpose": "bounds"})
+    assert sent.status_code == 303, sent.text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_whole_flow_in_a_browser(served: RunningServer, width: int) -> None:
+    with chromium() as browser, visit(browser, served, viewport={"width": width, "height": 844}) as there:
+        page = there.page
+        there.start_session("ana")
+        there.open(f"{POLICY}/ask")
+        page.locator("textarea[name=sql]").fill(f"SELECT COUNT(*) AS n FROM flights WHERE distance > {width}")
+        page.locator("input[name=epsilon]").first.fill("0.2")
+        page.get_by_label("What the answer is for").fill("a chart")
+        page.get_by_role("button", name="Request approval").click()
+        page.wait_for_url("**/approvals/*")
+        place = page.url.removeprefix(served.url)
+        for who, button, shown in (("olga", "Approve", "approved"), ("ana", "Release it", "Answer ")):
+            page.context.clear_cookies()
+            there.start_session(who)
+            there.open(place)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.get_by_role("button", name=button).click()
+            page.get_by_role("heading", name=re.compile(shown)).wait_for()
+        assert there.refused() == []

@@ -1,0 +1,383 @@
+"""Requests and approval at the gateway: what was approved is what is released, once, by its requester."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.small_server import COUNT, SmallServer, open_server, questions, write_policies
+from sfumato.errors import (
+    ApprovalNeeded,
+    InvalidParameter,
+    NotAllowed,
+    NotThere,
+    RequestDecided,
+    SfumatoError,
+    Unsupported,
+)
+from sfumato.ledger.stores.sqlite import SQLiteRows
+from sfumato.server.approvals import RequestedRelease, ShareTerms
+from sfumato.server.people.users import Caller, Role
+
+PRICE = {"epsilon": "0.2"}
+ASKED = RequestedRelease("questions", COUNT, PRICE)
+ODA = Caller("oda", Role.OWNER)
+
+
+def governed(folder: Path, rules: str = "approvals = 1", epsilon: str = "3", rows: int = 80) -> SmallServer:
+    """Open a server whose clinic has approval rules, with a second owner."""
+    clinic, _ = write_policies(folder, epsilon)
+    lines = (folder / "visits.csv").read_text().splitlines()[: rows + 1]
+    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
+    clinic.write_text(f"{clinic.read_text()}\n[approval]\n{rules}\n")
+    server = open_server(folder, fresh=False)
+    for name, role in (
+        ("ana", "analyst"),
+        ("ben", "analyst"),
+        ("olga", "owner"),
+        ("otto", "auditor"),
+        ("oda", "owner"),
+    ):
+        server.people.add_user(name, role, by="olga")
+    return server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SmallServer]:
+    opened = governed(tmp_path)
+    yield opened
+    opened.close()
+
+
+def file(server: SmallServer, who: Caller | None = None, release: RequestedRelease = ASKED) -> int:
+    return server.counter.requests.file(who or server.ana, "clinic", release, "the annual report").number
+
+
+def buy(server: SmallServer, who: Caller | None = None, key: str = "k1", release: RequestedRelease = ASKED) -> Any:
+    return server.counter.release(who or server.ana, "clinic", release.kind, release.spec, release.price, key)
+
+
+def test_a_request_is_filed_approved_and_released(server: SmallServer) -> None:
+    requests = server.counter.requests
+    with pytest.raises(ApprovalNeeded, match="every release of this policy needs it"):
+        buy(server)
+    filed = requests.file(server.ana, "clinic", ASKED, "the annual report")
+    assert (filed.state, filed.requester, filed.approvals) == ("filed", "ana", 1)
+    assert "SELECT COUNT(*)" in filed.words
+    assert "95 % confidence" in filed.words
+    with pytest.raises(ApprovalNeeded, match=f"request {filed.number} for it is filed"):
+        buy(server)
+    approved = requests.approve(server.owner, "clinic", filed.number)
+    assert (approved.state, approved.approvers) == ("approved", ("olga",))
+    assert "a belief of 1 % becomes at most" in approved.one_person
+    assert approved.left_after == "ε = 2.8 of 3"
+    answer = requests.release(server.ana, "clinic", filed.number, "k1").result()
+    assert not answer.free
+    shown = requests.show(server.ana, "clinic", filed.number)
+    assert (shown.state, len(shown.charges)) == ("released", 1)
+    assert server.charges() == 1
+    assert server.ledger.verify().holds
+    kinds = [line.kind for line in server.ledger.lines()][-5:]
+    assert kinds == ["request", "request-step", "charge", "request-step", "answer"]
+
+
+# ── who may do what, in which state ────────────────────────────────────────────────────────────
+
+STEPS: dict[str, tuple[str, ...]] = {
+    "filed": (),
+    "approved": ("approve",),
+    "refused": ("refuse",),
+    "withdrawn": ("withdraw",),
+    "released": ("approve", "release"),
+}
+CALLS: dict[str, Callable[[SmallServer, Caller, int], Any]] = {
+    "show": lambda server, who, number: server.counter.requests.show(who, "clinic", number),
+    "approve": lambda server, who, number: server.counter.requests.approve(who, "clinic", number),
+    "refuse": lambda server, who, number: server.counter.requests.refuse(who, "clinic", number, "too fine"),
+    "withdraw": lambda server, who, number: server.counter.requests.withdraw(who, "clinic", number),
+    "release": lambda server, who, number: server.counter.requests.release(
+        who, "clinic", number, f"key-{number}-{who.user}"
+    ).result(),
+}
+BY = {"approve": "owner", "refuse": "owner", "withdraw": "ana", "release": "ana"}
+NEXT = {
+    "filed": {"approve", "refuse", "withdraw"},
+    "approved": {"refuse", "withdraw", "release"},
+    "released": {"release"},
+}
+"""The steps that a state allows; a released answer is stored, and shown again for free."""
+
+
+def reach(server: SmallServer, state: str, number: int) -> int:
+    asked = RequestedRelease("questions", questions(number), PRICE)
+    filed = file(server, release=asked)
+    for step in STEPS[state]:
+        CALLS[step](server, getattr(server, BY[step]), filed)
+    return filed
+
+
+def expected(state: str, call: str, who: str) -> type[SfumatoError] | None:
+    """Return the class of the refusal; None if the call succeeds."""
+    if who == "auditor":
+        return None if call == "show" else NotAllowed
+    if call in ("approve", "refuse") and who != "owner":
+        return NotAllowed
+    if who == "ben":
+        return NotThere
+    if who == "owner" and call == "release":
+        return NotThere
+    if call == "show" or (call in NEXT.get(state, ()) and BY[call] == who):
+        return None
+    return ApprovalNeeded if call == "release" else RequestDecided
+
+
+def test_every_call_of_every_role_in_every_state(tmp_path: Path) -> None:
+    server, numbers = governed(tmp_path, epsilon="30"), count(1)
+    show = server.counter.requests.show
+    for state in STEPS:
+        kept = reach(server, state, next(numbers))
+        for call, who in product(CALLS, ("ana", "ben", "owner", "auditor")):
+            refusal = expected(state, call, who)
+            if refusal is not None:
+                with pytest.raises(refusal):
+                    CALLS[call](server, getattr(server, who), kept)
+            else:
+                CALLS[call](
+                    server, getattr(server, who), kept if call == "show" else reach(server, state, next(numbers))
+                )
+        assert show(server.owner, "clinic", kept).state == state
+    assert server.ledger.verify().holds
+    server.close()
+
+
+def test_other_analysts_see_no_requests(server: SmallServer) -> None:
+    filed = file(server)
+    requests = server.counter.requests
+    assert [each.number for each in requests.list(server.ana, "clinic")] == [filed]
+    assert requests.list(server.ben, "clinic") == ()
+    assert [each.number for each in requests.list(server.auditor, "clinic")] == [filed]
+    with pytest.raises(NotThere):
+        requests.show(server.ben, "clinic", filed)
+    with pytest.raises(NotThere):
+        requests.list(server.ana, "school")
+    lines = server.counter.history(server.ben, "clinic").lines
+    assert not [line for line in lines if line.kind.startswith("request")]
+
+
+def test_the_requester_never_approves(server: SmallServer) -> None:
+    filed = file(server, server.owner)
+    with pytest.raises(RequestDecided, match="olga is its requester"):
+        server.counter.requests.approve(server.owner, "clinic", filed)
+    server.counter.requests.approve(ODA, "clinic", filed)
+    assert not buy(server, server.owner).free
+
+
+def test_two_owners_approve_where_the_policy_says_so(tmp_path: Path) -> None:
+    server = governed(tmp_path, "approvals = 2")
+    try:
+        filed = file(server)
+        assert server.counter.requests.approve(server.owner, "clinic", filed).state == "filed"
+        with pytest.raises(RequestDecided, match="already approved"):
+            server.counter.requests.approve(server.owner, "clinic", filed)
+        with pytest.raises(ApprovalNeeded):
+            buy(server)
+        assert server.counter.requests.approve(ODA, "clinic", filed).state == "approved"
+        assert not buy(server).free
+    finally:
+        server.close()
+
+
+# ── what was approved is what is released ──────────────────────────────────────────────────────
+
+
+OTHERS = (
+    RequestedRelease("questions", questions(7), PRICE),
+    RequestedRelease("questions", COUNT, {"epsilon": "0.3"}),
+    RequestedRelease("questions", COUNT, {"epsilon": "0.1"}),
+    RequestedRelease("workloads", {"questions": [COUNT["sql"]]}, PRICE),
+    RequestedRelease("marginals", {"table": "visits"}, PRICE),
+)
+
+
+def test_nothing_else_is_released(server: SmallServer) -> None:
+    server.counter.requests.approve(server.owner, "clinic", file(server))
+    for number, other in enumerate(OTHERS):
+        with pytest.raises(ApprovalNeeded):
+            buy(server, release=other, key=f"other-{number}")
+    with pytest.raises(ApprovalNeeded):
+        buy(server, server.ben, key="ben")
+    assert server.charges() == 0
+    assert not buy(server).free
+
+
+def test_an_edited_policy_needs_a_new_approval(server: SmallServer) -> None:
+    approved, filed = file(server), file(server, release=RequestedRelease("questions", questions(3), PRICE))
+    server.counter.requests.approve(server.owner, "clinic", approved)
+    path = server.folder / "clinic.toml"
+    path.write_text(path.read_text().replace("share = 0.5", "share = 0.6"))
+    with pytest.raises(ApprovalNeeded):
+        buy(server)
+    with pytest.raises(Unsupported, match="the policy has changed"):
+        server.counter.requests.approve(server.owner, "clinic", filed)
+    assert server.charges() == 0
+
+
+def test_a_stored_answer_needs_no_approval(server: SmallServer) -> None:
+    server.counter.requests.approve(server.owner, "clinic", file(server))
+    bought = buy(server)
+    assert buy(server, server.ben, "k2").line == bought.line
+    with pytest.raises(Unsupported, match="needs no approval"):
+        file(server, server.ben)
+
+
+def test_every_kind_of_release_is_filed_and_released(server: SmallServer) -> None:
+    released = {
+        "workloads": ({"questions": [questions(1)["sql"], questions(2)["sql"]]}, PRICE),
+        "marginals": ({"table": "visits"}, PRICE),
+        "synthesis": ({"table": "visits", "ways": 1, "columns": ["region"]}, {"epsilon": "0.2"}),
+        "synopses": ({"table": "visits", "columns": ["region"], "rounds": 1}, PRICE),
+    }
+    for kind, (spec, price) in released.items():
+        asked = RequestedRelease(kind, spec, price)
+        filed = file(server, release=asked)
+        with pytest.raises(ApprovalNeeded):
+            buy(server, key=f"early-{kind}", release=asked)
+        server.counter.requests.approve(server.owner, "clinic", filed)
+        server.counter.requests.release(server.ana, "clinic", filed, kind).result()
+        assert server.counter.requests.show(server.ana, "clinic", filed).state == "released"
+    assert server.ledger.verify().holds
+
+
+def test_releases_that_race_spend_once(server: SmallServer) -> None:
+    asked = RequestedRelease("questions", COUNT, {"epsilon": "0.2", "fresh": True})
+    server.counter.requests.approve(server.owner, "clinic", file(server, release=asked))
+    ready = threading.Barrier(6)
+
+    def attempt(key: int) -> bool:
+        ready.wait()
+        try:
+            return bool(buy(server, key=f"race-{key}", release=asked))
+        except ApprovalNeeded:
+            return False
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(attempt, range(6))) == 1
+    assert server.charges() == 1
+
+
+# ── rules and shares ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("rules", "waiting", "free"),
+    [
+        ("above = 0.15", ASKED, RequestedRelease("questions", COUNT, {"epsilon": "0.15"})),
+        ('kinds = ["marginals"]', RequestedRelease("marginals", {"table": "visits"}, PRICE), ASKED),
+        ('tables = ["visits"]', ASKED, None),
+    ],
+)
+def test_the_policy_says_what_needs_approval(
+    tmp_path: Path, rules: str, waiting: RequestedRelease, free: RequestedRelease | None
+) -> None:
+    server = governed(tmp_path, rules)
+    try:
+        with pytest.raises(ApprovalNeeded):
+            buy(server, release=waiting)
+        if free is not None:
+            assert not buy(server, key="free", release=free).free
+            with pytest.raises(Unsupported, match="needs no approval"):
+                file(server, server.ben, RequestedRelease("questions", questions(1), {"epsilon": "0.1"}))
+        assert not server.counter.release(server.ben, "school", "questions", SCHOOL, PRICE, "s").free
+    finally:
+        server.close()
+
+
+SCHOOL = {"sql": "SELECT COUNT(*) AS n FROM pupils"}
+
+
+def test_a_granted_share_is_used_up(server: SmallServer) -> None:
+    requests = server.counter.requests
+    granted = requests.grant(server.owner, "clinic", ShareTerms("ana", "0.3", 7, ("visits",), ("questions",), "drafts"))
+    assert (granted.state, granted.epsilon) == ("approved", "0.3")
+    assert not buy(server).free
+    with pytest.raises(ApprovalNeeded):
+        buy(server, key="k2", release=RequestedRelease("questions", questions(2), PRICE))
+    with pytest.raises(ApprovalNeeded):
+        buy(server, server.ben, "k3", RequestedRelease("questions", questions(2), {"epsilon": "0.05"}))
+    assert requests.show(server.ana, "clinic", granted.number).used == "0.2"
+    requests.refuse(server.owner, "clinic", granted.number, "the drafts are done")
+    with pytest.raises(ApprovalNeeded):
+        buy(server, key="k4", release=RequestedRelease("questions", questions(2), {"epsilon": "0.05"}))
+
+
+IMPOSSIBLE = (
+    ShareTerms("olga", "0.3", 7, purpose="x"),
+    ShareTerms("ana", "0", 7, purpose="x"),
+    ShareTerms("ana", "0.3", 0, purpose="x"),
+    ShareTerms("ana", "0.3", 10_000, purpose="x"),
+    ShareTerms("ana", "0.3", 7, ("nothing",), purpose="x"),
+    ShareTerms("ana", "0.3", 7, (), ("question",), purpose="x"),
+    ShareTerms("ana", "0.3", 7),
+    ShareTerms("nobody", "0.3", 7, purpose="x"),
+)
+
+
+def test_impossible_shares_and_requests_without_a_purpose_are_refused(server: SmallServer) -> None:
+    for terms in IMPOSSIBLE:
+        with pytest.raises(InvalidParameter):
+            server.counter.requests.grant(server.owner, "clinic", terms)
+    for purpose in ("", "  ", "x" * 3000, "a\0b"):
+        with pytest.raises(InvalidParameter, match="purpose"):
+            server.counter.requests.file(server.ana, "clinic", ASKED, purpose)
+    assert server.counter.requests.list(server.owner, "clinic") == ()
+
+
+def test_rules_about_a_kind_that_does_not_exist_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=r"approval\.kinds must be kinds of release: questions, "):
+        governed(tmp_path, 'kinds = ["synthesys"]')
+
+
+def test_a_policy_without_rules_takes_no_requests(server: SmallServer) -> None:
+    asked = RequestedRelease("questions", SCHOOL, PRICE)
+    with pytest.raises(Unsupported, match="need no approval"):
+        server.counter.requests.file(server.ben, "school", asked, "why not")
+
+
+# ── neighbours ─────────────────────────────────────────────────────────────────────────────────
+
+
+def life(server: SmallServer) -> list[str]:
+    """Return all that anybody sees of a request's life, but its times and the released numbers."""
+    requests, seen, number = server.counter.requests, list[str](), 0
+    for step in ("file", "approve", "again", "release"):
+        try:
+            if step == "file":
+                filed = requests.file(server.ana, "clinic", ASKED, "why")
+                number = filed.number
+                seen.append(str(filed))
+            elif step == "release":
+                requests.release(server.ana, "clinic", number, "key").result()
+            else:
+                seen.append(str(requests.approve(server.owner, "clinic", number)))
+        except SfumatoError as error:
+            seen.append(f"{error.code} {error}")
+        seen += [requests.show(who, "clinic", number).to_json() for who in (server.ana, server.owner)]
+    return seen
+
+
+def test_requests_are_the_same_on_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SQLiteRows, "now", lambda _: 1_800_000_000_000_000)
+    seen = []
+    for rows in (80, 78):  # one patient more
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        server = governed(folder, rows=rows)
+        seen.append(life(server))
+        server.close()
+    assert seen[0] == seen[1]
