@@ -1,0 +1,167 @@
+"""Answer catalog statements: parse, look every name up, generate SQL, run it on a database without data."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.policy import Policy
+from sfumato.server.postgres.catalog.column_names import column_name
+from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog.parsing import (
+    CATALOG_SCHEMAS,
+    check_statement,
+    named_tables,
+    parse_statement,
+    refuse,
+    table_schema,
+    unknown_function,
+)
+from sfumato.server.postgres.catalog.policy_rows import Identity
+from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, relations
+from sfumato.server.postgres.catalog.result_types import declared_oids
+from sfumato.server.postgres.catalog.rewriting import Names, rewrite
+from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows
+
+_MAX_CACHED, _MAX_CACHED_ROWS = 256, 1_000
+"""How many answers are kept, and how long one may be: clients send the same statements at every connection."""
+_MAX_COUNTED = 1_000
+_T = TypeVar("_T")
+
+
+class Catalog:
+    """The catalog of one database as one user sees it, from the policy alone. Thread-safe, and cheap until used."""
+
+    def __init__(self, policy: Policy, database: str, user: str) -> None:
+        self._policy = policy
+        self._identity = Identity(database, user)
+        self._cache: OrderedDict[tuple[str, tuple[str | None, ...]], CatalogRows] = OrderedDict()
+        self._lock = threading.Lock()
+        self._refused: Counter[str] = Counter()
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How often statements were refused, by the rule: what a client needed and this catalog does not know."""
+        return dict(self._refused)
+
+    def covers(self, sql: str) -> bool:
+        """Return whether a statement reads only the catalog, or only constants and known functions."""
+        tree = _parsed(sql)
+        if tree is None:
+            return False
+        tables = [*named_tables(tree)]
+        if not tables:
+            return not unknown_function(tree)
+        own_names = {name.lower() for name in self._policy.tables}
+        return all(_is_catalog_table(table, own_names) for table in tables)
+
+    def describe(self, sql: str, parameter_count: int) -> tuple[CatalogColumn, ...]:
+        """Return the columns of a statement's answer without running it."""
+        return self._counted(lambda: self._columns(sql, self._generate(sql, (None,) * parameter_count)))
+
+    def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows:
+        """Answer a statement, from the cache if the same one was answered before."""
+        key = sql, tuple(parameters)
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        answer = self._counted(lambda: self._answer(sql, key[1]))
+        if len(answer.rows) <= _MAX_CACHED_ROWS:
+            with self._lock:
+                self._cache[key] = answer
+                if len(self._cache) > _MAX_CACHED:
+                    self._cache.popitem(last=False)
+        return answer
+
+    def _counted(self, answer: Callable[[], _T]) -> _T:
+        """Return an answer, or count the refusal."""
+        try:
+            return answer()
+        except Unsupported as refusal:
+            with self._lock:
+                if refusal.rule in self._refused or len(self._refused) < _MAX_COUNTED:
+                    self._refused[refusal.rule] += 1
+            raise
+
+    @property
+    def _database(self) -> CatalogDatabase:
+        return _open_database(_Key(self._policy), self._identity)
+
+    def _answer(self, sql: str, parameters: tuple[str | None, ...]) -> CatalogRows:
+        generated = self._generate(sql, parameters)
+        return CatalogRows(self._columns(sql, generated), tuple(self._database.rows(generated)))
+
+    def _generate(self, sql: str, parameters: tuple[str | None, ...]) -> str:
+        tree = _parsed(sql)
+        if tree is None:
+            raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
+        check_statement(tree)
+        database = self._database
+        names = Names(self._identity.database, database.relation_oids, database.type_oids)
+        return rewrite(tree.copy(), names, parameters).sql("duckdb", identify=True)
+
+    def _columns(self, sql: str, generated: str) -> tuple[CatalogColumn, ...]:
+        """Return the columns: named by PostgreSQL's rules, with declared types where the text tells them."""
+        tree = _parsed(sql)
+        assert tree is not None
+        computed = self._database.columns(generated)
+        declared = declared_oids(tree)
+        oids = declared if declared is not None and len(declared) == len(computed) else [None] * len(computed)
+        projections = tree.selects
+        has_star = any(projection.is_star for projection in projections)
+        names = [name for name, _ in computed] if has_star else [*map(_folded_name, projections)]
+        return tuple(
+            CatalogColumn(name, oid if declared_oid is None else declared_oid)
+            for name, (_, oid), declared_oid in zip(names, computed, oids, strict=True)
+        )
+
+
+@lru_cache(maxsize=512)
+def _parsed(sql: str) -> exp.Query | None:
+    return parse_statement(sql)
+
+
+def _folded_name(projection: exp.Expression) -> str:
+    """Return the name of a column, lowered where it is not quoted."""
+    named = projection.copy()
+    for identifier in named.find_all(exp.Identifier):
+        if not identifier.args.get("quoted"):
+            identifier.set("this", identifier.name.lower())
+    return column_name(named)
+
+
+def _is_catalog_table(table: exp.Table, own_names: set[str]) -> bool:
+    """Return whether a name is one of the catalog's; a table of the policy hides a catalog relation of its name."""
+    if table.db:
+        return table_schema(table) in CATALOG_SCHEMAS or (table_schema(table), table.name.lower()) == (
+            SERVICE_SCHEMA,
+            "columns",
+        )
+    name = table.name.lower()
+    return name not in own_names and (("pg_catalog", name) in relations() or name.startswith("pg_"))
+
+
+class _Key:
+    """A policy as a key of the cache: the same object, since policies hold sources that cannot be compared."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.policy is self.policy
+
+    def __hash__(self) -> int:
+        return id(self.policy)
+
+
+@lru_cache(maxsize=16)
+def _open_database(key: _Key, identity: Identity) -> CatalogDatabase:
+    """Return the database of a policy and a user, shared by their connections."""
+    return CatalogDatabase(key.policy, identity)
