@@ -6,10 +6,11 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from sqlglot import exp
 
+from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
 from sfumato.policy import Policy
 from sfumato.server.postgres.catalog.column_names import column_name
@@ -29,8 +30,8 @@ from sfumato.server.postgres.catalog.result_types import declared_oids
 from sfumato.server.postgres.catalog.rewriting import Names, rewrite
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows
 
-_MAX_CACHED, _MAX_CACHED_ROWS = 256, 1_000
-"""How many answers are kept, and how long one may be: clients send the same statements at every connection."""
+_MAX_CACHED, _MAX_CACHED_ROWS = 1_024, 1_000
+"""How many answers are kept, and how many rows one may have."""
 _MAX_COUNTED = 1_000
 _T = TypeVar("_T")
 
@@ -41,17 +42,30 @@ class Catalog:
     def __init__(self, policy: Policy, database: str, user: str) -> None:
         self._policy = policy
         self._identity = Identity(database, user)
-        self._cache: OrderedDict[tuple[str, tuple[str | None, ...]], CatalogRows] = OrderedDict()
-        self._lock = threading.Lock()
-        self._refused: Counter[str] = Counter()
+        self._shared = _shared_answers(_Key(policy), self._identity)
 
     @property
     def refused(self) -> Mapping[str, int]:
         """How often statements were refused, by the rule: what a client needed and this catalog does not know."""
-        return dict(self._refused)
+        return dict(self._shared.refused)
 
     def covers(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog, or only constants and known functions."""
+        return self._shared.cached(("covers", sql), lambda: self._reads_catalog(sql))
+
+    def describe(self, sql: str, parameter_count: int) -> tuple[CatalogColumn, ...]:
+        """Return the columns of a statement's answer without running it."""
+        return self._shared.cached(
+            ("describe", sql, parameter_count),
+            lambda: self._columns(sql, self._generate(sql, (None,) * parameter_count)),
+        )
+
+    def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows:
+        """Answer a statement."""
+        values = tuple(parameters)
+        return self._shared.cached(("run", sql, values), lambda: self._answer(sql, values))
+
+    def _reads_catalog(self, sql: str) -> bool:
         tree = _parsed(sql)
         if tree is None:
             return False
@@ -61,49 +75,16 @@ class Catalog:
         own_names = {name.lower() for name in self._policy.tables}
         return all(_is_catalog_table(table, own_names) for table in tables)
 
-    def describe(self, sql: str, parameter_count: int) -> tuple[CatalogColumn, ...]:
-        """Return the columns of a statement's answer without running it."""
-        return self._counted(lambda: self._columns(sql, self._generate(sql, (None,) * parameter_count)))
-
-    def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows:
-        """Answer a statement, from the cache if the same one was answered before."""
-        key = sql, tuple(parameters)
-        with self._lock:
-            if key in self._cache:
-                self._cache.move_to_end(key)
-                return self._cache[key]
-        answer = self._counted(lambda: self._answer(sql, key[1]))
-        if len(answer.rows) <= _MAX_CACHED_ROWS:
-            with self._lock:
-                self._cache[key] = answer
-                if len(self._cache) > _MAX_CACHED:
-                    self._cache.popitem(last=False)
-        return answer
-
-    def _counted(self, answer: Callable[[], _T]) -> _T:
-        """Return an answer, or count the refusal."""
-        try:
-            return answer()
-        except Unsupported as refusal:
-            with self._lock:
-                if refusal.rule in self._refused or len(self._refused) < _MAX_COUNTED:
-                    self._refused[refusal.rule] += 1
-            raise
-
-    @property
-    def _database(self) -> CatalogDatabase:
-        return _open_database(_Key(self._policy), self._identity)
-
     def _answer(self, sql: str, parameters: tuple[str | None, ...]) -> CatalogRows:
         generated = self._generate(sql, parameters)
-        return CatalogRows(self._columns(sql, generated), tuple(self._database.rows(generated)))
+        return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.rows(generated)))
 
     def _generate(self, sql: str, parameters: tuple[str | None, ...]) -> str:
         tree = _parsed(sql)
         if tree is None:
             raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
         check_statement(tree)
-        database = self._database
+        database = self._shared.database
         names = Names(self._identity.database, database.relation_oids, database.type_oids)
         return rewrite(tree.copy(), names, parameters).sql("duckdb", identify=True)
 
@@ -111,7 +92,7 @@ class Catalog:
         """Return the columns: named by PostgreSQL's rules, with declared types where the text tells them."""
         tree = _parsed(sql)
         assert tree is not None
-        computed = self._database.columns(generated)
+        computed = self._shared.database.columns(generated)
         declared = declared_oids(tree)
         oids = declared if declared is not None and len(declared) == len(computed) else [None] * len(computed)
         projections = tree.selects
@@ -128,7 +109,7 @@ def _parsed(sql: str) -> exp.Query | None:
     return parse_statement(sql)
 
 
-def _folded_name(projection: exp.Expression) -> str:
+def _folded_name(projection: exp.Expr) -> str:
     """Return the name of a column, lowered where it is not quoted."""
     named = projection.copy()
     for identifier in named.find_all(exp.Identifier):
@@ -161,7 +142,46 @@ class _Key:
         return id(self.policy)
 
 
+class _SharedAnswers:
+    """What the connections of one user to one policy share: the database, opened when first needed, and answers."""
+
+    def __init__(self, policy: Policy, identity: Identity) -> None:
+        self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity)
+        self._answers: OrderedDict[tuple[object, ...], object] = OrderedDict()
+        self._lock = threading.Lock()
+        self.refused: Counter[str] = Counter()
+
+    @cached_property
+    def database(self) -> CatalogDatabase:
+        return self._open()
+
+    def cached(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
+        """Return what was computed before for the same text: clients send the same statements at every connection.
+
+        A refusal is counted, and not kept.
+        """
+        with self._lock:
+            if key in self._answers:
+                self._answers.move_to_end(key)
+                return cast(_T, self._answers[key])
+        computed = self._counted(compute)
+        if not isinstance(computed, CatalogRows) or len(computed.rows) <= _MAX_CACHED_ROWS:
+            with self._lock:
+                self._answers[key] = computed
+                if len(self._answers) > _MAX_CACHED:
+                    self._answers.popitem(last=False)
+        return computed
+
+    def _counted(self, compute: Callable[[], _T]) -> _T:
+        try:
+            return compute()
+        except Unsupported as refusal:
+            with self._lock:
+                if refusal.rule in self.refused or len(self.refused) < _MAX_COUNTED:
+                    self.refused[refusal.rule] += 1
+            raise
+
+
 @lru_cache(maxsize=16)
-def _open_database(key: _Key, identity: Identity) -> CatalogDatabase:
-    """Return the database of a policy and a user, shared by their connections."""
-    return CatalogDatabase(key.policy, identity)
+def _shared_answers(key: _Key, identity: Identity) -> _SharedAnswers:
+    return _SharedAnswers(key.policy, identity)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
 from sfumato.server.postgres.catalog.parsing import type_name
 
 UNNAMED = "?column?"
-_NAMED_NODES = {
+_NAMED_NODES: Mapping[type[exp.Expr], str] = {
     exp.Coalesce: "coalesce",
     exp.Nullif: "nullif",
     exp.Greatest: "greatest",
@@ -27,12 +29,12 @@ _NAMED_NODES = {
 }
 
 
-def column_name(projection: exp.Expression) -> str:
+def column_name(projection: exp.Expr) -> str:
     """Return the name of a column: its alias, or what PostgreSQL derives from the expression."""
     return _derived(projection)[0] or UNNAMED
 
 
-def _derived(node: exp.Expression) -> tuple[str, bool]:
+def _derived(node: exp.Expr) -> tuple[str, bool]:
     """Return a name, and whether it is strong: a weak one gives way to the name of a type around it."""
     if isinstance(node, (exp.Alias, exp.Column)):
         return str(node.alias_or_name), True
@@ -48,15 +50,17 @@ def _derived(node: exp.Expression) -> tuple[str, bool]:
         inner = ("", False) if default is None else _derived(default)
         return inner if inner[1] else ("case", False)
     if isinstance(node, exp.Subquery):
-        projections = node.unnest().selects
+        query = node.unnest()
+        projections = query.selects if isinstance(query, exp.Query) else []
         return (column_name(projections[0]), True) if projections else ("", False)
     return _function_name(node)
 
 
-def _function_name(node: exp.Expression) -> tuple[str, bool]:
+def _function_name(node: exp.Expr) -> tuple[str, bool]:
     if type(node) in _NAMED_NODES:
         return _NAMED_NODES[type(node)], True
     if isinstance(node, exp.Anonymous):
         return str(node.name).lower(), True
-    is_function = isinstance(node, exp.Func) and not isinstance(node, (exp.Connector, exp.Binary))
-    return (node.sql_name().lower(), True) if is_function else ("", False)
+    if isinstance(node, exp.Func) and not isinstance(node, (exp.Connector, exp.Binary)):
+        return node.sql_name().lower(), True
+    return "", False

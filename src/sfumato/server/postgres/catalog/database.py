@@ -14,8 +14,8 @@ from sfumato.server.postgres.catalog.functions import SETTABLE, SETTINGS, macro_
 from sfumato.server.postgres.catalog.policy_rows import (
     DATABASE,
     DEFAULTS,
-    NAMESPACES,
     USER,
+    VISIBLE_NAMESPACES,
     Identity,
     NumberedRelation,
     Row,
@@ -23,13 +23,13 @@ from sfumato.server.postgres.catalog.policy_rows import (
     number_relations,
 )
 from sfumato.server.postgres.catalog.relations import SCHEMA, Relation, relations
-from sfumato.server.postgres.catalog.types import ARRAY_PREFIX, postgres_types, result_oid
+from sfumato.server.postgres.catalog.types import duckdb_type, postgres_types, result_oid
 
 TIME_LIMIT = 5.0
 """Seconds that one statement may take."""
 MAX_ROWS = 20_000
 """The most rows of one answer."""
-_SETTINGS = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "memory_limit": "256MB",
     "autoinstall_known_extensions": "false",
@@ -37,7 +37,6 @@ _SETTINGS = {
     "max_temp_directory_size": "0B",
 }
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
-_VISIBLE = ("pg_catalog", "public")
 
 
 class CatalogDatabase:
@@ -81,8 +80,7 @@ class CatalogDatabase:
             timer.start()
             try:
                 return self._connection.execute(statement).fetchmany(MAX_ROWS + 1)
-            except duckdb.Error as E:
-                if __import__('os').environ.get('DBG'): print('DBG',str(E)[:600], statement[:3000])
+            except duckdb.Error:
                 # What the engine says quotes generated SQL, which its reader did not write.
                 raise Unsupported(
                     "catalog-statement",
@@ -94,8 +92,6 @@ class CatalogDatabase:
                 timer.cancel()
 
     def _fill(self) -> None:
-        import pyarrow as pa
-
         run = self._connection.execute
         run(f"CREATE SCHEMA {SCHEMA}")
         run(f"SET search_path = '{SCHEMA},main'")
@@ -103,9 +99,7 @@ class CatalogDatabase:
         rows = catalog_rows(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
         for relation in relations().values():
             if rows.get(relation.stored_name):
-                self._connection.register("loaded", _arrow(pa, relation, rows[relation.stored_name]))
-                run(f"INSERT INTO {SCHEMA}.{relation.stored_name} SELECT * FROM loaded")
-                self._connection.unregister("loaded")
+                run(*_insertion(relation, rows[relation.stored_name]))
         for name, value in self._named_values().items():
             run(f"SET VARIABLE {name} = $value", {"value": value})
         for name, oids in self._spellings().items():
@@ -144,37 +138,16 @@ def _formatted_types() -> Iterator[tuple[int, str]]:
 
 def _settings_rows() -> Iterator[Row]:
     for name, value in SETTINGS.items():
-        yield {"name": name, "setting": value, "context": "user" if name in SETTABLE else "internal", "vartype": "string", "source": "default"}
+        context = "user" if name in SETTABLE else "internal"
+        values = dict.fromkeys(("setting", "boot_val", "reset_val"), value)
+        yield values | {"name": name, "context": context, "vartype": "string", "source": "default"}
 
 
-def _arrow(pa: Any, relation: Relation, rows: list[Row]) -> Any:
-    """Return rows as an Arrow table with the relation's columns; row by row they would take a minute to insert."""
-    return pa.table(
-        {
-            name: pa.array([row.get(name, DEFAULTS.get(kind)) for row in rows], type=_arrow_type(pa, kind))
-            for name, kind in relation.columns.items()
-        }
-    )
-
-
-def _arrow_type(pa: Any, kind: str) -> Any:
-    if kind.startswith(ARRAY_PREFIX):
-        return pa.list_(_arrow_type(pa, kind[1:]))
-    known = {
-        "bool": pa.bool_(),
-        "int2": pa.int16(),
-        "int4": pa.int32(),
-        "int8": pa.int64(),
-        "float4": pa.float32(),
-        "float8": pa.float64(),
-        "oid": pa.uint32(),
-        "xid": pa.uint32(),
-        "int2vector": pa.list_(pa.int16()),
-        "oidvector": pa.list_(pa.uint32()),
-        "anyarray": pa.list_(pa.string()),
-        "timestamptz": pa.timestamp("us"),
-    }
-    return known.get(kind, pa.string())
+def _insertion(relation: Relation, rows: list[Row]) -> tuple[str, dict[str, list[Any]]]:
+    """Return the statement that inserts rows, with a list for each column; row by row it would take a minute."""
+    columns = {name: [row.get(name, DEFAULTS.get(kind)) for row in rows] for name, kind in relation.columns.items()}
+    values = ", ".join(f"unnest(${name}::{duckdb_type(kind)}[])" for name, kind in relation.columns.items())
+    return f"INSERT INTO {SCHEMA}.{relation.stored_name} SELECT {values}", columns
 
 
 def quote_identifier(name: str) -> str:
@@ -189,7 +162,7 @@ def _relation_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tup
     own = [(each.relation.schema, each.relation.name, each.oid) for each in described]
     for schema, name, oid in (*known, *own):
         yield f"{quote_identifier(schema)}.{quote_identifier(name)}", oid
-        if schema in _VISIBLE:
+        if schema in VISIBLE_NAMESPACES:
             yield quote_identifier(name), oid
 
 
@@ -205,6 +178,6 @@ def _type_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[s
     for numbered in described:
         schema, name = numbered.relation.schema, quote_identifier(numbered.relation.name)
         yield f"{schema}.{name}", numbered.row_type
-        if schema in _VISIBLE:
+        if schema in VISIBLE_NAMESPACES:
             yield name, numbered.row_type
     yield from {"int": 23, "float": 701, "decimal": 1700, "char": 1042}.items()

@@ -22,6 +22,9 @@ DERIVED = {
         FROM pg_roles WHERE rolcanlogin""",
     "information_schema_information_schema_catalog_name": "SELECT getvariable('database_name') AS catalog_name",
     "information_schema_enabled_roles": "SELECT getvariable('user_name') AS role_name",
+    "information_schema_character_sets": """
+        SELECT 'UTF8' AS character_set_name, 'UCS' AS character_repertoire, 'UTF8' AS form_of_use,
+            getvariable('database_name') AS default_collate_catalog""",
     "information_schema_schemata": """
         SELECT getvariable('database_name') AS catalog_name, n.nspname AS schema_name, r.rolname AS schema_owner
         FROM pg_namespace AS n JOIN pg_roles AS r ON r.oid = n.nspowner WHERE n.nspname <> 'pg_toast'""",

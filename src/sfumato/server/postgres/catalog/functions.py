@@ -62,7 +62,7 @@ pg_conversion_is_visible(o) = true
 pg_ts_config_is_visible(o) = true
 pg_statistics_obj_is_visible(o) = true
 pg_get_userbyid(o) = coalesce(getvariable('role_name')[o::UINTEGER], 'unknown (OID=' || o || ')')
-format_type(o, m) = CASE WHEN o IS NULL THEN NULL WHEN o = 0 THEN '-' ELSE coalesce(getvariable('type_name')[o::UINTEGER], '???') END
+format_type(o, m) = CASE WHEN o = 0 THEN '-' WHEN o > 0 THEN coalesce(sf_type_name(o), '???') END
 to_regclass(t) = coalesce(getvariable('relation_oid')[t], getvariable('relation_oid')[replace(t, '"', '')])
 to_regtype(t) = coalesce(getvariable('type_oid')[t], getvariable('type_oid')[lower(replace(t, '"', ''))])
 to_regnamespace(t) = getvariable('namespace_oid')[t]
@@ -101,6 +101,7 @@ pg_total_relation_size(a) = 0::BIGINT
 pg_indexes_size(a) = 0::BIGINT
 pg_database_size(a) = 0::BIGINT
 pg_tablespace_size(a) = 0::BIGINT
+pg_stat_get_numscans(a) = 0::BIGINT
 pg_size_pretty(a) = a || ' bytes'
 pg_tablespace_location(a) = ''
 pg_encoding_to_char(a) = CASE WHEN a = 6 THEN 'UTF8' ELSE '' END
@@ -155,19 +156,23 @@ ltrim(t) = ltrim(t)
 rtrim(t) = rtrim(t)
 btrim(t) = trim(t)
 replace(t, a, b) = replace(t, a, b)
+substring(t, f) = substring(t, f)
+substring(t, f, n) = substring(t, f, n)
 split_part(t, s, n) = split_part(t, s, n)
 starts_with(t, p) = starts_with(t, p)
 strpos(t, p) = strpos(t, p)::INTEGER
 """
 
 _INNER = """
+sf_type_name(o) = getvariable('type_name')[o::UINTEGER]
 sf_regclass_name(o) = CASE WHEN o = 0 THEN '-' ELSE coalesce(getvariable('relation_name')[o::UINTEGER], o::VARCHAR) END
-sf_regtype_name(o) = CASE WHEN o = 0 THEN '-' ELSE coalesce(getvariable('type_name')[o::UINTEGER], o::VARCHAR) END
+sf_regtype_name(o) = CASE WHEN o = 0 THEN '-' ELSE coalesce(sf_type_name(o), o::VARCHAR) END
 sf_regnamespace_name(o) = coalesce(getvariable('namespace_name')[o::UINTEGER], o::VARCHAR)
 sf_regrole_name(o) = coalesce(getvariable('role_name')[o::UINTEGER], o::VARCHAR)
 sf_expandarray(a) = list_transform(a, lambda e, i: {'x': e, 'n': i})
+sf_procedure_oid(n) = CASE WHEN n = '-' THEN 0::UINTEGER ELSE getvariable('procedure_oid')[n] END
 sf_may_read(p) = regexp_matches(upper(p), 'SELECT|USAGE|CONNECT|EXECUTE')
-sf_setting(n) = CASE WHEN getvariable('setting')[lower(n)] IS NULL THEN error('no such setting') ELSE getvariable('setting')[lower(n)] END
+sf_setting(n) = coalesce(getvariable('setting')[lower(n)], error('no such setting'))
 """
 
 EMPTY_TABLE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
@@ -217,6 +222,10 @@ VARIABLES: Mapping[str, str] = {
     "role_oid": "SELECT MAP(list(rolname), list(oid)) FROM {schema}.pg_roles",
     "namespace_name": "SELECT MAP(list(oid), list(nspname)) FROM {schema}.pg_namespace",
     "namespace_oid": "SELECT MAP(list(nspname), list(oid)) FROM {schema}.pg_namespace",
+    "procedure_oid": (
+        "SELECT MAP(list(proname), list(oid)) "
+        "FROM (SELECT proname, min(oid) AS oid FROM {schema}.pg_proc GROUP BY proname)"
+    ),
     "setting": "SELECT MAP(list(lower(name)), list(setting)) FROM {schema}.pg_settings",
     "object_comment": (
         "SELECT MAP(list(c.relname || '/' || d.objoid), list(d.description)) FROM {schema}.pg_description AS d "

@@ -8,7 +8,7 @@ from functools import cache
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
 from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, function_arities
@@ -20,6 +20,8 @@ MAX_LENGTH = 100_000
 _ARRAY_SUFFIX = "_sf_array"
 """Marks an array of object identifiers (``oid[]``), which the parser does not know as a type."""
 
+_FIRST_TOKENS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
+_KEYWORD_ALIASES = (TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.TABLE)
 _STRUCTURE = (
     exp.Select, exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset,
     exp.Fetch, exp.Distinct, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.With, exp.CTE, exp.Lateral,
@@ -39,9 +41,9 @@ _FUNCTIONS = (
     exp.ExplodingGenerateSeries, exp.Substring, exp.Lower, exp.Upper, exp.Replace, exp.Trim, exp.Length, exp.Concat,
     exp.Left, exp.Right, exp.StrPosition, exp.SplitPart, exp.CurrentDatabase, exp.CurrentCatalog, exp.CurrentSchema,
     exp.CurrentSchemas, exp.CurrentUser, exp.SessionUser, exp.CurrentRole, exp.CurrentVersion,
-    exp.ArraySize, exp.ArrayToString, exp.StartsWith, exp.Anonymous,
+    exp.ArraySize, exp.ArrayToString, exp.StartsWith, exp.Format, exp.Anonymous,
 )  # fmt: skip
-NODES = frozenset((*_STRUCTURE, *_OPERATORS, *_FUNCTIONS))
+NODES: frozenset[type[exp.Expr]] = frozenset((*_STRUCTURE, *_OPERATORS, *_FUNCTIONS))
 """The constructs a catalog statement may contain; the functions among ``Anonymous`` are listed by name."""
 REWRITTEN_FUNCTIONS = frozenset(
     ("_pg_expandarray", "all", "concat", "format", "generate_subscripts", "json_build_object", "regexp_split_to_table",
@@ -66,19 +68,27 @@ def parse_statement(sql: str) -> exp.Query | None:
         return None
     dialect = Postgres()
     try:
-        trees = dialect.parser().parse([*_join_array_types(dialect.tokenize(sql))], sql)
+        tokens = [*_adapt_tokens(dialect.tokenize(sql))]
+        if not tokens or tokens[0].token_type not in _FIRST_TOKENS:
+            return None
+        trees = dialect.parser().parse(tokens, sql)
     except (SqlglotError, RecursionError):
         return None
     whole = [tree for tree in trees if tree is not None]
     return whole[0] if len(whole) == 1 and isinstance(whole[0], exp.Query) else None
 
 
-def _join_array_types(tokens: list[Token]) -> Iterator[Token]:
-    """Yield tokens with each ``oid [ ]`` made one name, which the parser takes for a type of that name."""
+def _adapt_tokens(tokens: list[Token]) -> Iterator[Token]:
+    """Yield tokens with each ``oid [ ]`` made one name, which the parser takes for a type of that name, and with
+    keywords made names after AS, where PostgreSQL allows any.
+    """
     skipped = 0
     for index, token in enumerate(tokens):
         if skipped:
             skipped -= 1
+            continue
+        if index and tokens[index - 1].token_type is TokenType.ALIAS and token.token_type in _KEYWORD_ALIASES:
+            yield Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
             continue
         following = [each.token_type for each in tokens[index + 1 : index + 3]]
         if token.token_type is TokenType.OBJECT_IDENTIFIER and following == [TokenType.L_BRACKET, TokenType.R_BRACKET]:
@@ -88,11 +98,11 @@ def _join_array_types(tokens: list[Token]) -> Iterator[Token]:
             yield token
 
 
-def cte_names(tree: exp.Expression) -> frozenset[str]:
+def cte_names(tree: exp.Expr) -> frozenset[str]:
     return frozenset(cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE))
 
 
-def named_tables(tree: exp.Expression) -> Iterator[exp.Table]:
+def named_tables(tree: exp.Expr) -> Iterator[exp.Table]:
     """Yield the tables that a statement reads by name: neither functions nor its own WITH queries."""
     own_names = cte_names(tree)
     for table in tree.find_all(exp.Table):
@@ -127,7 +137,7 @@ def _folded(identifier: object) -> str:
     return identifier.name if identifier.args.get("quoted") else identifier.name.lower()
 
 
-def unknown_function(tree: exp.Expression) -> str:
+def unknown_function(tree: exp.Expr) -> str:
     """Return the name of a function that is not listed; empty if all are."""
     for node in tree.find_all(exp.Func):
         if type(node) not in NODES:
@@ -142,7 +152,7 @@ def _is_listed(function: exp.Anonymous) -> bool:
     return name in REWRITTEN_FUNCTIONS or len(function.expressions) in function_arities().get(name, ())
 
 
-def check_statement(tree: exp.Expression) -> None:
+def check_statement(tree: exp.Expr) -> None:
     """Refuse what is not listed: first functions, by their names, then any other construct."""
     name = unknown_function(tree)
     if name:
@@ -162,7 +172,7 @@ MAX_SERIES = 1_000
 _LENGTHS = ("array_upper", "array_length", "cardinality", "array_lower")
 
 
-def _check_series(tree: exp.Expression) -> None:
+def _check_series(tree: exp.Expr) -> None:
     """Refuse series whose length is not evident: ends are numbers up to the limit, or lengths of arrays."""
     for series in tree.find_all(exp.GenerateSeries, exp.ExplodingGenerateSeries):
         ends = [series.args.get(name) for name in ("start", "end", "step")]
@@ -174,7 +184,7 @@ def _check_series(tree: exp.Expression) -> None:
             )
 
 
-def _is_short(end: exp.Expression) -> bool:
+def _is_short(end: exp.Expr) -> bool:
     if isinstance(end, exp.Dot):
         return _is_short(end.expression)
     if isinstance(end, exp.Literal):
@@ -186,7 +196,7 @@ def _is_short(end: exp.Expression) -> bool:
     return isinstance(end, exp.ArraySize) or (isinstance(end, exp.Anonymous) and end.name.lower() in _LENGTHS)
 
 
-def _check_recursion(tree: exp.Expression) -> None:
+def _check_recursion(tree: exp.Expr) -> None:
     """Refuse concatenation under WITH RECURSIVE: a text that doubles at every step outgrows any limit."""
     for clause in tree.find_all(exp.With):
         grows = clause.args.get("recursive") and clause.find(exp.DPipe, exp.Concat, exp.GroupConcat)
@@ -208,7 +218,7 @@ _DOMAINS = {
 """The base type of each domain of information_schema."""
 
 
-def type_name(data_type: exp.Expression) -> str:
+def type_name(data_type: exp.Expr) -> str:
     """Return PostgreSQL's name of a type, of an array with its prefix; refuse an unknown one."""
     name = _spelled_type(data_type)
     if name.removeprefix("_") not in _known_types():
@@ -224,7 +234,7 @@ def _known_types() -> Mapping[str, object]:
     return postgres_types()
 
 
-def _spelled_type(data_type: exp.Expression) -> str:
+def _spelled_type(data_type: exp.Expr) -> str:
     if isinstance(data_type, exp.ObjectIdentifier):
         return str(data_type.this).lower()
     assert isinstance(data_type, exp.DataType)

@@ -5,6 +5,7 @@ No number comes from data: ``reltuples`` is -1 (never analysed), pages and sizes
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -92,6 +93,8 @@ def catalog_rows(described: tuple[NumberedRelation, ...], identity: Identity) ->
             {"oid": 14, "lanname": "sql", "lanowner": OWNER, "lanpltrusted": True},
         ],
         "pg_namespace": [*_namespaces(identity)],
+        "pg_proc": [*_procedures()],
+        "pg_range": [*_ranges()],
         "pg_roles": [*_roles(identity)],
         "pg_tablespace": [
             {"oid": 1663, "spcname": "pg_default", "spcowner": OWNER},
@@ -181,6 +184,7 @@ def _types(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
                 "typalign": _array_alignment(builtin.row),
                 "typdelim": builtin.row["typdelim"],
                 "typcollation": int(builtin.row["typcollation"]),
+                **({"typtype": "p", "typcategory": "P"} if builtin.name == "record" else {}),
             }
     for numbered in described:
         yield _row_type(numbered)
@@ -255,7 +259,11 @@ def _descriptions(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
                     "description": column.comment,
                 }
     namespace_oid = relations()["pg_catalog", "pg_namespace"].oid
-    comments = {"pg_catalog": "system catalog schema", "public": "standard public schema"}
+    comments = {
+        "pg_catalog": "system catalog schema",
+        "pg_toast": "reserved schema for TOAST tables",
+        "public": "standard public schema",
+    }
     for name, comment in comments.items():
         yield {"objoid": NAMESPACES[name], "classoid": namespace_oid, "objsubid": 0, "description": comment}
 
@@ -311,6 +319,50 @@ def _database(identity: Identity) -> Row:
         "datcollate": "C.UTF-8",
         "datctype": "C.UTF-8",
     }
+
+
+def _procedures() -> Iterator[Row]:
+    """Yield the functions that read and write values of the built-in types; clients find array types by them."""
+    text = resources.files(__package__).joinpath("procedures.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        arguments = [int(oid) for oid in row["proargtypes"].split()]
+        yield {
+            "oid": int(row["oid"]),
+            "proname": row["proname"],
+            "pronamespace": NAMESPACES["pg_catalog"],
+            "proowner": OWNER,
+            "prolang": 12,
+            "procost": float(row["procost"]),
+            "prokind": "f",
+            "proisstrict": row["proisstrict"] == "t",
+            "provolatile": row["provolatile"],
+            "proparallel": row["proparallel"],
+            "pronargs": len(arguments),
+            "prorettype": int(row["prorettype"]),
+            "proargtypes": arguments,
+            "prosrc": row["prosrc"],
+        }
+
+
+_RANGE_ELEMENTS = {
+    "int4": "int4",
+    "num": "numeric",
+    "ts": "timestamp",
+    "tstz": "timestamptz",
+    "date": "date",
+    "int8": "int8",
+}
+
+
+def _ranges() -> Iterator[Row]:
+    """Yield the built-in ranges, each with its element type and its multirange."""
+    for prefix, element in _RANGE_ELEMENTS.items():
+        yield {
+            "rngtypid": type_oid(f"{prefix}range"),
+            "rngsubtype": type_oid(element),
+            "rngmultitypid": type_oid(f"{prefix}multirange"),
+            "rngsubdiff": f"{prefix}range_subdiff",
+        }
 
 
 _KEYWORD_KINDS = {

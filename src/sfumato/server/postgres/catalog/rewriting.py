@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -21,7 +22,7 @@ from sfumato.server.postgres.catalog.parsing import (
     shown,
     type_name,
 )
-from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, relations
+from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, Relation, relations
 from sfumato.server.postgres.catalog.types import duckdb_type
 
 NAME_TYPES = ("text", "varchar", "name", "bpchar", "char")
@@ -36,6 +37,9 @@ _REGPROC_COLUMNS = frozenset(
 _ARRAY_COLUMNS = frozenset(
     name for relation in relations().values() for name, kind in relation.columns.items() if kind.startswith("_")
 )
+
+
+_Node = TypeVar("_Node", bound=exp.Expr)
 
 
 @dataclass(frozen=True)
@@ -64,19 +68,19 @@ def rewrite(tree: exp.Query, names: Names, parameters: Sequence[str | None]) -> 
     return tree
 
 
-def _bottom_up(tree: exp.Expression, *kinds: type[exp.Expression]) -> Iterable[exp.Expression]:
+def _bottom_up(tree: exp.Expr, *kinds: type[_Node]) -> Iterable[_Node]:
     """Return the nodes of some kinds, inner ones first, so that a rule may wrap what an earlier step made."""
     return reversed([*tree.find_all(*kinds)])
 
 
-def _call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
+def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[*arguments])
 
 
 # ── names and parameters ───────────────────────────────────────────────────────────────────────
 
 
-def bind_parameters(tree: exp.Expression, parameters: Sequence[str | None]) -> None:
+def bind_parameters(tree: exp.Expr, parameters: Sequence[str | None]) -> None:
     for node in _bottom_up(tree, exp.Parameter):
         number = node.name
         if not number.isdigit() or not 1 <= int(number) <= len(parameters):
@@ -91,7 +95,7 @@ def bind_parameters(tree: exp.Expression, parameters: Sequence[str | None]) -> N
             node.replace(exp.Literal.string(value))
 
 
-def fold_identifiers(tree: exp.Expression) -> None:
+def fold_identifiers(tree: exp.Expr) -> None:
     """Lower the case of unquoted names, and quote all of them."""
     for identifier in tree.find_all(exp.Identifier):
         if not identifier.args.get("quoted"):
@@ -101,7 +105,7 @@ def fold_identifiers(tree: exp.Expression) -> None:
         text.replace(exp.Literal.string(text.name))
 
 
-def unqualify_functions(tree: exp.Expression) -> None:
+def unqualify_functions(tree: exp.Expr) -> None:
     """Drop the schema of functions; one of another schema than the catalog's is not known."""
     for dot in _bottom_up(tree, exp.Dot):
         if isinstance(dot.expression, exp.Func) and isinstance(dot.this, exp.Identifier):
@@ -113,7 +117,7 @@ def unqualify_functions(tree: exp.Expression) -> None:
             dot.replace(dot.expression)
 
 
-def name_columns(tree: exp.Expression) -> None:
+def name_columns(tree: exp.Expr) -> None:
     """Give unnamed columns the names that PostgreSQL would, since later rules change their expressions."""
     for select in tree.find_all(exp.Select):
         for projection in select.expressions:
@@ -122,7 +126,7 @@ def name_columns(tree: exp.Expression) -> None:
                 projection.replace(exp.Alias(this=projection.copy(), alias=alias))
 
 
-def replace_system_columns(tree: exp.Expression, names: Names) -> None:
+def replace_system_columns(tree: exp.Expr, names: Names) -> None:
     """Drop the schema of columns, and replace ``tableoid`` by the OID of the relation."""
     oids = {table.alias_or_name: relation_of(table, names.database).oid for table in named_tables(tree)}
     for column in _bottom_up(tree, exp.Column):
@@ -132,14 +136,14 @@ def replace_system_columns(tree: exp.Expression, names: Names) -> None:
             column.replace(_oid(oids[column.table]))
 
 
-def _oid(value: int) -> exp.Expression:
+def _oid(value: int) -> exp.Expr:
     return exp.cast(exp.Literal.number(value), "UINTEGER", dialect="duckdb")
 
 
 # ── relations ──────────────────────────────────────────────────────────────────────────────────
 
 
-def replace_tables(tree: exp.Expression, names: Names) -> None:
+def replace_tables(tree: exp.Expr, names: Names) -> None:
     """Read each relation from the schema that holds the catalog, under the alias it had."""
     for table in [*named_tables(tree)]:
         relation = relation_of(table, names.database)
@@ -150,26 +154,22 @@ def replace_tables(tree: exp.Expression, names: Names) -> None:
         table.set("catalog", None)
 
 
-def replace_table_functions(tree: exp.Expression) -> None:
+def replace_table_functions(tree: exp.Expr) -> None:
     """Read a function in FROM as a subquery: ``unnest(x) AS s(n)`` is ``(SELECT unnest(x) AS n) AS s``."""
     for table in _bottom_up(tree, exp.Table, exp.Unnest):
         if isinstance(table, exp.Unnest) or not isinstance(table.this, exp.Identifier):
             table.replace(_function_subquery(table))
 
 
-def _function_subquery(table: exp.Expression) -> exp.Expression:
+def _function_subquery(table: exp.Expr) -> exp.Expr:
     """Return what is read in place of a function: its rows where it is stored, or else a subquery."""
-    stored = relations().get((FUNCTION_SCHEMA, table.name.lower()))
-    if stored is not None:
-        name = exp.to_identifier(stored.stored_name, quoted=True)
-        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(stored.name, quoted=True))
-        return exp.Table(this=name, db=exp.to_identifier(SCHEMA, quoted=True), alias=alias)
     function = exp.Explode(this=table.expressions[0]) if isinstance(table, exp.Unnest) else table.this
     name = column_name(function)
-    alias = table.args.get("alias")
-    table_name = alias.name if alias is not None and alias.name else name
-    columns = [column.name for column in alias.args.get("columns") or ()] if alias is not None else []
-    values = _function_columns(function, columns or [table_name if alias is not None and alias.name else name])
+    alias = table.args.get("alias") or exp.TableAlias()
+    if (FUNCTION_SCHEMA, name) in relations():
+        return _stored_rows(relations()[FUNCTION_SCHEMA, name], alias)
+    columns = [column.name for column in alias.args.get("columns") or ()]
+    values = _function_columns(function, columns or [alias.name or name])
     offset = table.args.get("offset")
     if offset:
         series = _subscripts(function.this.copy())
@@ -177,10 +177,16 @@ def _function_subquery(table: exp.Expression) -> exp.Expression:
     select = exp.Select(expressions=values)
     if name in EMPTY_TABLE_FUNCTIONS:
         select.set("where", exp.Where(this=exp.false()))
-    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(table_name, quoted=True)))
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(alias.name or name, quoted=True)))
 
 
-def _function_columns(function: exp.Expression, columns: list[str]) -> list[exp.Expression]:
+def _stored_rows(relation: Relation, alias: exp.Expr) -> exp.Table:
+    named = exp.TableAlias(this=exp.to_identifier(alias.name or relation.name, quoted=True))
+    stored_name = exp.to_identifier(relation.stored_name, quoted=True)
+    return exp.Table(this=stored_name, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
+
+
+def _function_columns(function: exp.Expr, columns: list[str]) -> list[exp.Expr]:
     name = column_name(function)
     if name in EMPTY_TABLE_FUNCTIONS:
         named = [*columns, *EMPTY_TABLE_FUNCTIONS[name][len(columns) :]] if len(columns) > 1 else None
@@ -193,7 +199,7 @@ def _function_columns(function: exp.Expression, columns: list[str]) -> list[exp.
 
 # ── operators ──────────────────────────────────────────────────────────────────────────────────
 
-_QUALIFIED_OPERATORS: Mapping[str, Callable[[exp.Expression, exp.Expression], exp.Expression]] = {
+_QUALIFIED_OPERATORS: Mapping[str, Callable[[exp.Expr, exp.Expr], exp.Expr]] = {
     "~": lambda left, right: exp.RegexpLike(this=left, expression=right),
     "!~": lambda left, right: exp.Not(this=exp.RegexpLike(this=left, expression=right)),
     "~*": lambda left, right: exp.RegexpILike(this=left, expression=right),
@@ -207,19 +213,25 @@ _QUALIFIED_OPERATORS: Mapping[str, Callable[[exp.Expression, exp.Expression], ex
 }
 
 
-def replace_literals(tree: exp.Expression) -> None:
-    """Give two untyped literals the form that what they stand beside has: an empty array, and the absent function."""
+def replace_literals(tree: exp.Expr) -> None:
+    """Give an empty array its form, and compare functions, which are stored as names, with OIDs by their OIDs."""
     for coalesce in tree.find_all(exp.Coalesce):
         for argument in coalesce.expressions:
             if isinstance(argument, exp.Literal) and argument.name == "{}":
                 argument.replace(exp.Array(expressions=[]))
     for comparison in tree.find_all(exp.EQ, exp.NEQ):
-        literal = comparison.expression
-        if comparison.this.name in _REGPROC_COLUMNS and isinstance(literal, exp.Literal) and literal.name == "0":
-            literal.replace(exp.Literal.string("-"))
+        sides = comparison.this, comparison.expression
+        for side, other in (sides, sides[::-1]):
+            if isinstance(side, exp.Column) and side.name in _REGPROC_COLUMNS and _is_oid(other):
+                side.replace(_call("procedure_oid", side.copy()))
 
 
-def replace_operators(tree: exp.Expression) -> None:
+def _is_oid(value: exp.Expr) -> bool:
+    is_number = isinstance(value, exp.Literal) and not value.is_string
+    return is_number or (isinstance(value, exp.Column) and value.name == "oid")
+
+
+def replace_operators(tree: exp.Expr) -> None:
     """Drop collations, since all texts are compared by their bytes, and write ``OPERATOR(pg_catalog.~)`` plainly."""
     for node in _bottom_up(tree, exp.Collate, exp.Operator, exp.DPipe):
         if isinstance(node, exp.Collate):
@@ -233,21 +245,21 @@ def replace_operators(tree: exp.Expression) -> None:
             pattern.replace(exp.Escape(this=pattern.copy(), expression=exp.Literal.string("\\")))
 
 
-def _concatenate_arrays(node: exp.Expression) -> None:
+def _concatenate_arrays(node: exp.Expr) -> None:
     """Join arrays with a function that takes NULL for an empty one, as PostgreSQL does."""
     sides = [node.this, node.expression]
     if any(isinstance(side, exp.Array) or side.name in _ARRAY_COLUMNS for side in sides):
         node.replace(_call("list_concat", *sides))
 
 
-def _plain_operator(node: exp.Expression) -> exp.Expression:
+def _plain_operator(node: exp.Expr) -> exp.Expr:
     symbol = str(node.args["operator"]).lower().removeprefix("pg_catalog.")
     if symbol not in _QUALIFIED_OPERATORS:
         raise refuse("operator", f"the operator {shown(symbol)} is not known to this catalog", "write = or ~")
     return _QUALIFIED_OPERATORS[symbol](node.this, node.expression)
 
 
-def replace_quantifiers(tree: exp.Expression) -> None:
+def replace_quantifiers(tree: exp.Expr) -> None:
     """Write ``x = ANY (array)`` as a search in the list; over a subquery it stays."""
     for comparison in _bottom_up(tree, exp.EQ, exp.NEQ):
         operand = comparison.expression
@@ -264,14 +276,14 @@ def replace_quantifiers(tree: exp.Expression) -> None:
         comparison.replace(search if isinstance(comparison, exp.EQ) else exp.Not(this=search))
 
 
-def _as_array(value: exp.Expression) -> exp.Expression:
+def _as_array(value: exp.Expr) -> exp.Expr:
     """Return an array literal (``'{a,b}'``) as its items."""
     if not isinstance(value, exp.Literal) or not value.is_string:
         return value
     return exp.Array(expressions=[_item(item) for item in split_array(value.name)])
 
 
-def _item(item: str | None) -> exp.Expression:
+def _item(item: str | None) -> exp.Expr:
     return exp.Null() if item is None else exp.Literal.string(item)
 
 
@@ -314,7 +326,7 @@ def replace_casts(tree: exp.Query, names: Names) -> None:
             found = _object_oid(cast.this, target, names)
             cast.replace(_call(f"{target}_name", found) if _shows_name(cast, outermost) else found)
         elif target in ("oid", "int4", "int8") and cast.this.name in _REGPROC_COLUMNS:
-            cast.replace(_has_procedure(cast))
+            cast.replace(_call("procedure_oid", cast.this.copy()))
         elif target in NAME_TYPES and isinstance(cast.this, exp.Column) and cast.this.name in _ARRAY_COLUMNS:
             cast.replace(_array_text(cast.this))
         else:
@@ -322,7 +334,7 @@ def replace_casts(tree: exp.Query, names: Names) -> None:
             cast.replace(exp.cast(value.copy(), duckdb_type(target), dialect="duckdb"))
 
 
-def _is_generated(cast: exp.Expression) -> bool:
+def _is_generated(cast: exp.Expr) -> bool:
     return cast.args["to"].sql("duckdb") == "UINTEGER"
 
 
@@ -344,7 +356,7 @@ def _outermost(tree: exp.Query) -> frozenset[int]:
 _TEXT_PARENTS = (exp.DPipe, exp.Concat, exp.RegexpLike, exp.Like, exp.Lower, exp.Upper, exp.Replace)
 
 
-def _shows_name(cast: exp.Expression, outermost: frozenset[int]) -> bool:
+def _shows_name(cast: exp.Expr, outermost: frozenset[int]) -> bool:
     """Return whether an object identifier stands where a text does: cast to one, concatenated, or in the result."""
     parent = cast.parent
     while isinstance(parent, exp.Paren):
@@ -354,7 +366,7 @@ def _shows_name(cast: exp.Expression, outermost: frozenset[int]) -> bool:
     return isinstance(parent, _TEXT_PARENTS) or (isinstance(parent, exp.Alias) and id(parent) in outermost)
 
 
-def _object_oid(value: exp.Expression, target: str, names: Names) -> exp.Expression:
+def _object_oid(value: exp.Expr, target: str, names: Names) -> exp.Expr:
     """Return the OID of an object: of a literal's name now, of a computed name by a lookup, of an OID itself."""
     inner = value.unnest()
     if isinstance(inner, exp.Literal) and inner.is_string and not inner.name.isdigit():
@@ -377,33 +389,22 @@ def _known_oid(name: str, spellings: Mapping[str, int], target: str) -> int:
     return oid
 
 
-def _is_text(value: exp.Expression) -> bool:
+def _is_text(value: exp.Expr) -> bool:
     if isinstance(value, exp.Cast):
         return value.args["to"].is_type("varchar", "text")
+    if isinstance(value, exp.Format):
+        return True
     is_text_function = isinstance(value, exp.Anonymous) and value.name.lower() in ("format", "quote_ident", "concat")
     return is_text_function or isinstance(value, (exp.DPipe, exp.Concat))
 
 
-def _procedure_name(value: exp.Expression) -> exp.Expression:
+def _procedure_name(value: exp.Expr) -> exp.Expr:
     if isinstance(value, exp.Literal):
         return exp.Literal.string(value.name.removeprefix("pg_catalog."))
     return exp.cast(value.copy(), "VARCHAR")
 
 
-def _has_procedure(cast: exp.Expression) -> exp.Expression:
-    """Return 0 where a type has no such function. Its OID is not known: it may only be compared with 0."""
-    parent = cast.parent
-    others = [] if not isinstance(parent, (exp.EQ, exp.NEQ)) else [parent.this, parent.expression]
-    if not any(isinstance(other, exp.Literal) and other.name == "0" for other in others):
-        raise refuse("type", "the OID of a function is not known to this catalog", "read its name, as ::text")
-    is_missing = exp.EQ(this=cast.this.copy(), expression=exp.Literal.string("-"))
-    return exp.Case(
-        ifs=[exp.If(this=is_missing, true=exp.Literal.number(0))],
-        default=exp.Literal.number(1),
-    )
-
-
-def _array_text(array: exp.Expression) -> exp.Expression:
+def _array_text(array: exp.Expr) -> exp.Expr:
     """Return the text of an array as PostgreSQL writes it."""
     items = _call("array_to_string", array.copy(), exp.Literal.string(","))
     opened = exp.DPipe(this=exp.Literal.string("{"), expression=items)
@@ -412,7 +413,7 @@ def _array_text(array: exp.Expression) -> exp.Expression:
 
 # ── functions ──────────────────────────────────────────────────────────────────────────────────
 
-_CURRENT: Mapping[type[exp.Expression], str] = {
+_CURRENT: Mapping[type[exp.Expr], str] = {
     exp.CurrentDatabase: "current_database",
     exp.CurrentCatalog: "current_database",
     exp.CurrentSchema: "current_schema",
@@ -423,10 +424,12 @@ _CURRENT: Mapping[type[exp.Expression], str] = {
 }
 
 
-def replace_functions(tree: exp.Expression) -> None:
+def replace_functions(tree: exp.Expr) -> None:
     """Call our own definitions, under the prefix that no function of DuckDB has."""
-    for node in _bottom_up(tree, exp.CurrentSchemas, exp.ArraySize, exp.ArrayToString, *_CURRENT):
-        if type(node) in _CURRENT:
+    for node in _bottom_up(tree, exp.CurrentSchemas, exp.ArraySize, exp.ArrayToString, exp.Format, *_CURRENT):
+        if isinstance(node, exp.Format):
+            node.replace(_call("format", node.this, *node.expressions))
+        elif type(node) in _CURRENT:
             node.replace(_call(MACRO_PREFIX + _CURRENT[type(node)]))
         elif isinstance(node, exp.CurrentSchemas):
             node.replace(_call(f"{MACRO_PREFIX}current_schemas", node.this))
@@ -446,23 +449,24 @@ _DUCKDB_FUNCTIONS = frozenset(("generate_series", "list_concat", "list_contains"
 """Functions of DuckDB that the rules above call; no name of a statement gets here without being listed."""
 
 
-def _subscripts(array: exp.Expression) -> exp.Expression:
+def _subscripts(array: exp.Expr) -> exp.Expr:
     last = exp.cast(_call(f"{MACRO_PREFIX}cardinality", array), "BIGINT")
-    return exp.Explode(this=_call("generate_series", exp.Literal.number(1), last))
+    series = _call("generate_series", exp.Literal.number(1), last)
+    return exp.Explode(this=exp.cast(series, "INTEGER[]", dialect="duckdb"))
 
 
-def _expand_array(function: exp.Anonymous) -> exp.Expression:
+def _expand_array(function: exp.Anonymous) -> exp.Expr:
     """Return the items of an array as records of value ``x`` and position ``n``."""
     return exp.Explode(this=_call(f"{MACRO_PREFIX}expandarray", function.expressions[0].copy()))
 
 
-def _format(function: exp.Anonymous) -> exp.Expression:
+def _format(function: exp.Anonymous) -> exp.Expr:
     """Write ``format('%I.%I', a, b)`` as a concatenation."""
     template, *values = function.expressions
     if not isinstance(template, exp.Literal):
         raise refuse("function", "format needs a literal as its template", "write format('%I.%I', a, b)")
     pieces = template.name.split("%")
-    parts: list[exp.Expression] = [exp.Literal.string(pieces[0])]
+    parts: list[exp.Expr] = [exp.Literal.string(pieces[0])]
     for piece, value in zip(pieces[1:], values, strict=False):
         quoting = {"I": "quote_ident", "s": "", "L": "quote_literal"}.get(piece[:1])
         if quoting is None:
@@ -474,33 +478,35 @@ def _format(function: exp.Anonymous) -> exp.Expression:
     return _concatenate(parts)
 
 
-def _concatenate(parts: Sequence[exp.Expression]) -> exp.Expression:
+def _concatenate(parts: Sequence[exp.Expr]) -> exp.Expr:
     joined = parts[0]
     for part in parts[1:]:
         joined = exp.DPipe(this=joined, expression=part)
     return exp.Paren(this=joined)
 
 
-def _set_config(function: exp.Anonymous) -> exp.Expression:
+def _set_config(function: exp.Anonymous) -> exp.Expr:
     name = function.expressions[0]
     if not isinstance(name, exp.Literal) or name.name.lower() not in SETTABLE or len(function.expressions) != 3:
         raise refuse("setting", f"set_config can set {', '.join(SETTABLE)} here", "write SET name = value")
     return exp.cast(function.expressions[1].copy(), "VARCHAR")
 
 
-def _split_rows(function: exp.Anonymous) -> exp.Expression:
+def _split_rows(function: exp.Anonymous) -> exp.Expr:
     split = _call("regexp_split_to_array", *(argument.copy() for argument in function.expressions[:2]))
     return exp.Explode(this=split)
 
 
-_REWRITERS: Mapping[str, Callable[[exp.Anonymous], exp.Expression]] = {
+_REWRITERS: Mapping[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "_pg_expandarray": _expand_array,
     "concat": lambda function: _call("concat", *(argument.copy() for argument in function.expressions)),
     "format": _format,
     "generate_subscripts": lambda function: _subscripts(function.expressions[0].copy()),
     "json_build_object": lambda function: _call("json_object", *(each.copy() for each in function.expressions)),
     "regexp_split_to_table": _split_rows,
-    "pg_partition_ancestors": lambda _: exp.Explode(this=exp.cast(exp.Array(expressions=[]), "UINTEGER[]", dialect="duckdb")),
+    "pg_partition_ancestors": lambda _: exp.Explode(
+        this=exp.cast(exp.Array(expressions=[]), "UINTEGER[]", dialect="duckdb")
+    ),
     "row": lambda function: _call("row", *(argument.copy() for argument in function.expressions)),
     "set_config": _set_config,
     "unnest": lambda function: exp.Explode(this=function.expressions[0].copy()),

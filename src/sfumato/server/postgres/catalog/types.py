@@ -57,7 +57,7 @@ _DUCKDB_TYPES = {
     "oidvector": "UINTEGER[]",
     "anyarray": "VARCHAR[]",
 }
-"""The DuckDB type of values; all other types are VARCHAR. An oid alone is UINTEGER, which makes results recognisable."""
+"""The DuckDB type of values; all others are VARCHAR. Only an oid is UINTEGER, so that results show which is one."""
 
 _RESULT_TYPES = {
     "BOOLEAN": "bool",
