@@ -25,7 +25,7 @@ from sfumato.server.postgres.catalog.parsing import (
     unknown_function,
 )
 from sfumato.server.postgres.catalog.policy_rows import Identity
-from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, relations
+from sfumato.server.postgres.catalog.relations import relations
 from sfumato.server.postgres.catalog.result_types import declared_oids
 from sfumato.server.postgres.catalog.rewriting import Names, rewrite
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows
@@ -121,10 +121,7 @@ def _folded_name(projection: exp.Expr) -> str:
 def _is_catalog_table(table: exp.Table, own_names: set[str]) -> bool:
     """Return whether a name is one of the catalog's; a table of the policy hides a catalog relation of its name."""
     if table.db:
-        return table_schema(table) in CATALOG_SCHEMAS or (table_schema(table), table.name.lower()) == (
-            SERVICE_SCHEMA,
-            "columns",
-        )
+        return table_schema(table) in CATALOG_SCHEMAS
     name = table.name.lower()
     return name not in own_names and (("pg_catalog", name) in relations() or name.startswith("pg_"))
 

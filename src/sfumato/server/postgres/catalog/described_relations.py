@@ -28,7 +28,6 @@ _SERVICE_COMMENTS = {
     "budget": "what this account allows, has spent and has left; reading it is free",
     "columns": "the columns that can be asked about, from the policy; reading it is free",
     "history": "the questions you have bought; reading it is free",
-    "receipts": "the receipts of your questions; reading it is free",
 }
 
 
@@ -62,7 +61,10 @@ def describe_relations(policy: Policy) -> tuple[DescribedRelation, ...]:
         ),
         *(
             DescribedRelation(
-                SERVICE_SCHEMA, name, tuple(DescribedColumn(*column) for column in columns), _SERVICE_COMMENTS[name]
+                SERVICE_SCHEMA,
+                name,
+                tuple(DescribedColumn(*column) for column in columns.items()),
+                _SERVICE_COMMENTS[name],
             )
             for name, columns in SERVICE_TABLES.items()
         ),

@@ -101,7 +101,6 @@ def catalog_rows(described: tuple[NumberedRelation, ...], identity: Identity) ->
             {"oid": 1664, "spcname": "pg_global", "spcowner": OWNER},
         ],
         "pg_type": [*_types(described)],
-        "sfumato_columns": [*_column_descriptions(described)],
     }
 
 
@@ -266,24 +265,6 @@ def _descriptions(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
     }
     for name, comment in comments.items():
         yield {"objoid": NAMESPACES[name], "classoid": namespace_oid, "objsubid": 0, "description": comment}
-
-
-def _column_descriptions(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
-    for numbered in described:
-        if numbered.relation.schema == "public":
-            for column in numbered.relation.columns:
-                yield {
-                    "table_name": numbered.relation.name,
-                    "column_name": column.name,
-                    "data_type": format_type_name(column.type_name),
-                    "description": column.comment,
-                }
-
-
-def format_type_name(type_name: str) -> str:
-    """Return the SQL spelling of a type, such as ``bigint`` or ``text[]``."""
-    element = postgres_types()[type_name.removeprefix(ARRAY_PREFIX)].formatted
-    return f"{element}[]" if type_name.startswith(ARRAY_PREFIX) else element
 
 
 def _namespaces(identity: Identity) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from sfumato.curator.standings import CURRENCIES
 from sfumato.server.postgres.catalog.types import duckdb_type
 
 SCHEMA = "catalog"
@@ -15,13 +16,19 @@ FUNCTION_SCHEMA = "functions"
 """The schema of relations that a function returns; no statement can name it."""
 SERVICE_SCHEMA = "sfumato"
 """The schema of the tables about the account itself."""
-SERVICE_TABLES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "budget": (("currency", "text"), ("allowed", "numeric"), ("spent", "numeric"), ("remaining", "numeric")),
-    "columns": (("table_name", "text"), ("column_name", "text"), ("data_type", "text"), ("description", "text")),
-    "history": (("line", "int8"), ("asked", "timestamp"), ("question", "text"), ("cost", "text")),
-    "receipts": (("line", "int8"), ("receipt", "text")),
+SERVICE_TABLES: Mapping[str, Mapping[str, str]] = {
+    "budget": dict.fromkeys(("period", *CURRENCIES), "text"),
+    "columns": dict.fromkeys(("table_name", "column_name", "type", "declared"), "text"),
+    "history": {
+        "line": "int8",
+        "time": "timestamp",
+        "kind": "text",
+        "question": "text",
+        "cost": "text",
+        "buyer": "text",
+    },
 }
-"""The columns of the tables about the account; the policy alone answers ``columns``."""
+"""The columns of the tables about the account: the catalog lists them, and the session answers them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,7 @@ class Relation:
 @cache
 def relations() -> Mapping[tuple[str, str], Relation]:
     """Return the relations that a statement may read, by schema and name."""
-    described = Relation(SERVICE_SCHEMA, "columns", 0, "r", dict(SERVICE_TABLES["columns"]))
-    return {(relation.schema, relation.name): relation for relation in (*_parse_relations(), described)}
+    return {(relation.schema, relation.name): relation for relation in _parse_relations()}
 
 
 def _parse_relations() -> Iterator[Relation]:
