@@ -1,1 +1,1 @@
-"""The PostgreSQL wire protocol: a second skin on the counter that REST uses."""
+"""The PostgreSQL wire protocol, so that psql and BI tools ask the curator: a second interface beside REST."""

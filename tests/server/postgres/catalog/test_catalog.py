@@ -117,9 +117,14 @@ def test_parameters_and_object_names(sql: str, parameters: tuple[str | None, ...
     assert catalog().run(sql, parameters).rows == ((expected,),)
 
 
+def test_types_of_parameters() -> None:
+    sql = "SELECT 1 FROM pg_type WHERE oid = ANY($1::oid[]) AND typname = $2 AND typlen = $3::int4 LIMIT $4"
+    assert catalog().parameter_oids(sql, 4) == (1028, 25, 23, 25)
+
+
 def test_users_see_their_own_name_and_database() -> None:
     other = Catalog(policy(), "ward", "bo")
-    sql = "SELECT current_user, current_database(), pg_get_userbyid(10)"
+    sql = "SELECT rolname, current_database(), pg_get_userbyid(10) FROM pg_roles WHERE rolname = current_user"
     assert other.run(sql, ()).rows == (("bo", "ward", "sfumato"),)
     assert catalog().run(sql, ()).rows == (("ana", "clinic", "sfumato"),)
     assert Catalog(policy(), "ward", "sfumato").run(sql, ()).rows == (("sfumato", "ward", "curator"),)

@@ -1,4 +1,4 @@
-"""The catalog that PostgreSQL clients read (``pg_catalog``, ``information_schema``), from the policy alone."""
+"""The catalog that PostgreSQL clients read (pg_catalog, information_schema), from the policy alone."""
 
 from sfumato.server.postgres.catalog.answering import Catalog
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows

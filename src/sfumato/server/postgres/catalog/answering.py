@@ -22,13 +22,14 @@ from sfumato.server.postgres.catalog.parsing import (
     parse_statement,
     refuse,
     table_schema,
+    type_name,
     unknown_function,
 )
 from sfumato.server.postgres.catalog.policy_rows import Identity
 from sfumato.server.postgres.catalog.relations import relations
 from sfumato.server.postgres.catalog.result_types import declared_oids
 from sfumato.server.postgres.catalog.rewriting import Names, rewrite
-from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows
+from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
 
 _MAX_CACHED, _MAX_CACHED_ROWS = 1_024, 1_000
 """How many answers are kept, and how many rows one may have."""
@@ -59,6 +60,10 @@ class Catalog:
             ("describe", sql, parameter_count),
             lambda: self._columns(sql, self._generate(sql, (None,) * parameter_count)),
         )
+
+    def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]:
+        """Return the type of each parameter: that of a cast directly around it, or text, which fits any place here."""
+        return self._shared.cached(("parameters", sql, parameter_count), lambda: _parameter_oids(sql, parameter_count))
 
     def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows:
         """Answer a statement."""
@@ -107,6 +112,13 @@ class Catalog:
 @lru_cache(maxsize=512)
 def _parsed(sql: str) -> exp.Query | None:
     return parse_statement(sql)
+
+
+def _parameter_oids(sql: str, parameter_count: int) -> tuple[int, ...]:
+    tree = _parsed(sql)
+    casts = [] if tree is None else [each for each in tree.find_all(exp.Cast) if isinstance(each.this, exp.Parameter)]
+    cast_types = {each.this.name: type_name(each.to) for each in casts}
+    return tuple(type_oid(cast_types.get(str(number), "text")) for number in range(1, parameter_count + 1))
 
 
 def _folded_name(projection: exp.Expr) -> str:

@@ -129,7 +129,7 @@ class CatalogDatabase:
 
 
 def _formatted_types() -> Iterator[tuple[int, str]]:
-    """Yield how ``format_type`` spells each built-in type."""
+    """Yield how format_type spells each built-in type."""
     for builtin in postgres_types().values():
         yield builtin.oid, builtin.formatted
         if builtin.array_oid:
@@ -157,7 +157,7 @@ def quote_identifier(name: str) -> str:
 
 
 def _relation_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
-    """Yield each relation's OID under its names as ``quote_ident`` writes them, qualified and, if visible, alone."""
+    """Yield each relation's OID under its names as quote_ident writes them, qualified and, if visible, alone."""
     known = [(each.schema, each.name, each.oid) for each in relations().values() if each.oid]
     own = [(each.relation.schema, each.relation.name, each.oid) for each in described]
     for schema, name, oid in (*known, *own):

@@ -1,4 +1,4 @@
-"""Relations whose rows follow from other relations of the catalog: ``pg_tables``, ``information_schema`` and others."""
+"""Relations whose rows follow from other relations of the catalog: pg_tables, information_schema and others."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class DescribedRelation:
 
 
 def describe_relations(policy: Policy) -> tuple[DescribedRelation, ...]:
-    """Return the tables of a policy, then those of schema ``sfumato``."""
+    """Return the tables of a policy, then those of schema sfumato."""
     described = QuestionCatalog(
         {name: describe_table(policy, name, table.columns) for name, table in policy.tables.items()}, _count_matches
     )

@@ -33,7 +33,7 @@ SERVICE_TABLES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation of ``pg_catalog`` or ``information_schema``, with the PostgreSQL type of each column."""
+    """A relation of pg_catalog or information_schema, with the PostgreSQL type of each column."""
 
     schema: str
     name: str

@@ -456,7 +456,7 @@ def _subscripts(array: exp.Expr) -> exp.Expr:
 
 
 def _expand_array(function: exp.Anonymous) -> exp.Expr:
-    """Return the items of an array as records of value ``x`` and position ``n``."""
+    """Return the items of an array as records of value x and position n."""
     return exp.Explode(this=_call(f"{MACRO_PREFIX}expandarray", function.expressions[0].copy()))
 
 

@@ -30,13 +30,13 @@ class CatalogRows:
 
 @dataclass(frozen=True)
 class PostgresType:
-    """A built-in type: its name, its OID, the OID of its array type, and its row of ``pg_type`` as texts."""
+    """A built-in type: its name, its OID, the OID of its array type, and its row of pg_type as texts."""
 
     name: str
     oid: int
     array_oid: int
     formatted: str
-    """How ``format_type`` spells it."""
+    """How format_type spells it."""
     row: Mapping[str, str]
 
 
