@@ -59,6 +59,7 @@ REFUSED = {
     "INSERT INTO pg_class SELECT * FROM pg_class": "catalog-statement",
     "SELECT " + "(" * 3_000 + "1" + ")" * 3_000: "catalog-statement",
     "SELECT '" + "x" * 200_000 + "'": "catalog-statement",
+    "SELECT " + "1+" * 10_000 + "1": "catalog-statement",
     "SELECT\0 1": "catalog-statement",
     "": "catalog-statement",
 }
@@ -71,6 +72,15 @@ def test_hostile_statements_are_refused_with_a_fix(sql: str) -> None:
     assert refused.value.code == REFUSED[sql]
     assert refused.value.fix
     assert refused.value.place == "the statement"
+
+
+@pytest.mark.parametrize("levels", [100, 400, 700, 1_000])
+def test_deep_statements_are_answered_or_refused(levels: int) -> None:
+    for sql in (f"SELECT 'a'{'::text' * levels}", f"SELECT {'(SELECT ' * levels}1{')' * levels}"):
+        try:
+            assert catalog().run(sql, ()).rows in ((("a",),), ((1,),))
+        except Unsupported as refused:
+            assert refused.code in ("catalog-depth", "catalog-statement")
 
 
 def test_refusals_are_counted_by_what_is_missing() -> None:
@@ -105,8 +115,12 @@ def test_long_statements_end(sql: str) -> None:
 
 
 def test_an_answer_has_a_limit_of_rows() -> None:
-    with pytest.raises(Unsupported, match="at most 20,000 rows"):
-        catalog().run("SELECT 1 FROM pg_attribute a, pg_attribute b", ())
+    for sql in (
+        "SELECT 1 FROM pg_attribute a, pg_attribute b",
+        "SELECT string_agg(a.attname, ',') FROM pg_attribute a, pg_attribute b",
+    ):
+        with pytest.raises(Unsupported, match="at most 20,000 rows and 4,000,000 letters"):
+            catalog().run(sql, ())
 
 
 def test_the_database_itself_is_locked(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class Catalog:
         declared = declared_oids(tree)
         oids = declared if declared is not None and len(declared) == len(computed) else [None] * len(computed)
         projections = tree.selects
-        has_star = any(projection.is_star for projection in projections)
+        has_star = any(projection.is_star for projection in projections) or len(projections) != len(computed)
         names = [name for name, _ in computed] if has_star else [*map(_folded_name, projections)]
         return tuple(
             CatalogColumn(name, oid if declared_oid is None else declared_oid)
@@ -183,12 +183,19 @@ class _SharedAnswers:
 
     def _counted(self, compute: Callable[[], _T]) -> _T:
         try:
-            return compute()
+            return _within_depth(compute)
         except Unsupported as refusal:
             with self._lock:
                 if refusal.rule in self.refused or len(self.refused) < _MAX_COUNTED:
                     self.refused[refusal.rule] += 1
             raise
+
+
+def _within_depth(compute: Callable[[], _T]) -> _T:
+    try:
+        return compute()
+    except RecursionError:
+        raise refuse("depth", "this statement is nested too deeply", "write it with fewer levels") from None
 
 
 @lru_cache(maxsize=16)

@@ -27,8 +27,8 @@ from sfumato.server.postgres.catalog.types import duckdb_type, postgres_types, r
 
 TIME_LIMIT = 5.0
 """Seconds that one statement may take."""
-MAX_ROWS = 20_000
-"""The most rows of one answer."""
+MAX_ROWS, MAX_LETTERS = 20_000, 4_000_000
+"""The most rows of one answer, and the most letters of its texts."""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "memory_limit": "256MB",
@@ -63,10 +63,11 @@ class CatalogDatabase:
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a generated SELECT within the limits of time and rows; refuse it beyond them."""
         rows = self._fetch(statement)
-        if len(rows) > MAX_ROWS:
+        letters = sum(len(cell) for row in rows for cell in row if isinstance(cell, (str, list)))
+        if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             raise Unsupported(
                 "catalog-size",
-                f"a catalog statement can return at most {MAX_ROWS:,} rows",
+                f"a catalog statement can return at most {MAX_ROWS:,} rows and {MAX_LETTERS:,} letters",
                 fix="name the tables or columns in WHERE, or add LIMIT",
                 place="the statement",
             )

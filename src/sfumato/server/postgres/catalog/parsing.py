@@ -15,8 +15,9 @@ from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, fun
 from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, Relation, relations
 from sfumato.untrusted import escape_unprintable
 
-MAX_LENGTH = 100_000
-"""The most characters of a statement; the longest one captured has 5,000."""
+MAX_LENGTH, MAX_TOKENS = 50_000, 3_000
+"""The most characters and tokens of a statement, which bound the time of rewriting it; of the captured ones, the
+longest has 6,000 characters and 1,000 tokens."""
 _ARRAY_SUFFIX = "_sf_array"
 """Marks an array of object identifiers (``oid[]``), which the parser does not know as a type."""
 
@@ -69,7 +70,7 @@ def parse_statement(sql: str) -> exp.Query | None:
     dialect = Postgres()
     try:
         tokens = [*_adapt_tokens(dialect.tokenize(sql))]
-        if not tokens or tokens[0].token_type not in _FIRST_TOKENS:
+        if not tokens or len(tokens) > MAX_TOKENS or tokens[0].token_type not in _FIRST_TOKENS:
             return None
         trees = dialect.parser().parse(tokens, sql)
     except (SqlglotError, RecursionError):
