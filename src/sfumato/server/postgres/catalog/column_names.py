@@ -25,7 +25,6 @@ _NAMED_NODES: Mapping[type[exp.Expr], str] = {
     exp.Trim: "btrim",
     exp.StrPosition: "position",
     exp.CurrentVersion: "version",
-    exp.Boolean: "bool",
 }
 
 

@@ -24,6 +24,7 @@ from sfumato.server.postgres.catalog.policy_rows import (
 )
 from sfumato.server.postgres.catalog.relations import SCHEMA, Relation, relations
 from sfumato.server.postgres.catalog.types import duckdb_type, postgres_types, result_oid
+from sfumato.untrusted import escape_unprintable
 
 TIME_LIMIT = 5.0
 """Seconds that one statement may take."""
@@ -58,6 +59,14 @@ class CatalogDatabase:
     def columns(self, statement: str) -> list[tuple[str, int]]:
         """Return name and type OID of each column of a generated SELECT, which is bound but not run."""
         rows = self._fetch(f"DESCRIBE {statement}")
+        for name, kind, *_ in rows:
+            if kind.startswith(("STRUCT", "MAP")):
+                raise Unsupported(
+                    "catalog-record",
+                    f"{escape_unprintable(name[:63])} is a whole row, which is not shown as one value",
+                    fix="name its columns, or write a star after its name",
+                    place="the statement",
+                )
         return [(name, result_oid(kind)) for name, kind, *_ in rows]
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
@@ -178,7 +187,7 @@ def _type_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[s
             yield f"_{builtin.name}", builtin.array_oid
     for numbered in described:
         schema, name = numbered.relation.schema, quote_identifier(numbered.relation.name)
-        yield f"{schema}.{name}", numbered.row_type
-        if schema in VISIBLE_NAMESPACES:
-            yield name, numbered.row_type
+        for spelled in [f"{schema}.{name}"] + [name] * (schema in VISIBLE_NAMESPACES):
+            yield spelled, numbered.row_type
+            yield f"{spelled}[]", numbered.array_type
     yield from {"int": 23, "float": 701, "decimal": 1700, "char": 1042}.items()

@@ -48,7 +48,7 @@ NODES: frozenset[type[exp.Expr]] = frozenset((*_STRUCTURE, *_OPERATORS, *_FUNCTI
 """The constructs a catalog statement may contain; the functions among ``Anonymous`` are listed by name."""
 REWRITTEN_FUNCTIONS = frozenset(
     ("_pg_expandarray", "all", "concat", "format", "generate_subscripts", "json_build_object", "regexp_split_to_table",
-     "pg_get_keywords", "row", "set_config", "unnest", *EMPTY_TABLE_FUNCTIONS)
+     "pg_get_keywords", "set_config", "unnest", *EMPTY_TABLE_FUNCTIONS)
 )  # fmt: skip
 """Functions that are no macro: the rewriting gives each its own form."""
 CATALOG_SCHEMAS = ("pg_catalog", "information_schema")

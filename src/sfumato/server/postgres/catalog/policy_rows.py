@@ -69,6 +69,11 @@ class NumberedRelation:
     def row_type(self) -> int:
         return self.oid + 1
 
+    @property
+    def array_type(self) -> int:
+        """The OID of the type of arrays of its rows."""
+        return self.oid + 2
+
 
 def number_relations(described: Iterable[DescribedRelation]) -> tuple[NumberedRelation, ...]:
     """Assign OIDs in the order of the policy, so that they stay the same between connections."""
@@ -188,7 +193,7 @@ def _types(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
     for numbered in described:
         yield _row_type(numbered)
         relation = numbered.relation
-        yield _array_type(numbered.oid + 2, relation.name, numbered.row_type, relation.schema) | {"typalign": "d"}
+        yield _array_type(numbered.array_type, relation.name, numbered.row_type, relation.schema) | {"typalign": "d"}
 
 
 _TYPE_NUMBERS = ("oid", "typlen", "typarray", "typelem", "typcollation")
@@ -230,7 +235,7 @@ def _row_type(numbered: NumberedRelation) -> Row:
         "typcategory": "C",
         "typdelim": ",",
         "typrelid": numbered.oid,
-        "typarray": numbered.oid + 2,
+        "typarray": numbered.array_type,
         "typinput": "record_in",
         "typoutput": "record_out",
         "typreceive": "record_recv",

@@ -507,7 +507,6 @@ _REWRITERS: Mapping[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "pg_partition_ancestors": lambda _: exp.Explode(
         this=exp.cast(exp.Array(expressions=[]), "UINTEGER[]", dialect="duckdb")
     ),
-    "row": lambda function: _call("row", *(argument.copy() for argument in function.expressions)),
     "set_config": _set_config,
     "unnest": lambda function: exp.Explode(this=function.expressions[0].copy()),
 }
