@@ -32,7 +32,7 @@ def without_data(policy: Policy) -> Policy:
     tables = {name: table for name, table in policy.tables.items() if table.has_columns}
     empty = {name: replace(table, source=_empty_table(table, policy), relation=None) for name, table in tables.items()}
     ids = policy.id_type or (None if policy.unit.every_row else Type.TEXT)
-    return replace(policy, tables=empty, id_type=ids, path=None)
+    return replace(policy, tables=empty, id_type=ids, path=None, account=policy.account_name)
 
 
 def without_private_data(policy: Policy) -> Policy:

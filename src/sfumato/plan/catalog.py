@@ -91,3 +91,5 @@ class Catalog:
     comparisons, each as (operator, column)."""
     public_values: Callable[[str, Expression, Expression | None], Sequence[Value | None]] = _refuse_public_values
     """Return the value of an expression in each row of a public table that meets a condition."""
+    databases: frozenset[str] = frozenset()
+    """Names that may stand before the schema of a table, as in clinic.public.visits, in lower case."""

@@ -423,6 +423,12 @@ class Policy:
             return self.account
         return self.path.stem if self.path is not None else self.unit.name
 
+    @property
+    def database_names(self) -> frozenset[str]:
+        """The names, in lower case, under which clients know the policy as a database: its account and its file."""
+        file_name = [] if self.path is None else [self.path.stem]
+        return frozenset(name.lower() for name in (self.account_name, *file_name))
+
     def public_face(self, analyst: str | None = None) -> PublicFace:
         """Return the policy as an analyst may read it, with their own share and no other."""
         if analyst is not None and analyst not in self.analysts:

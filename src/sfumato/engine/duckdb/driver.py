@@ -138,7 +138,13 @@ class DuckDB(StatementReader):
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
         tables = {name: describe_table(self._policy, name, self.sources.columns(name)) for name in self._policy.tables}
-        return Catalog(tables, self.sources.max_rows_per_value, self.sources.max_rows_matched, self._public_values)
+        return Catalog(
+            tables,
+            self.sources.max_rows_per_value,
+            self.sources.max_rows_matched,
+            self._public_values,
+            self._policy.database_names,
+        )
 
     def _public_values(self, table: str, expression: Expression, condition: Expression | None) -> list[Value | None]:
         """Evaluate an expression on the rows of a public table that meet a condition."""

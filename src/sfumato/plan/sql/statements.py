@@ -58,7 +58,7 @@ from sfumato.plan.sql.row_refusals import refuse_aggregate, refuse_row_window
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.rows import lower_condition, lower_rows
 from sfumato.plan.sql.sql_expressions import Read, cached_lowering, lower_expression, lower_with
-from sfumato.plan.sql.text import parse_select as parse_text
+from sfumato.plan.sql.text import parse_select as parse_text, strip_database
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
 from sfumato.plan.sql.unit_joins import period_sql, periods
 from sfumato.plan.values.expressions import (
@@ -132,6 +132,7 @@ def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) 
 
 def lower_query(statement: exp.Select, catalog: Catalog) -> Query:
     """Return the query that a parsed statement means."""
+    strip_database(statement, catalog.databases)
     try:
         return _lower_query(inline_public_subqueries(statement, catalog), catalog)
     except RecursionError:

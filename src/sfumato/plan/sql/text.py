@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from sfumato.plan.sql.parameters import (
     parameter_literals,
 )
 from sfumato.plan.sql.text_positions import refuse, suggest_keyword, suggest_name
+from sfumato.plan.sql.written_dates import fold_written_dates
 from sfumato.untrusted import escape_unprintable
 
 LONGEST = 64 * 1024
@@ -224,8 +225,8 @@ _SCHEMAS = ("main", "public", "sfumato")
 
 
 def _normalise(statement: exp.Select) -> exp.Select:
-    """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents, windows written
-    out.
+    """Normalise a statement: LIMIT for FETCH FIRST, tables without a schema, composed accents, windows and dates
+    written out.
     """
     cte_names = {cte.alias.lower() for cte in statement.find_all(exp.CTE)}
     for table in statement.find_all(exp.Table):
@@ -234,6 +235,7 @@ def _normalise(statement: exp.Select) -> exp.Select:
     for column in statement.find_all(exp.Column):
         if column.args.get("catalog") is None and column.text("db").lower() in _SCHEMAS:
             column.set("db", None)
+    fold_written_dates(statement)
     for name in statement.find_all(exp.Identifier):
         name.set("this", unicodedata.normalize("NFC", name.name))
     for fetch in list(statement.find_all(exp.Fetch)):
@@ -282,6 +284,14 @@ def _complete_window(window: exp.Window, definitions: Mapping[str, exp.Window]) 
 def _strip_schema(table: exp.Table) -> None:
     if table.args.get("catalog") is None and table.text("db").lower() in _SCHEMAS:
         table.set("db", None)
+
+
+def strip_database(statement: exp.Select, databases: Collection[str]) -> None:
+    """Drop the name of this database, and no other, before the schema of a table or a column."""
+    for name in statement.find_all(exp.Table, exp.Column):
+        if name.text("catalog").lower() in databases and name.text("db").lower() in _SCHEMAS:
+            name.set("catalog", None)
+            name.set("db", None)
 
 
 _parsing = ContextVar("_parsing", default=False)

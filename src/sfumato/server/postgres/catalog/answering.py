@@ -1,0 +1,203 @@
+"""Answer catalog statements: parse, look every name up, generate SQL, run it on a database without data."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeVar, cast
+
+from sqlglot import exp
+
+from sfumato.caching import cached_property
+from sfumato.errors import Unsupported
+from sfumato.policy import Policy
+from sfumato.server.postgres.catalog.column_names import column_name
+from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog.parsing import (
+    CATALOG_SCHEMAS,
+    check_statement,
+    named_tables,
+    parse_statement,
+    refuse,
+    table_schema,
+    type_name,
+    unknown_function,
+)
+from sfumato.server.postgres.catalog.policy_rows import Identity
+from sfumato.server.postgres.catalog.relations import relations
+from sfumato.server.postgres.catalog.result_types import declared_oids
+from sfumato.server.postgres.catalog.rewriting import Names, rewrite
+from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
+
+_MAX_CACHED, _MAX_CACHED_ROWS = 1_024, 1_000
+"""How many answers are kept, and how many rows one may have."""
+_MAX_COUNTED = 1_000
+_T = TypeVar("_T")
+
+
+class Catalog:
+    """The catalog of one database as one user sees it, from the policy alone. Thread-safe, and cheap until used."""
+
+    def __init__(self, policy: Policy, database: str, user: str) -> None:
+        self._policy = policy
+        self._identity = Identity(database, user)
+        self._shared = _shared_answers(_Key(policy), self._identity)
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How often statements were refused, by the rule: what a client needed and this catalog does not know."""
+        return dict(self._shared.refused)
+
+    def covers(self, sql: str) -> bool:
+        """Return whether a statement reads only the catalog, or only constants and known functions."""
+        return self._shared.cached(("covers", sql), lambda: self._reads_catalog(sql))
+
+    def describe(self, sql: str, parameter_count: int) -> tuple[CatalogColumn, ...]:
+        """Return the columns of a statement's answer without running it."""
+        return self._shared.cached(
+            ("describe", sql, parameter_count),
+            lambda: self._columns(sql, self._generate(sql, (None,) * parameter_count)),
+        )
+
+    def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]:
+        """Return the type of each parameter: that of a cast directly around it, or text, which fits any place here."""
+        return self._shared.cached(("parameters", sql, parameter_count), lambda: _parameter_oids(sql, parameter_count))
+
+    def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows:
+        """Answer a statement."""
+        values = tuple(parameters)
+        return self._shared.cached(("run", sql, values), lambda: self._answer(sql, values))
+
+    def _reads_catalog(self, sql: str) -> bool:
+        tree = _parsed(sql)
+        if tree is None:
+            return False
+        tables = [*named_tables(tree)]
+        if not tables:
+            return not unknown_function(tree)
+        own_names = {name.lower() for name in self._policy.tables}
+        return all(_is_catalog_table(table, own_names) for table in tables)
+
+    def _answer(self, sql: str, parameters: tuple[str | None, ...]) -> CatalogRows:
+        generated = self._generate(sql, parameters)
+        return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.rows(generated)))
+
+    def _generate(self, sql: str, parameters: tuple[str | None, ...]) -> str:
+        tree = _parsed(sql)
+        if tree is None:
+            raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
+        check_statement(tree)
+        database = self._shared.database
+        names = Names(self._identity.database, database.relation_oids, database.type_oids)
+        return rewrite(tree.copy(), names, parameters).sql("duckdb", identify=True)
+
+    def _columns(self, sql: str, generated: str) -> tuple[CatalogColumn, ...]:
+        """Return the columns: named by PostgreSQL's rules, with declared types where the text tells them."""
+        tree = _parsed(sql)
+        assert tree is not None
+        computed = self._shared.database.columns(generated)
+        declared = declared_oids(tree)
+        oids = declared if declared is not None and len(declared) == len(computed) else [None] * len(computed)
+        projections = tree.selects
+        has_star = any(projection.is_star for projection in projections) or len(projections) != len(computed)
+        names = [name for name, _ in computed] if has_star else [*map(_folded_name, projections)]
+        return tuple(
+            CatalogColumn(name, oid if declared_oid is None else declared_oid)
+            for name, (_, oid), declared_oid in zip(names, computed, oids, strict=True)
+        )
+
+
+@lru_cache(maxsize=512)
+def _parsed(sql: str) -> exp.Query | None:
+    return parse_statement(sql)
+
+
+def _parameter_oids(sql: str, parameter_count: int) -> tuple[int, ...]:
+    tree = _parsed(sql)
+    casts = [] if tree is None else [each for each in tree.find_all(exp.Cast) if isinstance(each.this, exp.Parameter)]
+    cast_types = {each.this.name: type_name(each.to) for each in casts}
+    return tuple(type_oid(cast_types.get(str(number), "text")) for number in range(1, parameter_count + 1))
+
+
+def _folded_name(projection: exp.Expr) -> str:
+    """Return the name of a column, lowered where it is not quoted."""
+    named = projection.copy()
+    for identifier in named.find_all(exp.Identifier):
+        if not identifier.args.get("quoted"):
+            identifier.set("this", identifier.name.lower())
+    return column_name(named)
+
+
+def _is_catalog_table(table: exp.Table, own_names: set[str]) -> bool:
+    """Return whether a name is one of the catalog's; a table of the policy hides a catalog relation of its name."""
+    if table.db:
+        return table_schema(table) in CATALOG_SCHEMAS
+    name = table.name.lower()
+    return name not in own_names and (("pg_catalog", name) in relations() or name.startswith("pg_"))
+
+
+class _Key:
+    """A policy as a key of the cache: the same object, since policies hold sources that cannot be compared."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.policy is self.policy
+
+    def __hash__(self) -> int:
+        return id(self.policy)
+
+
+class _SharedAnswers:
+    """What the connections of one user to one policy share: the database, opened when first needed, and answers."""
+
+    def __init__(self, policy: Policy, identity: Identity) -> None:
+        self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity)
+        self._answers: OrderedDict[tuple[object, ...], object] = OrderedDict()
+        self._lock = threading.Lock()
+        self.refused: Counter[str] = Counter()
+
+    @cached_property
+    def database(self) -> CatalogDatabase:
+        return self._open()
+
+    def cached(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
+        """Return what was computed before for the same text: clients send the same statements at every connection.
+
+        A refusal is counted, and not kept.
+        """
+        with self._lock:
+            if key in self._answers:
+                self._answers.move_to_end(key)
+                return cast(_T, self._answers[key])
+        computed = self._counted(compute)
+        if not isinstance(computed, CatalogRows) or len(computed.rows) <= _MAX_CACHED_ROWS:
+            with self._lock:
+                self._answers[key] = computed
+                if len(self._answers) > _MAX_CACHED:
+                    self._answers.popitem(last=False)
+        return computed
+
+    def _counted(self, compute: Callable[[], _T]) -> _T:
+        try:
+            return _within_depth(compute)
+        except Unsupported as refusal:
+            with self._lock:
+                if refusal.rule in self.refused or len(self.refused) < _MAX_COUNTED:
+                    self.refused[refusal.rule] += 1
+            raise
+
+
+def _within_depth(compute: Callable[[], _T]) -> _T:
+    try:
+        return compute()
+    except RecursionError:
+        raise refuse("depth", "this statement is nested too deeply", "write it with fewer levels") from None
+
+
+@lru_cache(maxsize=16)
+def _shared_answers(key: _Key, identity: Identity) -> _SharedAnswers:
+    return _SharedAnswers(key.policy, identity)

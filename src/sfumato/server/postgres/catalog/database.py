@@ -1,0 +1,193 @@
+"""A DuckDB in memory that holds the catalog and nothing else, locked before a client's statement reaches it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sfumato.errors import Unsupported
+from sfumato.policy import Policy
+from sfumato.server.postgres.catalog.derived_rows import derived_statements
+from sfumato.server.postgres.catalog.described_relations import describe_relations
+from sfumato.server.postgres.catalog.functions import SETTABLE, SETTINGS, macro_statements, variable_statements
+from sfumato.server.postgres.catalog.policy_rows import (
+    DATABASE,
+    DEFAULTS,
+    USER,
+    VISIBLE_NAMESPACES,
+    Identity,
+    NumberedRelation,
+    Row,
+    catalog_rows,
+    number_relations,
+)
+from sfumato.server.postgres.catalog.relations import SCHEMA, Relation, relations
+from sfumato.server.postgres.catalog.types import duckdb_type, postgres_types, result_oid
+from sfumato.untrusted import escape_unprintable
+
+TIME_LIMIT = 5.0
+"""Seconds that one statement may take."""
+MAX_ROWS, MAX_LETTERS = 20_000, 4_000_000
+"""The most rows of one answer, and the most letters of its texts."""
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "threads": "1",
+    "memory_limit": "256MB",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "max_temp_directory_size": "0B",
+}
+_LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
+
+
+class CatalogDatabase:
+    """The relations of one policy as one user sees them. Thread-safe: one statement runs at a time."""
+
+    def __init__(self, policy: Policy, identity: Identity) -> None:
+        import duckdb
+
+        self.identity = identity
+        self.described = number_relations(describe_relations(policy))
+        self.relation_oids = dict(_relation_spellings(self.described))
+        self.type_oids = dict(_type_spellings(self.described))
+        self._lock = threading.Lock()
+        self._connection = duckdb.connect(":memory:", config=_SETTINGS)
+        self._fill()
+        for setting in _LOCKDOWN:
+            self._connection.execute(f"SET {setting}")
+
+    def columns(self, statement: str) -> list[tuple[str, int]]:
+        """Return name and type OID of each column of a generated SELECT, which is bound but not run."""
+        rows = self._fetch(f"DESCRIBE {statement}")
+        for name, kind, *_ in rows:
+            if kind.startswith(("STRUCT", "MAP")):
+                raise Unsupported(
+                    "catalog-record",
+                    f"{escape_unprintable(name[:63])} is a whole row, which is not shown as one value",
+                    fix="name its columns, or write a star after its name",
+                    place="the statement",
+                )
+        return [(name, result_oid(kind)) for name, kind, *_ in rows]
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a generated SELECT within the limits of time and rows; refuse it beyond them."""
+        rows = self._fetch(statement)
+        letters = sum(len(cell) for row in rows for cell in row if isinstance(cell, (str, list)))
+        if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
+            raise Unsupported(
+                "catalog-size",
+                f"a catalog statement can return at most {MAX_ROWS:,} rows and {MAX_LETTERS:,} letters",
+                fix="name the tables or columns in WHERE, or add LIMIT",
+                place="the statement",
+            )
+        return rows
+
+    def _fetch(self, statement: str) -> list[tuple[Any, ...]]:
+        import duckdb
+
+        with self._lock:
+            timer = threading.Timer(TIME_LIMIT, self._connection.interrupt)
+            timer.start()
+            try:
+                return self._connection.execute(statement).fetchmany(MAX_ROWS + 1)
+            except duckdb.Error:
+                # What the engine says quotes generated SQL, which its reader did not write.
+                raise Unsupported(
+                    "catalog-statement",
+                    f"this catalog statement cannot be evaluated, or takes over {TIME_LIMIT:g} seconds or 256 MB",
+                    fix="read fewer relations at once, or ask for one table by its name",
+                    place="the statement",
+                ) from None
+            finally:
+                timer.cancel()
+
+    def _fill(self) -> None:
+        run = self._connection.execute
+        run(f"CREATE SCHEMA {SCHEMA}")
+        run(f"SET search_path = '{SCHEMA},main'")
+        run("; ".join(relation.ddl for relation in relations().values()))
+        rows = catalog_rows(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
+        for relation in relations().values():
+            if rows.get(relation.stored_name):
+                run(*_insertion(relation, rows[relation.stored_name]))
+        for name, value in self._named_values().items():
+            run(f"SET VARIABLE {name} = $value", {"value": value})
+        for name, oids in self._spellings().items():
+            run(f"SET VARIABLE {name} = MAP($keys, $values)", {"keys": [*oids], "values": [*oids.values()]})
+        run("; ".join(variable_statements()))
+        for statement in (*macro_statements(), *derived_statements()):
+            run(statement)
+
+    def _named_values(self) -> Mapping[str, object]:
+        return {
+            "database_name": self.identity.database,
+            "database_oid": DATABASE,
+            "user_name": self.identity.user,
+            "user_oid": USER,
+        }
+
+    def _spellings(self) -> Mapping[str, Mapping[Any, Any]]:
+        """Return the maps between names and OIDs that follow from spelling rather than from a table."""
+        relation_names = {oid: name for name, oid in self.relation_oids.items()}
+        formatted = {oid: name for name, oid in self.type_oids.items()} | dict(_formatted_types())
+        return {
+            "relation_oid": self.relation_oids,
+            "relation_name": relation_names,
+            "type_oid": self.type_oids,
+            "type_name": formatted,
+        }
+
+
+def _formatted_types() -> Iterator[tuple[int, str]]:
+    """Yield how format_type spells each built-in type."""
+    for builtin in postgres_types().values():
+        yield builtin.oid, builtin.formatted
+        if builtin.array_oid:
+            yield builtin.array_oid, f"{builtin.formatted}[]"
+
+
+def _settings_rows() -> Iterator[Row]:
+    for name, value in SETTINGS.items():
+        context = "user" if name in SETTABLE else "internal"
+        values = dict.fromkeys(("setting", "boot_val", "reset_val"), value)
+        yield values | {"name": name, "context": context, "vartype": "string", "source": "default"}
+
+
+def _insertion(relation: Relation, rows: list[Row]) -> tuple[str, dict[str, list[Any]]]:
+    """Return the statement that inserts rows, with a list for each column; row by row it would take a minute."""
+    columns = {name: [row.get(name, DEFAULTS.get(kind)) for row in rows] for name, kind in relation.columns.items()}
+    values = ", ".join(f"unnest(${name}::{duckdb_type(kind)}[])" for name, kind in relation.columns.items())
+    return f"INSERT INTO {SCHEMA}.{relation.stored_name} SELECT {values}", columns
+
+
+def quote_identifier(name: str) -> str:
+    """Quote a name where PostgreSQL would."""
+    is_plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower() and not name[0].isdigit()
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+
+def _relation_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
+    """Yield each relation's OID under its names as quote_ident writes them, qualified and, if visible, alone."""
+    known = [(each.schema, each.name, each.oid) for each in relations().values() if each.oid]
+    own = [(each.relation.schema, each.relation.name, each.oid) for each in described]
+    for schema, name, oid in (*known, *own):
+        yield f"{quote_identifier(schema)}.{quote_identifier(name)}", oid
+        if schema in VISIBLE_NAMESPACES:
+            yield quote_identifier(name), oid
+
+
+def _type_spellings(described: tuple[NumberedRelation, ...]) -> Iterator[tuple[str, int]]:
+    """Yield each type's OID under its name and the SQL spellings of it."""
+    for builtin in postgres_types().values():
+        for name in {builtin.name, builtin.formatted, f"pg_catalog.{builtin.name}"}:
+            yield name, builtin.oid
+            if builtin.array_oid:
+                yield f"{name}[]", builtin.array_oid
+        if builtin.array_oid:
+            yield f"_{builtin.name}", builtin.array_oid
+    for numbered in described:
+        schema, name = numbered.relation.schema, quote_identifier(numbered.relation.name)
+        for spelled in [f"{schema}.{name}"] + [name] * (schema in VISIBLE_NAMESPACES):
+            yield spelled, numbered.row_type
+            yield f"{spelled}[]", numbered.array_type
+    yield from {"int": 23, "float": 701, "decimal": 1700, "char": 1042}.items()

@@ -1,0 +1,251 @@
+"""Parse a client's catalog statement and refuse every construct, function and type that is not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from sfumato.errors import Unsupported
+from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, function_arities
+from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, Relation, relations
+from sfumato.untrusted import escape_unprintable
+
+MAX_LENGTH, MAX_TOKENS = 50_000, 3_000
+"""The most characters and tokens of a statement, which bound the time of rewriting it; of the captured ones, the
+longest has 6,000 characters and 1,000 tokens."""
+_ARRAY_SUFFIX = "_sf_array"
+"""Marks an array of object identifiers (``oid[]``), which the parser does not know as a type."""
+
+_FIRST_TOKENS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.VALUES)
+_KEYWORD_ALIASES = (TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.TABLE)
+_STRUCTURE = (
+    exp.Select, exp.From, exp.Join, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset,
+    exp.Fetch, exp.Distinct, exp.Union, exp.Intersect, exp.Except, exp.Subquery, exp.With, exp.CTE, exp.Lateral,
+    exp.Table, exp.TableAlias, exp.Values, exp.Tuple, exp.Alias, exp.Column, exp.Identifier, exp.Star, exp.Dot,
+    exp.Paren, exp.Literal, exp.Null, exp.Boolean, exp.Parameter, exp.ByteString, exp.DataType, exp.ObjectIdentifier,
+    exp.DataTypeParam, exp.Var, exp.Window, exp.WindowSpec, exp.Filter, exp.Array, exp.Bracket, exp.Slice, exp.Unnest,
+)  # fmt: skip
+_OPERATORS = (
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.In, exp.Between, exp.Like,
+    exp.ILike, exp.Escape, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg,
+    exp.BitwiseAnd, exp.BitwiseOr, exp.DPipe, exp.Any, exp.All, exp.Operator, exp.Collate, exp.RegexpLike,
+    exp.RegexpILike, exp.Exists,
+)  # fmt: skip
+_FUNCTIONS = (
+    exp.Case, exp.If, exp.Cast, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least, exp.Min, exp.Max, exp.Count, exp.Sum,
+    exp.ArrayAgg, exp.GroupConcat, exp.LogicalAnd, exp.LogicalOr, exp.RowNumber, exp.Explode, exp.GenerateSeries,
+    exp.ExplodingGenerateSeries, exp.Substring, exp.Lower, exp.Upper, exp.Replace, exp.Trim, exp.Length, exp.Concat,
+    exp.Left, exp.Right, exp.StrPosition, exp.SplitPart, exp.CurrentDatabase, exp.CurrentCatalog, exp.CurrentSchema,
+    exp.CurrentSchemas, exp.CurrentUser, exp.SessionUser, exp.CurrentRole, exp.CurrentVersion,
+    exp.ArraySize, exp.ArrayToString, exp.StartsWith, exp.Format, exp.Anonymous,
+)  # fmt: skip
+NODES: frozenset[type[exp.Expr]] = frozenset((*_STRUCTURE, *_OPERATORS, *_FUNCTIONS))
+"""The constructs a catalog statement may contain; the functions among ``Anonymous`` are listed by name."""
+REWRITTEN_FUNCTIONS = frozenset(
+    ("_pg_expandarray", "all", "concat", "format", "generate_subscripts", "json_build_object", "regexp_split_to_table",
+     "pg_get_keywords", "set_config", "unnest", *EMPTY_TABLE_FUNCTIONS)
+)  # fmt: skip
+"""Functions that are no macro: the rewriting gives each its own form."""
+CATALOG_SCHEMAS = ("pg_catalog", "information_schema")
+
+
+def refuse(code: str, rule: str, fix: str) -> Unsupported:
+    """Return the refusal of a catalog statement, decided from its text alone."""
+    return Unsupported(f"catalog-{code}", rule, fix=fix, place="the statement")
+
+
+def shown(name: str) -> str:
+    return escape_unprintable(name[:63])
+
+
+def parse_statement(sql: str) -> exp.Query | None:
+    """Parse a text that is one SELECT; return None for any other text."""
+    if len(sql) > MAX_LENGTH:
+        return None
+    dialect = Postgres()
+    try:
+        tokens = [*_adapt_tokens(dialect.tokenize(sql))]
+        if not tokens or len(tokens) > MAX_TOKENS or tokens[0].token_type not in _FIRST_TOKENS:
+            return None
+        trees = dialect.parser().parse(tokens, sql)
+    except (SqlglotError, RecursionError):
+        return None
+    whole = [tree for tree in trees if tree is not None]
+    return whole[0] if len(whole) == 1 and isinstance(whole[0], exp.Query) else None
+
+
+def _adapt_tokens(tokens: list[Token]) -> Iterator[Token]:
+    """Yield tokens with each ``oid [ ]`` made one name, which the parser takes for a type of that name, and with
+    keywords made names after AS, where PostgreSQL allows any.
+    """
+    skipped = 0
+    for index, token in enumerate(tokens):
+        if skipped:
+            skipped -= 1
+            continue
+        if index and tokens[index - 1].token_type is TokenType.ALIAS and token.token_type in _KEYWORD_ALIASES:
+            yield Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+            continue
+        following = [each.token_type for each in tokens[index + 1 : index + 3]]
+        if token.token_type is TokenType.OBJECT_IDENTIFIER and following == [TokenType.L_BRACKET, TokenType.R_BRACKET]:
+            skipped = 2
+            yield Token(TokenType.VAR, token.text + _ARRAY_SUFFIX, token.line, token.col, token.start, token.end)
+        else:
+            yield token
+
+
+def cte_names(tree: exp.Expr) -> frozenset[str]:
+    return frozenset(cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE))
+
+
+def named_tables(tree: exp.Expr) -> Iterator[exp.Table]:
+    """Yield the tables that a statement reads by name: neither functions nor its own WITH queries."""
+    own_names = cte_names(tree)
+    for table in tree.find_all(exp.Table):
+        is_function = not isinstance(table.this, exp.Identifier)
+        if not is_function and (table.db or table.name.lower() not in own_names):
+            yield table
+
+
+def table_schema(table: exp.Table) -> str:
+    """Return the schema of a table's name; a name alone is one of pg_catalog, which comes first in every path."""
+    return _folded(table.args.get("db")) or "pg_catalog"
+
+
+def relation_of(table: exp.Table, database: str) -> Relation:
+    """Return the listed relation that a table names; refuse any other."""
+    schema, name = table_schema(table), _folded(table.this)
+    catalog = _folded(table.args.get("catalog"))
+    relation = relations().get((schema, name)) if schema != FUNCTION_SCHEMA else None
+    if relation is None or catalog not in ("", database):
+        raise refuse(
+            "relation",
+            f"{shown(f'{schema}.{name}')} is not a relation of this catalog",
+            "read pg_catalog.pg_class, pg_attribute or information_schema.columns instead",
+        )
+    return relation
+
+
+def _folded(identifier: object) -> str:
+    """Return an identifier as PostgreSQL folds it."""
+    if not isinstance(identifier, exp.Identifier):
+        return ""
+    return identifier.name if identifier.args.get("quoted") else identifier.name.lower()
+
+
+def unknown_function(tree: exp.Expr) -> str:
+    """Return the name of a function that is not listed; empty if all are."""
+    for node in tree.find_all(exp.Func):
+        if type(node) not in NODES:
+            return node.sql_name().lower()
+        if isinstance(node, exp.Anonymous) and not _is_listed(node):
+            return node.name.lower()
+    return ""
+
+
+def _is_listed(function: exp.Anonymous) -> bool:
+    name = function.name.lower()
+    return name in REWRITTEN_FUNCTIONS or len(function.expressions) in function_arities().get(name, ())
+
+
+def check_statement(tree: exp.Expr) -> None:
+    """Refuse what is not listed: first functions, by their names, then any other construct."""
+    name = unknown_function(tree)
+    if name:
+        raise refuse(
+            "function",
+            f"the function {shown(name)} is not known to this catalog",
+            "call a function of PostgreSQL's catalog, such as format_type or obj_description",
+        )
+    for node in tree.walk():
+        if type(node) not in NODES:
+            raise refuse("construct", f"{node.key.upper()} is not part of catalog statements", "write a plain SELECT")
+    _check_series(tree)
+    _check_recursion(tree)
+
+
+MAX_SERIES = 1_000
+_LENGTHS = ("array_upper", "array_length", "cardinality", "array_lower")
+
+
+def _check_series(tree: exp.Expr) -> None:
+    """Refuse series whose length is not evident: ends are numbers up to the limit, or lengths of arrays."""
+    for series in tree.find_all(exp.GenerateSeries, exp.ExplodingGenerateSeries):
+        ends = [series.args.get(name) for name in ("start", "end", "step")]
+        if not all(end is None or _is_short(end) for end in ends):
+            raise refuse(
+                "series",
+                f"generate_series goes up to {MAX_SERIES:,} or to the length of an array here",
+                f"write generate_series(1, {MAX_SERIES})",
+            )
+
+
+def _is_short(end: exp.Expr) -> bool:
+    if isinstance(end, exp.Dot):
+        return _is_short(end.expression)
+    if isinstance(end, exp.Literal):
+        return not end.is_string and end.name.isdigit() and int(end.name) <= MAX_SERIES
+    if isinstance(end, exp.Neg):
+        return _is_short(end.this)
+    if isinstance(end, (exp.Add, exp.Sub)):
+        return _is_short(end.this) and _is_short(end.expression)
+    return isinstance(end, exp.ArraySize) or (isinstance(end, exp.Anonymous) and end.name.lower() in _LENGTHS)
+
+
+def _check_recursion(tree: exp.Expr) -> None:
+    """Refuse concatenation under WITH RECURSIVE: a text that doubles at every step outgrows any limit."""
+    for clause in tree.find_all(exp.With):
+        grows = clause.args.get("recursive") and clause.find(exp.DPipe, exp.Concat, exp.GroupConcat)
+        if grows:
+            raise refuse("recursion", "WITH RECURSIVE cannot concatenate here", "concatenate outside of WITH RECURSIVE")
+
+
+_TYPE_NAMES = {
+    "VARCHAR": "varchar", "TEXT": "text", "INT": "int4", "BIGINT": "int8", "SMALLINT": "int2", "BOOLEAN": "bool",
+    "NAME": "name", "BPCHAR": "bpchar", "CHAR": "bpchar", "DOUBLE": "float8", "FLOAT": "float4", "DECIMAL": "numeric",
+    "DATE": "date", "TIMESTAMP": "timestamp", "TIMESTAMPTZ": "timestamptz", "JSON": "json", "JSONB": "jsonb",
+    "UUID": "uuid", "XML": "xml",
+}  # fmt: skip
+"""PostgreSQL's name of each type that the parser knows."""
+_DOMAINS = {
+    "sql_identifier": "name", "character_data": "varchar", "cardinal_number": "int4", "yes_or_no": "varchar",
+    "time_stamp": "timestamptz",
+}  # fmt: skip
+"""The base type of each domain of information_schema."""
+
+
+def type_name(data_type: exp.Expr) -> str:
+    """Return PostgreSQL's name of a type, of an array with its prefix; refuse an unknown one."""
+    name = _spelled_type(data_type)
+    if name.removeprefix("_") not in _known_types():
+        fix = "cast to text, integer, bigint, boolean, oid or regclass"
+        raise refuse("type", f"the type {shown(name)} is not known to this catalog", fix)
+    return name
+
+
+@cache
+def _known_types() -> Mapping[str, object]:
+    from sfumato.server.postgres.catalog.types import postgres_types
+
+    return postgres_types()
+
+
+def _spelled_type(data_type: exp.Expr) -> str:
+    if isinstance(data_type, exp.ObjectIdentifier):
+        return str(data_type.this).lower()
+    assert isinstance(data_type, exp.DataType)
+    if data_type.this == exp.DType.ARRAY and data_type.expressions:
+        return "_" + _spelled_type(data_type.expressions[0])
+    if data_type.this == exp.DType.USERDEFINED:
+        kind = data_type.args.get("kind")
+        name = _folded(kind.expression if isinstance(kind, exp.Dot) else kind)
+        is_array = name.endswith(_ARRAY_SUFFIX)
+        name = name.removesuffix(_ARRAY_SUFFIX)
+        return ("_" if is_array else "") + _DOMAINS.get(name, name)
+    parsed = str(getattr(data_type.this, "name", data_type.this))
+    return _TYPE_NAMES.get(parsed, parsed.lower())

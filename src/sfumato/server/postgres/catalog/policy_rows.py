@@ -1,0 +1,387 @@
+"""The rows of the catalog's relations, from a policy, a database name and a user name.
+
+No number comes from data: ``reltuples`` is -1 (never analysed), pages and sizes are 0, statistics are empty.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
+from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, Relation, relations
+from sfumato.server.postgres.catalog.types import ARRAY_PREFIX, PostgresType, postgres_types, type_oid
+
+Row = Mapping[str, Any]
+"""Values by column; columns that are left out have their type's default."""
+
+OWNER, USER, DATABASE_OWNER = 10, 16384, 6171
+"""The OIDs of the roles."""
+DATABASE = 16385
+NAMESPACES = {"pg_toast": 99, "pg_catalog": 11, "public": 2200, "information_schema": 13207, SERVICE_SCHEMA: 16386}
+VISIBLE_NAMESPACES = ("pg_catalog", "public")
+"""The namespaces of the search path."""
+_FIRST_OID = 20_000
+"""The OID of the first described relation; each takes three: itself, its row type and the array of that."""
+DEFAULTS: Mapping[str, object] = {
+    "oid": 0,
+    "bool": False,
+    "int2": 0,
+    "int4": 0,
+    "int8": 0,
+    "float4": 0.0,
+    "name": "",
+    "char": "",
+    "regproc": "-",
+    "xid": 0,
+}
+"""What a column holds that a row leaves out, by type; NULL for all others."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who reads which database."""
+
+    database: str
+    user: str
+
+    @property
+    def owner(self) -> str:
+        """The role that owns all tables: the service, unless the user has that name."""
+        return "sfumato" if self.user != "sfumato" else "curator"
+
+    @property
+    def acl(self) -> list[str]:
+        return [f"{self.owner}=arwdDxt/{self.owner}", f"{self.user}=r/{self.owner}"]
+
+
+@dataclass(frozen=True)
+class NumberedRelation:
+    """A described relation with its OID."""
+
+    oid: int
+    relation: DescribedRelation
+
+    @property
+    def row_type(self) -> int:
+        return self.oid + 1
+
+    @property
+    def array_type(self) -> int:
+        """The OID of the type of arrays of its rows."""
+        return self.oid + 2
+
+
+def number_relations(described: Iterable[DescribedRelation]) -> tuple[NumberedRelation, ...]:
+    """Assign OIDs in the order of the policy, so that they stay the same between connections."""
+    return tuple(NumberedRelation(_FIRST_OID + 3 * place, relation) for place, relation in enumerate(described))
+
+
+def catalog_rows(described: tuple[NumberedRelation, ...], identity: Identity) -> dict[str, list[Row]]:
+    """Return the rows of every relation that has any, by the relation's stored name."""
+    return {
+        "functions_pg_get_keywords": [*_keywords()],
+        "pg_am": [
+            {"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"},
+            {"oid": 403, "amname": "btree", "amhandler": "bthandler", "amtype": "i"},
+        ],
+        "pg_attribute": [*_attributes(described)],
+        "pg_class": [*_classes(described, identity)],
+        "pg_collation": [*_collations()],
+        "pg_database": [_database(identity)],
+        "pg_description": [*_descriptions(described)],
+        "pg_language": [
+            {"oid": 12, "lanname": "internal", "lanowner": OWNER},
+            {"oid": 14, "lanname": "sql", "lanowner": OWNER, "lanpltrusted": True},
+        ],
+        "pg_namespace": [*_namespaces(identity)],
+        "pg_proc": [*_procedures()],
+        "pg_range": [*_ranges()],
+        "pg_roles": [*_roles(identity)],
+        "pg_tablespace": [
+            {"oid": 1663, "spcname": "pg_default", "spcowner": OWNER},
+            {"oid": 1664, "spcname": "pg_global", "spcowner": OWNER},
+        ],
+        "pg_type": [*_types(described)],
+    }
+
+
+def _classes(described: tuple[NumberedRelation, ...], identity: Identity) -> Iterator[Row]:
+    for relation in relations().values():
+        if relation.oid:
+            yield _class_row(relation.oid, relation.name, relation.schema, len(relation.columns)) | {
+                "relkind": relation.kind,
+                "relam": 2 if relation.kind == "r" else 0,
+                "relreplident": "n",
+                "relacl": [f"{identity.owner}=arwdDxt/{identity.owner}", f"=r/{identity.owner}"],
+            }
+    for numbered in described:
+        relation_row = _class_row(
+            numbered.oid, numbered.relation.name, numbered.relation.schema, len(numbered.relation.columns)
+        )
+        yield relation_row | {"reltype": numbered.row_type, "relfilenode": numbered.oid, "relacl": identity.acl}
+
+
+def _class_row(oid: int, name: str, schema: str, column_count: int) -> dict[str, Any]:
+    return {
+        "oid": oid,
+        "relname": name,
+        "relnamespace": NAMESPACES[schema],
+        "relowner": OWNER,
+        "relam": 2,
+        "reltuples": -1.0,  # never analysed: a count of rows is not public
+        "relpersistence": "p",
+        "relkind": "r",
+        "relnatts": column_count,
+        "relispopulated": True,
+        "relreplident": "d",
+        "relminmxid": 1,
+    }
+
+
+def _attributes(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
+    for relation in relations().values():
+        if relation.oid:
+            yield from _columns_of(relation.oid, _own_columns(relation))
+    for numbered in described:
+        yield from _columns_of(numbered.oid, numbered.relation.columns)
+
+
+def _own_columns(relation: Relation) -> Iterable[DescribedColumn]:
+    return (DescribedColumn(name, kind) for name, kind in relation.columns.items())
+
+
+def _columns_of(relation_oid: int, columns: Iterable[DescribedColumn]) -> Iterator[Row]:
+    for number, column in enumerate(columns, 1):
+        is_array = column.type_name.startswith(ARRAY_PREFIX)
+        type_row = postgres_types()[column.type_name.removeprefix(ARRAY_PREFIX)].row
+        yield {
+            "attrelid": relation_oid,
+            "attname": column.name,
+            "atttypid": type_oid(column.type_name),
+            "attstattarget": -1,
+            "attlen": -1 if is_array else int(type_row["typlen"]),
+            "attnum": number,
+            "attndims": int(is_array),
+            "attcacheoff": -1,
+            "atttypmod": -1,
+            "attbyval": not is_array and type_row["typbyval"] == "t",
+            "attalign": _array_alignment(type_row) if is_array else type_row["typalign"],
+            "attstorage": "x" if is_array else type_row["typstorage"],
+            "attislocal": True,
+            "attcollation": int(type_row["typcollation"]),
+        }
+
+
+def _array_alignment(element: Mapping[str, str]) -> str:
+    return "d" if element["typalign"] == "d" else "i"
+
+
+def _types(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
+    for builtin in postgres_types().values():
+        yield _type_row(builtin)
+        if builtin.array_oid:
+            yield _array_type(builtin.array_oid, builtin.name, builtin.oid, "pg_catalog") | {
+                "typalign": _array_alignment(builtin.row),
+                "typdelim": builtin.row["typdelim"],
+                "typcollation": int(builtin.row["typcollation"]),
+                **({"typtype": "p", "typcategory": "P"} if builtin.name == "record" else {}),
+            }
+    for numbered in described:
+        yield _row_type(numbered)
+        relation = numbered.relation
+        yield _array_type(numbered.array_type, relation.name, numbered.row_type, relation.schema) | {"typalign": "d"}
+
+
+_TYPE_NUMBERS = ("oid", "typlen", "typarray", "typelem", "typcollation")
+_TYPE_FLAGS = ("typbyval", "typispreferred")
+
+
+def _type_row(builtin: PostgresType) -> Row:
+    texts = {name: text for name, text in builtin.row.items() if name != "formatted"}
+    numbers = {name: int(texts[name]) for name in _TYPE_NUMBERS}
+    flags = {name: texts[name] == "t" for name in _TYPE_FLAGS}
+    return texts | numbers | flags | _shared_type_columns("pg_catalog")
+
+
+def _array_type(oid: int, element: str, element_oid: int, schema: str) -> dict[str, Any]:
+    return _shared_type_columns(schema) | {
+        "oid": oid,
+        "typname": ARRAY_PREFIX + element[:62],
+        "typlen": -1,
+        "typtype": "b",
+        "typcategory": "A",
+        "typdelim": ",",
+        "typsubscript": "array_subscript_handler",
+        "typelem": element_oid,
+        "typinput": "array_in",
+        "typoutput": "array_out",
+        "typreceive": "array_recv",
+        "typsend": "array_send",
+        "typanalyze": "array_typanalyze",
+        "typstorage": "x",
+    }
+
+
+def _row_type(numbered: NumberedRelation) -> Row:
+    return _shared_type_columns(numbered.relation.schema) | {
+        "oid": numbered.row_type,
+        "typname": numbered.relation.name,
+        "typlen": -1,
+        "typtype": "c",
+        "typcategory": "C",
+        "typdelim": ",",
+        "typrelid": numbered.oid,
+        "typarray": numbered.array_type,
+        "typinput": "record_in",
+        "typoutput": "record_out",
+        "typreceive": "record_recv",
+        "typsend": "record_send",
+        "typalign": "d",
+        "typstorage": "x",
+    }
+
+
+def _shared_type_columns(schema: str) -> dict[str, Any]:
+    return {"typnamespace": NAMESPACES[schema], "typowner": OWNER, "typisdefined": True, "typtypmod": -1}
+
+
+def _descriptions(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
+    """Yield the comments: of each table, and of each column that has one."""
+    class_oid = relations()["pg_catalog", "pg_class"].oid
+    for numbered in described:
+        yield {"objoid": numbered.oid, "classoid": class_oid, "objsubid": 0, "description": numbered.relation.comment}
+        for number, column in enumerate(numbered.relation.columns, 1):
+            if column.comment is not None:
+                yield {
+                    "objoid": numbered.oid,
+                    "classoid": class_oid,
+                    "objsubid": number,
+                    "description": column.comment,
+                }
+    namespace_oid = relations()["pg_catalog", "pg_namespace"].oid
+    comments = {
+        "pg_catalog": "system catalog schema",
+        "pg_toast": "reserved schema for TOAST tables",
+        "public": "standard public schema",
+    }
+    for name, comment in comments.items():
+        yield {"objoid": NAMESPACES[name], "classoid": namespace_oid, "objsubid": 0, "description": comment}
+
+
+def _namespaces(identity: Identity) -> Iterator[Row]:
+    owner = identity.owner
+    readable = [f"{owner}=UC/{owner}", f"=U/{owner}"]
+    owner_acl = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"]
+    service_acl = [f"{owner}=UC/{owner}", f"{identity.user}=U/{owner}"]
+    acls = {"pg_toast": None, "public": owner_acl, SERVICE_SCHEMA: service_acl}
+    for name, oid in NAMESPACES.items():
+        role = DATABASE_OWNER if name == "public" else OWNER
+        yield {"oid": oid, "nspname": name, "nspowner": role, "nspacl": acls.get(name, readable)}
+
+
+def _roles(identity: Identity) -> Iterator[Row]:
+    plain = {"rolinherit": True, "rolconnlimit": -1, "rolpassword": "********"}
+    powers = ("rolsuper", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls")
+    yield plain | {"rolname": identity.owner, "oid": OWNER} | dict.fromkeys(powers, True)
+    yield plain | {"rolname": "pg_database_owner", "oid": DATABASE_OWNER}
+    yield plain | {"rolname": identity.user, "oid": USER, "rolcanlogin": True}
+
+
+def _database(identity: Identity) -> Row:
+    return {
+        "oid": DATABASE,
+        "datname": identity.database,
+        "datdba": OWNER,
+        "encoding": 6,
+        "datlocprovider": "c",
+        "datallowconn": True,
+        "datconnlimit": -1,
+        "datminmxid": 1,
+        "dattablespace": 1663,
+        "datcollate": "C.UTF-8",
+        "datctype": "C.UTF-8",
+    }
+
+
+def _procedures() -> Iterator[Row]:
+    """Yield the functions that read and write values of the built-in types; clients find array types by them."""
+    text = resources.files(__package__).joinpath("procedures.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        arguments = [int(oid) for oid in row["proargtypes"].split()]
+        yield {
+            "oid": int(row["oid"]),
+            "proname": row["proname"],
+            "pronamespace": NAMESPACES["pg_catalog"],
+            "proowner": OWNER,
+            "prolang": 12,
+            "procost": float(row["procost"]),
+            "prokind": "f",
+            "proisstrict": row["proisstrict"] == "t",
+            "provolatile": row["provolatile"],
+            "proparallel": row["proparallel"],
+            "pronargs": len(arguments),
+            "prorettype": int(row["prorettype"]),
+            "proargtypes": arguments,
+            "prosrc": row["prosrc"],
+        }
+
+
+_RANGE_ELEMENTS = {
+    "int4": "int4",
+    "num": "numeric",
+    "ts": "timestamp",
+    "tstz": "timestamptz",
+    "date": "date",
+    "int8": "int8",
+}
+
+
+def _ranges() -> Iterator[Row]:
+    """Yield the built-in ranges, each with its element type and its multirange."""
+    for prefix, element in _RANGE_ELEMENTS.items():
+        yield {
+            "rngtypid": type_oid(f"{prefix}range"),
+            "rngsubtype": type_oid(element),
+            "rngmultitypid": type_oid(f"{prefix}multirange"),
+            "rngsubdiff": f"{prefix}range_subdiff",
+        }
+
+
+_KEYWORD_KINDS = {
+    "C": "unreserved (cannot be function or type name)",
+    "R": "reserved",
+    "T": "reserved (can be function or type name)",
+    "U": "unreserved",
+}
+
+
+def _keywords() -> Iterator[Row]:
+    text = resources.files(__package__).joinpath("keywords.txt").read_text(encoding="utf-8")
+    for word, kind, is_bare in map(str.split, text.splitlines()):
+        yield {
+            "word": word,
+            "catcode": kind,
+            "barelabel": is_bare == "true",
+            "catdesc": _KEYWORD_KINDS[kind],
+            "baredesc": "can be bare label" if is_bare == "true" else "requires AS",
+        }
+
+
+def _collations() -> Iterator[Row]:
+    for oid, name, provider in ((100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")):
+        locale = None if provider == "d" else name
+        yield {
+            "oid": oid,
+            "collname": name,
+            "collnamespace": NAMESPACES["pg_catalog"],
+            "collowner": OWNER,
+            "collprovider": provider,
+            "collisdeterministic": True,
+            "collencoding": -1,
+            "collcollate": locale,
+            "collctype": locale,
+        }

@@ -1,0 +1,126 @@
+"""The declared types of a result's columns, where the text alone tells them: ``name`` or ``"char"`` rather than text.
+
+DuckDB holds both as VARCHAR, and clients decode them differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from sfumato.errors import Unsupported
+from sfumato.server.postgres.catalog.parsing import table_schema, type_name
+from sfumato.server.postgres.catalog.relations import relations
+from sfumato.server.postgres.catalog.types import type_oid
+
+Columns = list[tuple[str, int | None]]
+"""Names and type OIDs; None where the type follows from the value."""
+_SHOWN_AS_TEXT = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper")
+_TEXT, _NAME = 25, 19
+_NAME_FUNCTIONS = ("pg_get_userbyid", "pg_encoding_to_char", "getdatabaseencoding", "pg_client_encoding")
+_NAME_KEYWORDS = (
+    exp.CurrentDatabase,
+    exp.CurrentCatalog,
+    exp.CurrentSchema,
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.CurrentRole,
+)
+"""What returns a value of type name."""
+
+
+def declared_oids(tree: exp.Query) -> list[int | None] | None:
+    """Return the declared type of each column; None if the columns themselves are not known from the text."""
+    columns = _query_columns(tree, {})
+    return None if columns is None else [oid for _, oid in columns]
+
+
+def _query_columns(query: exp.Expr, outer: Mapping[str, Columns | None]) -> Columns | None:
+    known = dict(outer)
+    for cte in query.args["with_"].expressions if query.args.get("with_") else ():
+        known[cte.alias.lower()] = None  # a recursive query sees its own name
+        known[cte.alias.lower()] = _renamed(_query_columns(cte.this, known), cte.args.get("alias"))
+    if isinstance(query, exp.SetOperation):
+        return _query_columns(query.left, known)
+    if isinstance(query, exp.Subquery):
+        return _query_columns(query.this, known)
+    return _select_columns(query, known) if isinstance(query, exp.Select) else None
+
+
+def _renamed(columns: Columns | None, alias: exp.Expr | None) -> Columns | None:
+    names = [column.name.lower() for column in (alias.args.get("columns") or ())] if alias is not None else []
+    if columns is None or len(names) > len(columns):
+        return None
+    return [(name, oid) for name, (_, oid) in zip(names, columns, strict=False)] + columns[len(names) :]
+
+
+def _select_columns(select: exp.Select, known: Mapping[str, Columns | None]) -> Columns | None:
+    clause = select.args.get("from_")
+    joined = [clause.this] if clause is not None else []
+    joined += [join.this for join in select.args.get("joins") or ()]
+    sources = {source.alias_or_name.lower(): _source_columns(source, known) for source in joined}
+    columns: Columns = []
+    for projection in select.expressions:
+        if projection.is_star:
+            expanded = _expanded(projection, sources)
+            if expanded is None:
+                return None
+            columns += expanded
+        else:
+            columns.append((projection.alias_or_name.lower(), _oid_of(projection, sources, known)))
+    return columns
+
+
+def _expanded(star: exp.Expr, sources: Mapping[str, Columns | None]) -> Columns | None:
+    """Return the columns of all sources, or of the one that is named; None if one of them is not known."""
+    table = star.text("table").lower()
+    wanted = [sources.get(table)] if table else [*sources.values()]
+    return [column for columns in wanted for column in columns or ()] if None not in wanted else None
+
+
+def _source_columns(source: exp.Expr, known: Mapping[str, Columns | None]) -> Columns | None:
+    if isinstance(source, exp.Subquery):
+        return _renamed(_query_columns(source.this, known), source.args.get("alias"))
+    if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+        return None
+    if not source.db and source.name.lower() in known:
+        return known[source.name.lower()]
+    relation = relations().get((table_schema(source), source.name.lower()))
+    if relation is None:
+        return None
+    return [(name, _TEXT if kind in _SHOWN_AS_TEXT else type_oid(kind)) for name, kind in relation.columns.items()]
+
+
+def _oid_of(node: exp.Expr, sources: Mapping[str, Columns | None], known: Mapping[str, Columns | None]) -> int | None:
+    inner = node.unalias() if isinstance(node, exp.Alias) else node
+    if isinstance(inner, exp.Paren):
+        return _oid_of(inner.this, sources, known)
+    if isinstance(inner, exp.Subquery):
+        columns = _query_columns(inner.this, known)
+        return columns[0][1] if columns else None
+    if isinstance(inner, exp.Cast):
+        return _cast_oid(inner)
+    if isinstance(inner, (exp.Coalesce, exp.Nullif)):
+        return _oid_of(inner.this, sources, known)
+    if isinstance(inner, exp.Dot) or _returns_name(inner):
+        return _NAME if _returns_name(inner.expression if isinstance(inner, exp.Dot) else inner) else None
+    if not isinstance(inner, exp.Column):
+        return None
+    table = inner.table.lower()
+    searched = [sources.get(table)] if table else [*sources.values()]
+    matches = [oid for columns in searched for name, oid in columns or () if name == inner.name.lower()]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _returns_name(function: exp.Expr) -> bool:
+    is_listed = isinstance(function, exp.Anonymous) and function.name.lower() in _NAME_FUNCTIONS
+    return is_listed or isinstance(function, _NAME_KEYWORDS)
+
+
+def _cast_oid(cast: exp.Cast) -> int | None:
+    try:
+        name = type_name(cast.to)
+    except Unsupported:
+        return None
+    return _TEXT if name.removeprefix("_") in _SHOWN_AS_TEXT else type_oid(name)

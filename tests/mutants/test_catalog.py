@@ -1,0 +1,120 @@
+"""Seeded bugs in the catalog that PostgreSQL clients read: what it lets through, and what it tells."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_FOLDER = "server/postgres/catalog"
+_HOSTILE = f"{_FOLDER}/test_hostile_statements.py"
+_REFUSED = f"{_HOSTILE}::test_hostile_statements_are_refused_with_a_fix"
+_TOLD = f"{_FOLDER}/test_catalog.py"
+_BI = "plan/sql/test_bi_questions.py"
+
+MUTANTS = (
+    Mutant(
+        "the list of functions is open to read_csv_auto",
+        Kind.HOSTILE,
+        "server.postgres.catalog.parsing:REWRITTEN_FUNCTIONS",
+        "'set_config'",
+        "'set_config', 'read_csv_auto'",
+        (_REFUSED,),
+    ),
+    Mutant(
+        "a function that is not listed is passed on",
+        Kind.HOSTILE,
+        "server.postgres.catalog.parsing:_is_listed",
+        "return name in REWRITTEN_FUNCTIONS or",
+        "return True or",
+        (_REFUSED,),
+    ),
+    Mutant(
+        "a relation that is not listed is read where DuckDB has one",
+        Kind.HOSTILE,
+        "server.postgres.catalog.parsing:relation_of",
+        "if relation is None or catalog not in ('', database):",
+        "if relation is None:",
+        (_REFUSED,),
+    ),
+    Mutant(
+        "any construct that parses is allowed",
+        Kind.HOSTILE,
+        "server.postgres.catalog.parsing:check_statement",
+        "if type(node) not in NODES:",
+        "if False:",
+        (_REFUSED,),
+    ),
+    Mutant(
+        "a series may be as long as one likes",
+        Kind.HOSTILE,
+        "server.postgres.catalog.parsing:_is_short",
+        "int(end.name) <= MAX_SERIES",
+        "int(end.name) >= 0",
+        (_REFUSED,),
+    ),
+    Mutant(
+        "an answer has as many rows as one likes",
+        Kind.HOSTILE,
+        "server.postgres.catalog.database:CatalogDatabase.rows",
+        "len(rows) > MAX_ROWS",
+        "len(rows) < 0",
+        (f"{_HOSTILE}::test_an_answer_has_a_limit_of_rows",),
+    ),
+    Mutant(
+        "the catalog's database can read files",
+        Kind.HOSTILE,
+        "server.postgres.catalog.database:_LOCKDOWN",
+        "'enable_external_access = false', ",
+        "",
+        (f"{_HOSTILE}::test_the_database_itself_is_locked",),
+    ),
+    Mutant(
+        "what a client needed and did not get is not counted",
+        Kind.HOSTILE,
+        "server.postgres.catalog.answering:_SharedAnswers._counted",
+        "self.refused[refusal.rule] += 1",
+        "pass",
+        (f"{_HOSTILE}::test_refusals_are_counted_by_what_is_missing",),
+    ),
+    Mutant(
+        "reltuples is a number of rows",
+        Kind.CONSENT,
+        "server.postgres.catalog.policy_rows:_class_row",
+        "'reltuples': -1.0",
+        "'reltuples': float(column_count)",
+        (f"{_TOLD}::test_no_number_comes_from_rows",),
+    ),
+    Mutant(
+        "a catalog relation hides a table of the policy",
+        Kind.CONSENT,
+        "server.postgres.catalog.answering:_is_catalog_table",
+        "name not in own_names and",
+        "",
+        (f"{_TOLD}::test_a_table_of_the_policy_hides_a_catalog_relation",),
+    ),
+    Mutant(
+        "one user's catalog is shown to another",
+        Kind.CONSENT,
+        "server.postgres.catalog.policy_rows:_roles",
+        "'rolname': identity.user,",
+        "'rolname': identity.owner,",
+        (f"{_TOLD}::test_users_see_their_own_name_and_database",),
+    ),
+    Mutant(
+        "a question about another database is answered from this one",
+        Kind.CONSENT,
+        "plan.sql.text:strip_database",
+        "name.text('catalog').lower() in databases and",
+        "name.text('catalog') and",
+        (f"{_BI}::test_another_database_is_not_read",),
+    ),
+    Mutant(
+        "the minutes of a written date are its months",
+        Kind.LIMITS,
+        "plan.sql.written_dates:_DIRECTIVES",
+        "'MI': '%M'",
+        "'MI': '%m'",
+        (f"{_BI}::test_a_written_date_is_the_question_with_a_literal",),
+    ),
+)
+
+test_the_tests_of_the_catalog_notice = suite(MUTANTS)

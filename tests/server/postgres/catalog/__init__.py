@@ -1,0 +1,1 @@
+"""Tests of the catalog that PostgreSQL clients read."""

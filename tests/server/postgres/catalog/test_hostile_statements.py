@@ -1,0 +1,174 @@
+"""Statements that try to leave the catalog, or to stop it, are refused or bounded; each refusal is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from server.postgres.catalog.captured import catalog, policy, statements
+from sfumato.errors import Unsupported
+from sfumato.server.postgres.catalog import Catalog, database, functions, parsing
+from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog.policy_rows import Identity
+
+REFUSED = {
+    "SELECT * FROM read_csv_auto('/etc/passwd')": "catalog-function",
+    "SELECT * FROM read_csv('/etc/passwd')": "catalog-function",
+    "SELECT * FROM read_text('/etc/passwd')": "catalog-function",
+    "SELECT * FROM parquet_scan('/x')": "catalog-function",
+    "SELECT * FROM pg_class, '/etc/passwd'": "catalog-relation",
+    'SELECT * FROM "/etc/passwd"': "catalog-relation",
+    "SELECT * FROM duckdb_settings()": "catalog-function",
+    "SELECT * FROM main.sqlite_master": "catalog-relation",
+    "SELECT * FROM catalog.pg_class": "catalog-relation",
+    "SELECT * FROM functions.pg_get_keywords": "catalog-relation",
+    "SELECT * FROM other.pg_catalog.pg_class": "catalog-relation",
+    "SELECT * FROM pg_catalog.pg_authid": "catalog-relation",
+    "SELECT getvariable('setting')": "catalog-function",
+    "SELECT sf_may_read('SELECT')": "catalog-function",
+    "SELECT public.version()": "catalog-function",
+    "SELECT pg_read_file('/etc/passwd')": "catalog-function",
+    "SELECT pg_sleep(100)": "catalog-function",
+    "SELECT lo_import('/etc/passwd')": "catalog-function",
+    "SELECT repeat('x', 1000000000)": "catalog-function",
+    "SELECT error('x')": "catalog-function",
+    "SELECT query('SELECT 1')": "catalog-function",
+    "SELECT set_config('enable_external_access', 'true', false)": "catalog-setting",
+    "SELECT * FROM generate_series(1, 1000000000000)": "catalog-series",
+    "SELECT generate_series(1, 1e12)": "catalog-series",
+    "SELECT generate_series(1, relnamespace) FROM pg_class": "catalog-series",
+    "WITH RECURSIVE t AS (SELECT 'a' AS x UNION ALL SELECT x || x FROM t) SELECT length(x) FROM t": "catalog-recursion",
+    "SELECT * INTO t FROM pg_class": "catalog-construct",
+    "SELECT * FROM pg_class FOR UPDATE": "catalog-construct",
+    "SELECT * FROM pg_class TABLESAMPLE SYSTEM (10)": "catalog-construct",
+    "SELECT 'x'::money_bag": "catalog-type",
+    "SELECT 'nothing'::regclass": "catalog-relation",
+    "SELECT $1": "catalog-parameter",
+    "SELECT c FROM pg_class AS c": "catalog-record",
+    "SELECT row(1, 2)": "catalog-function",
+    "SELECT current_setting('no.such')": "catalog-statement",
+    "SELECT nothing FROM pg_class": "catalog-statement",
+    "SELECT relname OPERATOR(pg_catalog.<->) 'x' FROM pg_class": "catalog-operator",
+    "COPY pg_class FROM '/etc/passwd'": "catalog-statement",
+    "COPY pg_class TO '/tmp/x'": "catalog-statement",
+    "PRAGMA database_list": "catalog-statement",
+    "ATTACH '/tmp/x.db'": "catalog-statement",
+    "INSTALL httpfs": "catalog-statement",
+    "SELECT 1; DROP TABLE pg_class": "catalog-statement",
+    "DROP TABLE pg_class": "catalog-statement",
+    "INSERT INTO pg_class SELECT * FROM pg_class": "catalog-statement",
+    "SELECT " + "(" * 3_000 + "1" + ")" * 3_000: "catalog-statement",
+    "SELECT '" + "x" * 200_000 + "'": "catalog-statement",
+    "SELECT " + "1+" * 10_000 + "1": "catalog-statement",
+    "SELECT\0 1": "catalog-statement",
+    "": "catalog-statement",
+}
+
+
+@pytest.mark.parametrize("sql", REFUSED, ids=lambda sql: sql[:40].replace("\0", "NUL"))
+def test_hostile_statements_are_refused_with_a_fix(sql: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        catalog().run(sql, ())
+    assert refused.value.code == REFUSED[sql]
+    assert refused.value.fix
+    assert refused.value.place == "the statement"
+
+
+@pytest.mark.parametrize("levels", [100, 400, 700, 1_000])
+def test_deep_statements_are_answered_or_refused(levels: int) -> None:
+    for sql in (f"SELECT 'a'{'::text' * levels}", f"SELECT {'(SELECT ' * levels}1{')' * levels}"):
+        with contextlib.suppress(Unsupported):
+            assert catalog().run(sql, ()).rows in ((("a",),), ((1,),))
+
+
+def test_refusals_are_counted_by_what_is_missing() -> None:
+    counting = Catalog(policy(), "counted", "ana")
+    for _ in range(3):
+        with pytest.raises(Unsupported):
+            counting.run("SELECT pg_sleep(1) FROM pg_class", ())
+    counts = [count for rule, count in counting.refused.items() if "pg_sleep" in rule]
+    assert counts == [3]
+
+
+def test_mutated_statements_are_answered_or_refused(*, long: bool) -> None:
+    """Nothing but a refusal is raised for statements of clients with tokens removed, replaced and inserted."""
+    generator = random.Random(43)
+    texts = [re.findall(r"'[^']*'|\"[^\"]*\"|::|<>|!~|\|\||\$\d+|\w+|\S", each.sql) for each in statements()]
+    tokens = [token for text in texts for token in text]
+    for _ in range(3_000 if long else 60):
+        index = generator.randrange(len(texts))
+        mutated = list(texts[index])
+        place = generator.randrange(len(mutated))
+        mutated[place : place + generator.randrange(2)] = generator.choices(tokens, k=generator.randrange(2))
+        sql, parameters = " ".join(mutated), statements()[index].parameters
+        with contextlib.suppress(Unsupported):
+            catalog().covers(sql)
+            assert catalog().describe(sql, len(parameters)) == catalog().run(sql, parameters).columns
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "TIME_LIMIT", 0.3)
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM pg_attribute a, pg_attribute b, pg_attribute c, pg_proc d WHERE a.attname < b.attname",
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t",
+        "SELECT array_agg(a.attname) FROM pg_attribute a, pg_attribute b, pg_attribute c",
+    ],
+)
+def test_long_statements_end(sql: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(Unsupported, match="catalog-statement"):
+        catalog().run(sql, ())
+    assert time.monotonic() - started < 30
+    assert catalog().run("SELECT 2", ()).rows == ((2,),)
+
+
+def test_an_answer_has_a_limit_of_rows() -> None:
+    for sql in (
+        "SELECT 1 FROM pg_attribute a, pg_attribute b",
+        "SELECT string_agg(a.attname, ',') FROM pg_attribute a, pg_attribute b",
+    ):
+        with pytest.raises(Unsupported, match="at most 20,000 rows and 4,000,000 letters"):
+            catalog().run(sql, ())
+
+
+def test_the_database_itself_is_locked(tmp_path: Path) -> None:
+    """Even SQL of our own cannot leave it: a second wall behind the lists."""
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    for sql in (f"SELECT * FROM read_csv('{tmp_path}/x.csv')", "SET threads = 2", "INSTALL httpfs", "LOAD httpfs"):
+        with pytest.raises(Unsupported):
+            locked.rows(sql)
+    with pytest.raises(Unsupported):
+        locked.rows(f"COPY (SELECT 1) TO '{tmp_path}/y.csv'")
+    assert not (tmp_path / "y.csv").exists()
+
+
+def test_every_listed_function_is_one_of_ours() -> None:
+    """A name reaches DuckDB only with our prefix: all listed functions are macros, or rewritten."""
+    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    macros = {
+        name for (name,) in locked.rows("SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal")
+    }
+    assert {functions.MACRO_PREFIX + name for name in functions.function_arities()} <= macros
+    unsafe = {
+        "read_csv",
+        "read_csv_auto",
+        "read_text",
+        "glob",
+        "query",
+        "getvariable",
+        "pg_read_file",
+        "duckdb_settings",
+    }
+    assert not unsafe & (set(functions.function_arities()) | parsing.REWRITTEN_FUNCTIONS)
