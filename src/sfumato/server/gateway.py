@@ -44,7 +44,7 @@ from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, U
 from sfumato.server.releases.answer_clock import AnswerClock, cost_class
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights
-from sfumato.server.releases.proposal_cache import ProposalKey, Proposed, decode_stored_answer
+from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalKey, Proposed, decode_stored_answer
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
     Phase,
@@ -61,7 +61,7 @@ from sfumato.server.settings import ServerSettings
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
 """Builds the proposal of a kind from a caller's spec (``server.requests.proposals``)."""
-ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "preview")
+ACTS = ("propose", "describe", "columns", "explain", "error", "price", "advise", "plot", "preview")
 _ASKING_ROLES = (Role.OWNER, Role.ANALYST)
 _READ_ALL_ROLES = (Role.OWNER, Role.AUDITOR)
 _MAX_PAGE = 1000
@@ -112,6 +112,15 @@ class Gateway:
         """
         with _redacted_errors(None):
             caller = self.people.authenticate(credentials)
+        if caller is None:
+            self._log.write(user="", route=route, status=401)
+            raise NotSignedIn
+        return caller
+
+    def caller_of_token(self, number: int | None, route: str) -> Caller:
+        """Authenticate the caller of a token that was proven without being sent; None for a proof that failed."""
+        with _redacted_errors(None):
+            caller = None if number is None else self.people.caller_of_token(number)
         if caller is None:
             self._log.write(user="", route=route, status=401)
             raise NotSignedIn
@@ -202,6 +211,8 @@ class Gateway:
         proposal = self._proposal(caller, name, kind, spec, spends=True)
         if act == "propose":
             return proposal if isinstance(proposal, Listing) else Proposed.from_proposal(proposal)
+        if act == "describe":
+            return DescribedQuestion.from_proposal(proposal)
         if act == "columns":
             return proposal.columns
         if not hasattr(proposal, act):
