@@ -53,7 +53,7 @@ class CatalogRows(Protocol):
 
 
 class Catalog(Protocol):
-    """Answers statements about ``pg_catalog``, ``information_schema`` and constants, from the policy alone."""
+    """Answers statements about the system catalogs and constants, from the policy alone."""
 
     def covers(self, sql: str) -> bool: ...
     def describe(self, sql: str, parameter_count: int) -> Sequence[CatalogColumn]: ...

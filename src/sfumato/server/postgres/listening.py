@@ -77,13 +77,13 @@ class Connection:
         (length,) = struct.unpack("!i", await self._read(4))
         return protocol.decode_startup(await self._read(startup_length(length) - 4))
 
-    async def read_message(self, seconds: float) -> protocol.FrontendMessage:
-        """Read the next message, whose first byte arrives within some seconds."""
+    async def read_frame(self, seconds: float) -> tuple[bytes, bytes]:
+        """Read the type and the body of the next message, whose first byte arrives within some seconds."""
         kind = await self._read(1, seconds)
         (length,) = struct.unpack("!i", await self._read(4))
         if not 4 <= length <= protocol.MAX_MESSAGE_BYTES:
             raise protocol.ProtocolViolation(f"a message has 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
-        return protocol.decode(kind, await self._read(length - 4))
+        return kind, await self._read(length - 4)
 
     async def _read(self, count: int, seconds: float = MESSAGE_SECONDS) -> bytes:
         try:
@@ -135,6 +135,7 @@ class _OpenConnection:
     """A connection that is served, as others may cancel it."""
 
     task: asyncio.Task[None]
+    connection: Connection | None = None
     cancel_key: bytes = field(default=b"", repr=False)
     session: Session | None = None
     is_idle: bool = True
@@ -193,49 +194,48 @@ class PostgresServer:
     # ── one connection ─────────────────────────────────────────────────────────────────────────
 
     async def _serve(self, accepted: socket.socket, number: int) -> None:
-        connection: Connection | None = None
+        state = self._open[number]
         try:
             _tune(accepted)
             async with asyncio.timeout(SIGN_IN_SECONDS):
-                opening = await self._open_connection(accepted)
-                if opening is None:
+                startup = await self._open_connection(accepted, state)
+                if startup is None:
                     return
-                connection, startup = opening
-                session = await self._sign_in(connection, startup, number)
-            await self._converse(connection, session, number)
+                session = await self._sign_in(state, startup, number)
+            await self._converse(state, session)
         except (ConnectionEnded, TimeoutError, OSError):
             pass
         except Exception as error:  # never a traceback: one fixed text, and where it was raised on standard error
-            await _refuse(connection, accepted, error)
+            await _refuse(state.connection, accepted, error)
         finally:
             del self._open[number]
-            accepted.close() if connection is None else await connection.close()
+            accepted.close() if state.connection is None else await state.connection.close()
 
-    async def _open_connection(self, accepted: socket.socket) -> tuple[Connection, protocol.Startup] | None:
-        """Negotiate encryption; return the streams and the start-up message, or None for a cancel request."""
+    async def _open_connection(self, accepted: socket.socket, state: _OpenConnection) -> protocol.Startup | None:
+        """Negotiate encryption and open the streams; return the start-up message, or None for a cancel request."""
         asked: set[bool] = set()
         while True:
             first = await _peek(accepted)
             if first and first[0] == _TLS_HANDSHAKE and self._tls is not None and not asked:
-                connection = await self._with_tls(accepted)
-                require_alpn(connection)
-                return await self._first_message(connection)
+                state.connection = await self._streams(accepted, self._tls)
+                require_alpn(state.connection)
+                return await self._first_message(state.connection)
             message = await _receive_startup(accepted)
             if isinstance(message, protocol.EncryptionRequest):
                 if message.gss in asked:
                     raise protocol.ProtocolViolation("encryption was asked for twice")
                 asked.add(message.gss)
                 if await self._answer_encryption(accepted, message):
-                    return await self._first_message(await self._with_tls(accepted))
+                    state.connection = await self._streams(accepted, self._tls)
+                    return await self._first_message(state.connection)
                 continue
             if isinstance(message, protocol.CancelRequest):
                 self._cancel(message)
                 return None
-            connection = await self._streams(accepted, None)
+            state.connection = await self._streams(accepted, None)
             if self._requires_tls:
-                await _refuse(connection, accepted, _TLS_REFUSAL)
-                raise ConnectionEnded
-            return connection, message
+                raise Refusal("28000", "this server needs TLS", hint="Connect with sslmode=require or verify-full.")
+            return message
 
     async def _answer_encryption(self, accepted: socket.socket, request: protocol.EncryptionRequest) -> bool:
         offers = not request.gss and self._tls is not None
@@ -244,23 +244,15 @@ class PostgresServer:
         await asyncio.get_running_loop().sock_sendall(accepted, b"S" if offers else b"N")
         return offers
 
-    async def _first_message(self, connection: Connection) -> tuple[Connection, protocol.Startup] | None:
+    async def _first_message(self, connection: Connection) -> protocol.Startup | None:
         """Read the first message under TLS."""
-        try:
-            message = await connection.read_startup()
-        except protocol.ProtocolViolation as error:
-            await _refuse(connection, None, error)
-            raise ConnectionEnded from None
+        message = await connection.read_startup()
         if isinstance(message, protocol.CancelRequest):
             self._cancel(message)
-            await connection.close()
             return None
         if not isinstance(message, protocol.Startup):
-            raise ConnectionEnded
-        return connection, message
-
-    async def _with_tls(self, accepted: socket.socket) -> Connection:
-        return await self._streams(accepted, self._tls)
+            raise protocol.ProtocolViolation("encryption was asked for twice")
+        return message
 
     async def _streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
         loop = asyncio.get_running_loop()
@@ -279,7 +271,9 @@ class PostgresServer:
 
     # ── sign-in ────────────────────────────────────────────────────────────────────────────────
 
-    async def _sign_in(self, connection: Connection, startup: protocol.Startup, number: int) -> Session:
+    async def _sign_in(self, state: _OpenConnection, startup: protocol.Startup, number: int) -> Session:
+        connection = state.connection
+        assert connection is not None
         if len(self._open) > MAX_CONNECTIONS or self._stopping:
             raise Refusal("53300", "sorry, too many clients already", hint="Try again later, or use a pool.")
         if startup.minor > protocol.NEWEST_MINOR or startup.unknown_options:
@@ -292,9 +286,11 @@ class PostgresServer:
             raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")
         token = await self._authenticate(connection, user)
         caller = await in_thread(self._gateway.caller_of_token, token, ROUTE)
-        session, key = await self._open_session(connection, startup, caller, number)
+        session = await self._open_session(connection, startup, caller)
+        key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
+        state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
         settings = b"".join(protocol.parameter_status(*each) for each in session.reported().items())
-        key_data = protocol.backend_key(number, key)
+        key_data = protocol.backend_key(number, state.cancel_key)
         await connection.send(protocol.AUTHENTICATED + settings + key_data + session.ready)
         await connection.flush()
         return session
@@ -326,14 +322,12 @@ class PostgresServer:
         return numbers[index]
 
     async def _read_sasl(self, connection: Connection) -> bytes:
-        message = await connection.read_message(SIGN_IN_SECONDS)
+        message = protocol.decode(*await connection.read_frame(SIGN_IN_SECONDS))
         if not isinstance(message, protocol.AuthenticationData):
             raise protocol.ProtocolViolation("the sign-in is not finished")
         return message.body
 
-    async def _open_session(
-        self, connection: Connection, startup: protocol.Startup, caller: Caller, number: int
-    ) -> tuple[Session, bytes]:
+    async def _open_session(self, connection: Connection, startup: protocol.Startup, caller: Caller) -> Session:
         database = startup.parameters.get("database") or caller.user
         policy_name, published = await in_thread(self._find_policy, caller, database)
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
@@ -342,11 +336,7 @@ class PostgresServer:
         source = StatementSource(self._gateway, caller.token.number, policy_name, catalog, published)
         settings = SessionSettings(caller.user, SERVER_VERSION, _options(startup.parameters), {})
         types_by_column = _column_types(policy)
-        session = Session(source, settings, lambda: types_by_column, connection)
-        key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
-        key = bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
-        self._open[number].session, self._open[number].cancel_key = session, key
-        return session, key
+        return Session(source, settings, lambda: types_by_column, connection)
 
     def _find_policy(self, caller: Caller, database: str) -> tuple[str, bool]:
         """Return the policy that a database names, and whether it is the free database of what was published."""
@@ -373,15 +363,16 @@ class PostgresServer:
 
     # ── conversation ───────────────────────────────────────────────────────────────────────────
 
-    async def _converse(self, connection: Connection, session: Session, number: int) -> None:
-        state = self._open[number]
+    async def _converse(self, state: _OpenConnection, session: Session) -> None:
+        connection = state.connection
+        assert connection is not None
         while not self._stopping:
             state.is_idle = True
-            message = await connection.read_message(IDLE_SECONDS)
+            kind, body = await connection.read_frame(IDLE_SECONDS)
             state.is_idle = False
-            if isinstance(message, protocol.Terminate):
+            if kind == protocol.TERMINATE:
                 return
-            if await session.handle(message):
+            if await session.handle_frame(kind, body):
                 await connection.flush()
 
 
@@ -432,18 +423,15 @@ async def _receive(accepted: socket.socket, count: int) -> bytes:
     return data
 
 
-async def _refuse(connection: Connection | None, accepted: socket.socket | None, error: Exception) -> None:
+async def _refuse(connection: Connection | None, accepted: socket.socket, error: Exception) -> None:
     """Send an error that ends the connection."""
     message = error_message(error, fatal=True)
     with suppress(ConnectionEnded, OSError):
         if connection is not None:
             await connection.send(message)
             await connection.flush()
-        elif accepted is not None:
+        else:
             accepted.send(message)
-
-
-_TLS_REFUSAL = Refusal("28000", "this server needs TLS", hint="Connect with sslmode=require or verify-full.")
 
 
 def require_alpn(connection: Connection) -> None:

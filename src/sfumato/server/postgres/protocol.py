@@ -15,6 +15,9 @@ NEWEST_MINOR = 2
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 MAX_STARTUP_BYTES = 10_000
 MAX_MESSAGE_BYTES = 1 << 20
+QUERY, TERMINATE = b"Q", b"X"
+STATEMENT_MESSAGES = (QUERY, b"P", b"B", b"D", b"E", b"C")
+"""Types of messages about statements, where a mistake inside ends the statement and not the connection."""
 _MAX_ITEMS = 32767
 """Parameters or formats of one message: their number is a signed 16-bit integer."""
 _CANCEL_KEY_BYTES = (4, 256)
@@ -210,7 +213,7 @@ def decode(kind: bytes, body: bytes) -> FrontendMessage:
     """Decode a message after the start-up, from its type byte and its body."""
     fields = _Fields(body)
     match kind:
-        case b"Q":
+        case _ if kind == QUERY:
             message: FrontendMessage = Query(fields.text())
         case b"P":
             message = Parse(fields.text(), fields.text(), tuple(fields.int32() for _ in range(fields.count())))
@@ -226,7 +229,7 @@ def decode(kind: bytes, body: bytes) -> FrontendMessage:
             message = Sync()
         case b"H":
             message = Flush()
-        case b"X":
+        case _ if kind == TERMINATE:
             message = Terminate()
         case b"d" | b"c" | b"f":
             return CopyInput()

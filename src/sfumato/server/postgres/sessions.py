@@ -129,6 +129,23 @@ class Session:
     def ready(self) -> bytes:
         return protocol.ready_for_query(self._transaction)
 
+    async def handle_frame(self, kind: bytes, body: bytes) -> bool:
+        """Decode and handle one message; return whether the client waits for a reply now.
+
+        A body that cannot be decoded is an error like any other: the next message begins where its length says.
+        """
+        try:
+            message = protocol.decode(kind, body)
+        except protocol.ProtocolViolation as violation:
+            if kind not in protocol.STATEMENT_MESSAGES:
+                raise
+            await self._fail(violation, "")
+            self._skips_to_sync = kind != protocol.QUERY
+            if kind == protocol.QUERY:
+                await self._outbox.send(self.ready)
+            return kind == protocol.QUERY
+        return await self.handle(message)
+
     async def handle(self, message: protocol.FrontendMessage) -> bool:
         """Handle one message; return whether the client waits for a reply now."""
         if isinstance(message, protocol.Query):

@@ -1,6 +1,6 @@
 """Types of values on the wire: their oids, and the text and binary encodings of cells and parameters.
 
-An answer's types are few: integers are ``int8``, reals ``float8``. Encoding raises ``CellOutOfRange`` for an integer
+An answer's types are few: integers are sent as INT8, reals as FLOAT8. Encoding raises ``CellOutOfRange`` for an integer
 beyond 64 bits in binary form; the text form has no such limit. Decoding a parameter raises ``InvalidParameterValue``
 whatever its bytes are.
 """
