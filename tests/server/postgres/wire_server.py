@@ -41,14 +41,14 @@ share = 0.5
 """
 
 
-def write_policy(folder: Path, epsilon: str = "1000", rows: int = 800) -> Path:
+def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "") -> Path:
     """Write a policy called clinic, and its table."""
     folder.mkdir(exist_ok=True)
     lines = [
         f"p{number // 2},{('north', 'south')[number % 2]},{number % 110},{number % 500}.25,2024-0{1 + number % 9}-11"
-        for number in range(rows)
+        for number in range(800)
     ]
-    (folder / "visits.csv").write_text("\n".join(["patient,region,age,cost,day", *lines]) + "\n")
+    (folder / "visits.csv").write_text("\n".join(["patient,region,age,cost,day", *lines]) + "\n" + extra_rows)
     path = folder / "clinic.toml"
     path.write_text(POLICY.format(epsilon=epsilon))
     return path
@@ -129,10 +129,10 @@ class WireServer:
 
 @contextmanager
 def wire_server(
-    folder: Path, *, at: str = "127.0.0.1:0", epsilon: str = "1000", rows: int = 800, **settings: Any
+    folder: Path, *, at: str = "127.0.0.1:0", epsilon: str = "1000", extra_rows: str = "", **settings: Any
 ) -> Iterator[WireServer]:
     """Serve a policy called clinic to PostgreSQL clients from a thread until the end of the block."""
-    policy = write_policy(folder, epsilon, rows)
+    policy = write_policy(folder, epsilon, extra_rows)
     given: dict[str, Any] = {"answer_after": 0.02, "free_per_second": 100_000, "log": str(folder / "log"), **settings}
     chosen = ServerSettings(listen="127.0.0.1:0", postgres=at, **given)
     with (
