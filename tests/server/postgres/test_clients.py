@@ -169,6 +169,8 @@ def test_a_cancelled_statement_is_told_and_stored_if_it_was_charged(slow_wire: W
             cancel(slow_wire, keys[id(client)])
             assert errors_in(client.read_until(b"Z")) == ["57014"]
         assert errors_in(one.ask(query(first))) == []
+        turns = slow_wire.counter._flights._turns
+        wait_until(lambda: not turns._waiting and not turns._running)  # the second has had its turn
     assert slow_wire.charges() == 1
 
 

@@ -266,6 +266,23 @@ def test_a_revoked_token_ends_what_it_opened(wire: WireServer) -> None:
         assert errors_in(client.ask(query("SELECT * FROM sfumato.budget"))) == ["28000"]
 
 
+def test_an_unforeseen_failure_is_one_fixed_text(wire: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own text could quote a row: neither the client nor the operator sees it."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("row 42 of patient Smith")
+
+    with signed_in(wire, sfumato__epsilon="0.01") as client:
+        monkeypatch.setattr("sfumato.server.gateway.cost_class", fail)
+        told = error_of(client.ask(query(fresh_question())))
+        monkeypatch.undo()
+        assert rows_in(client.ask(query("SELECT 1"))) == [[b"1"]]
+    assert told == {
+        "S": "ERROR", "V": "ERROR", "C": "XX000", "M": "the server could not finish this request", "D": "the server",
+        "H": "Ask again: a charged question is answered from its stored answer, free.",
+    }  # fmt: skip
+
+
 def run_at_once(count: int, work: Callable[[int], list[str]]) -> list[list[str]]:
     barrier = threading.Barrier(count)
 
