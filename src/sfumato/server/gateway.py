@@ -682,8 +682,9 @@ def _redacted_errors(role: Role | None) -> Iterator[None]:
 
 def _find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
     """Return the stored answer of a proposal that may spend nothing; None if it would have to be bought."""
+    identity = {} if price.get("free") else {"request_id": request_id}  # what a synopsis answers is no request
     try:
-        return FlightResult.from_answer(proposal.release(**price, request_id=request_id, progress=_refuse_charge))
+        return FlightResult.from_answer(proposal.release(**price, **identity, progress=_refuse_charge))
     except AnswerNotStored:
         return None
 

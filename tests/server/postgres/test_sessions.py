@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from server.postgres.raw_client import (
     SYNC,
@@ -24,6 +26,8 @@ from server.postgres.raw_client import (
     signed_in,
 )
 from server.postgres.wire_server import WireServer, wire_server
+from sfumato.cli import main
+from sfumato.server.people.people_file import PeopleFile
 
 _SERIAL = iter(range(10**9))
 
@@ -145,6 +149,29 @@ def test_a_connection_can_cap_what_it_spends(wire: WireServer) -> None:
     assert wire.charges() == before + 2
 
 
+def test_a_token_can_have_its_own_price(wire: WireServer) -> None:
+    """For tools that can set nothing: the owner's price is the connection's, and RESET returns to it."""
+    _, secret = wire.counter.people.new_token("ana", price="epsilon=0.01 confidence=0.9", by="tests")
+    before = wire.charges()
+    with raw_connection(wire) as client:
+        assert client.sign_in("ana", secret)[-1][0] == b"Z"
+        assert errors_in(client.ask(query(fresh_question()))) == []
+        client.ask(query("SET sfumato.epsilon = '5'; DISCARD ALL"))
+        assert rows_in(client.ask(query("SHOW sfumato.epsilon"))) == [[b"0.01"]]
+    assert wire.charges() == before + 1
+
+
+@pytest.mark.parametrize("price", ["epsilon=much", "confidence=0.9", "epsilon", "price=1", "epsilon=1 'x"])
+def test_a_token_is_not_made_with_a_price_that_no_question_could_have(tmp_path: Path, price: str) -> None:
+    with closing(PeopleFile(tmp_path / "sfumato.ledger.people")) as people:
+        people.add_user("ana", "analyst", by="tests")
+    (tmp_path / "sfumato.ledger").touch()
+    arguments = ["token", "new", "ana", "--price", price, "--ledger", str(tmp_path / "sfumato.ledger")]
+    told = CliRunner().invoke(main, arguments)
+    assert told.exit_code == 2
+    assert "price" in told.output
+
+
 def test_explaining_is_free_and_analyzing_is_refused(wire: WireServer) -> None:
     before = wire.charges()
     with signed_in(wire, sfumato__epsilon="0.1") as client:
@@ -200,6 +227,20 @@ def test_the_position_of_a_refusal_is_in_the_clients_own_text(wire: WireServer) 
     with signed_in(wire) as client:
         told = error_of(client.ask(query(sql)))
     assert sql[int(told["P"]) - 1 :].startswith("nothing")
+
+
+def test_names_of_three_parts_as_bi_tools_write_them(wire: WireServer) -> None:
+    """The same question, however its names are written; another database's names are refused."""
+    plain = "SELECT region, COUNT(*) AS n FROM visits WHERE age < 77 GROUP BY region"
+    columns = '"clinic"."public"."visits"."region"', '"clinic"."public"."visits"."age"'
+    quoted = f'SELECT {columns[0]}, COUNT(*) AS n FROM "clinic"."public"."visits" WHERE {columns[1]} < 77 GROUP BY 1'
+    wrapped = f"SELECT * FROM ({plain}) AS t LIMIT 100"
+    with signed_in(wire, sfumato__epsilon="0.01") as client:
+        bought, before = rows_in(client.ask(query(plain))), wire.charges()
+        assert rows_in(client.ask(query(quoted))) == bought
+        assert rows_in(client.ask(query(wrapped))) == bought
+        assert errors_in(client.ask(query(quoted.replace("clinic", "school")))) == ["0A000"]
+    assert wire.charges() == before
 
 
 def test_a_failed_transaction_ignores_everything_but_its_end(wire: WireServer) -> None:
@@ -311,3 +352,22 @@ def test_64_connections_spend_exactly_what_there_is(tmp_path: Path) -> None:
 
         assert run_at_once(8, ask_same) == [[]] * 8
         assert wire.charges() == 4
+
+
+def test_the_published_database_answers_from_what_was_bought_for_nothing(tmp_path: Path) -> None:
+    with wire_server(tmp_path) as wire:
+        question = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
+        with signed_in(wire, database="clinic_published") as client:
+            told = error_of(client.ask(query(question)))
+            assert told["C"] == "0A000"
+            assert told["H"]
+        wire.counter.served.curator("clinic").marginals("visits", [["region"]]).release(epsilon=1)
+        before = wire.charges()
+        with signed_in(wire, database="clinic_published", sfumato__epsilon="1") as client:
+            for _ in range(3):
+                messages = client.ask(parse(question) + bind() + describe("P") + execute() + SYNC)
+                assert errors_in(messages) == []
+                (description,) = (body for kind, body in messages if kind == b"T")
+                assert b"n_low\0" in description
+                assert [len(row) for row in rows_in(messages)] == [4, 4]
+        assert wire.charges() == before

@@ -28,9 +28,11 @@ _TEXTS = "CREATE TABLE texts (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT"
 """Each answer text is stored once, however many requests it answered; ``answers`` refers to it by hash."""
 _SCRAM = (
     "ALTER TABLE tokens ADD COLUMN scram TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tokens ADD COLUMN price TEXT NOT NULL DEFAULT ''",
     "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
 )
-"""A token's SCRAM verifier, empty for tokens of earlier versions; and the secret that users' salts are derived from."""
+"""A token's SCRAM verifier, empty for tokens of earlier versions; the price of its questions over the PostgreSQL wire,
+empty for none; and the secret that users' salts are derived from."""
 SCHEMA = (
     "CREATE TABLE users (name TEXT PRIMARY KEY, role TEXT NOT NULL, made INTEGER NOT NULL, disabled INTEGER NOT NULL)"
     " STRICT",

@@ -179,11 +179,19 @@ class PeopleFile:
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────
 
     def new_token(
-        self, user: str, *, label: str = "", expires: timedelta | None = None, most: Number | None = None, by: str
+        self,
+        user: str,
+        *,
+        label: str = "",
+        expires: timedelta | None = None,
+        most: Number | None = None,
+        price: str = "",
+        by: str,
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret text, which is stored nowhere.
 
-        It may have a limit on the ε of all releases that it ever pays for.
+        It may have a limit on the ε of all releases that it ever pays for, and a price for questions of PostgreSQL
+        clients that set none.
         """
         secret = PREFIX + _new_secret()
         limit = None if most is None else amounts.write(round_down(exact_amount(exact(most, "most", POSITIVE))))
@@ -197,9 +205,9 @@ class PeopleFile:
                 raise InvalidParameter("user", user, "someone who is not disabled", fix=_ENABLE_FIX)
             verifier = Verifier.of(secret, _salt(_salt_secret(rows), user)).to_text()
             number = rows.execute(
-                "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram)"
-                " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?)",
-                (_sha256(secret), user, label, self._now_micros(), expires_at, limit, verifier),
+                "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
+                " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",
+                (_sha256(secret), user, label, self._now_micros(), expires_at, limit, verifier, price),
             ).lastrowid
             description = ", ".join([user, *([label] if label else [])])
             self._record_act(rows, by, "token made", f"{number}, {description}")
@@ -221,6 +229,12 @@ class PeopleFile:
         """Return a token; refuse an unknown number."""
         with self.database.read_transaction() as rows:
             return _require_token(rows, number)
+
+    def token_price(self, number: int) -> str:
+        """Return a token's own price for questions of PostgreSQL clients; empty for none."""
+        with self.database.read_transaction() as rows:
+            (price,) = rows.execute("SELECT price FROM tokens WHERE number = ?", (number,)).fetchone()
+        return str(price)
 
     def revoke_token(self, number: int, *, by: str) -> Token:
         """Revoke a token, at once and permanently."""

@@ -16,6 +16,7 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import own_tables, types
+from sfumato.server.postgres.lexing import blank_database
 from sfumato.server.postgres.results import (
     Result,
     ResultColumn,
@@ -30,6 +31,8 @@ from sfumato.server.releases.flights import FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion
 from sfumato.server.requests.calls import in_thread
 
+PUBLISHED = "_published"
+"""What follows a policy's name in the name of the database of what was published."""
 _KIND = "questions"
 _EXPLAIN_TERMS = ("epsilon", "delta", "rho", "within", "confidence", "mechanism")
 
@@ -108,7 +111,7 @@ class StatementSource:
         if await in_thread(self.catalog.covers, rows.sql):
             return await in_thread(self._run_catalog, rows.sql, parameters)
         price = await in_thread(self._require_price, rows, parameters, terms.price)
-        released = await self._release(_spec(rows, parameters), price, terms.cancelled)
+        released = await self._release(self._spec(rows, parameters), price, terms.cancelled)
         return answer_result(released.answer, columns, ranges=terms.ranges, charged=not released.free)
 
     async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
@@ -127,7 +130,7 @@ class StatementSource:
     def _free_call(
         self, act: str, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any] | None = None
     ) -> Any:
-        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, _spec(rows, parameters), price)
+        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, self._spec(rows, parameters), price)
 
     def _require_price(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the price of a question; refuse one without an amount, unless it needs none."""
@@ -153,6 +156,10 @@ class StatementSource:
         found = self.catalog.run(sql, texts)
         return Result(tuple(ResultColumn(column.name, column.oid) for column in found.columns), found.rows)
 
+    def _spec(self, rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
+        spec: dict[str, Any] = {"sql": blank_database(rows.sql, (self.policy, f"{self.policy}{PUBLISHED}"))}
+        return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec
+
     # ── releases ───────────────────────────────────────────────────────────────────────────────
 
     async def _release(
@@ -177,8 +184,3 @@ class StatementSource:
             detail="If it was charged already, its answer is stored.",
             hint="Ask again: a stored answer is free; SELECT * FROM sfumato.history lists what was charged.",
         )
-
-
-def _spec(rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = {"sql": rows.sql}
-    return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec

@@ -16,6 +16,7 @@ import asyncio
 import socket
 import ssl
 import struct
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -29,9 +30,9 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people import scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
-from sfumato.server.postgres.answering import Catalog, StatementSource
+from sfumato.server.postgres.answering import PUBLISHED, Catalog, StatementSource
 from sfumato.server.postgres.error_reports import error_message
-from sfumato.server.postgres.session_settings import SessionSettings
+from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
 from sfumato.server.postgres.sessions import Session
 from sfumato.server.postgres.statements import Refusal
 from sfumato.server.requests.calls import in_thread
@@ -41,7 +42,6 @@ SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0,
 MAX_CONNECTIONS = 500
 _SPILL_BYTES = 65536
 _TLS_HANDSHAKE = 0x16
-_PUBLISHED = "_published"
 _MAX_CATALOGS = 64
 _SIGN_IN_HINT = (
     "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
@@ -160,6 +160,7 @@ class PostgresServer:
         self._requires_tls = requires_tls
         self._open: dict[int, _OpenConnection] = {}
         self._numbers = count(1)
+        self._catalogs_lock = threading.Lock()
         self._catalogs: OrderedDict[tuple[int, str, str], tuple[Policy, Catalog]] = OrderedDict()
         self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
@@ -334,7 +335,8 @@ class PostgresServer:
         catalog = await in_thread(self._find_catalog, policy, database, caller.user)
         assert caller.token is not None
         source = StatementSource(self._gateway, caller.token.number, policy_name, catalog, published)
-        settings = SessionSettings(caller.user, SERVER_VERSION, _options(startup.parameters), {})
+        price = parse_token_price(await in_thread(self._gateway.people.token_price, caller.token.number))
+        settings = SessionSettings(caller.user, SERVER_VERSION, _options(startup.parameters), price)
         types_by_column = _column_types(policy)
         return Session(source, settings, lambda: types_by_column, connection)
 
@@ -343,23 +345,22 @@ class PostgresServer:
         visible = self._gateway.served.visible_to(caller)
         if database in visible:
             return database, False
-        name = database.removesuffix(_PUBLISHED)
-        if database.endswith(_PUBLISHED) and name in visible:
+        name = database.removesuffix(PUBLISHED)
+        if database.endswith(PUBLISHED) and name in visible:
             return name, True
         hint = f"The databases are the policies: {', '.join(visible)}." if visible else "Ask the owner for a share."
         raise Refusal("3D000", f'database "{database[:63]}" does not exist', hint=hint)
 
     def _find_catalog(self, policy: Policy, database: str, user: str) -> Catalog:
         """Return the catalog of a database and user under this policy object, building it once."""
-        key = (id(policy), database, user)
-        cached = self._catalogs.get(key)
-        if cached is not None:
-            return cached[1]
-        catalog = self._catalog(policy, database, user)
-        self._catalogs[key] = policy, catalog
-        while len(self._catalogs) > _MAX_CATALOGS:
-            self._catalogs.popitem(last=False)
-        return catalog
+        key = (id(policy), database, user)  # the policy is kept beside its catalog, so its id stays its own
+        with self._catalogs_lock:
+            if key not in self._catalogs:
+                self._catalogs[key] = policy, self._catalog(policy, database, user)
+            self._catalogs.move_to_end(key)
+            while len(self._catalogs) > _MAX_CATALOGS:
+                self._catalogs.popitem(last=False)
+            return self._catalogs[key][1]
 
     # ── conversation ───────────────────────────────────────────────────────────────────────────
 

@@ -47,7 +47,7 @@ def parameter_oids(
     count = max(parameter_count(tokens), len(given))
     sent = [*given, *([0] * (count - len(given)))]
     return tuple(
-        oid if types.is_parameter_type(oid) and oid not in (0, types.UNKNOWN) else inferred.get(number, 0) or types.TEXT
+        oid if oid not in (0, types.UNKNOWN) else inferred.get(number, 0) or types.TEXT
         for number, oid in enumerate(sent, 1)
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import POSITIVE, exact
-from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.statements import Refusal, parse_price_comment
 
 PREFIX = "sfumato."
 NO_PRICE_HINT = (
@@ -228,6 +228,16 @@ class SessionSettings:
             only = _FIXED[name][0]
             raise Refusal("22023", f"{name} is always {only} here", hint=f"Leave it out, or set it to {only}.")
         return _FIXED[name][0] if name in _FIXED else value
+
+
+def parse_token_price(text: str) -> dict[str, str]:
+    """Parse a token's own price, such as ``epsilon=0.1``; refuse one that no question could have."""
+    terms = parse_price_comment(text)
+    for name, value in terms.items():
+        _checked_term(f"{PREFIX}{name}", value)
+    if terms and not has_amount(terms):
+        raise Refusal("22023", "a price needs an amount", hint="Write epsilon=0.1, within=50 or rho=0.01.")
+    return terms
 
 
 def has_amount(price: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -96,6 +96,8 @@ def encode_binary(value: Any, oid: int) -> bytes | None:
         return None
     encode = _BINARY.get(oid)
     try:
+        if oid in _ELEMENTS and isinstance(value, (list, tuple)):
+            return _encode_array(value, _ELEMENTS[oid])
         return encode_text(value) if encode is None else encode(value)
     except (struct.error, OverflowError, TypeError, ValueError):
         raise CellOutOfRange from None
@@ -123,6 +125,22 @@ def encode_numeric(value: Any) -> bytes:
         groups = groups[:-1]
     header = struct.pack("!hhHh", len(groups), weight if groups else 0, 0x4000 if sign else 0, scale)
     return header + struct.pack(f"!{len(groups)}h", *groups)
+
+
+_ELEMENTS = {1000: BOOL, 1005: INT2, 1007: INT4, 1016: INT8, 1028: 26, 1009: TEXT, 1003: NAME, 1002: 18, 1015: VARCHAR,
+             22: INT2, 30: 26, 1022: FLOAT8}  # fmt: skip
+"""Element types of the arrays that catalogs hold, by oid."""
+
+
+def _encode_array(values: Sequence[Any], element: int) -> bytes:
+    if not values:
+        return struct.pack("!iii", 0, 0, element)
+    has_null = any(value is None for value in values)
+    header = struct.pack("!iiiii", 1, has_null, element, len(values), 1)
+    cells = (encode_binary(value, element) for value in values)
+    return header + b"".join(
+        b"\xff\xff\xff\xff" if cell is None else struct.pack("!i", len(cell)) + cell for cell in cells
+    )
 
 
 _BINARY: Mapping[int, Callable[[Any], bytes]] = {
@@ -207,7 +225,7 @@ def simplest_number(value: Decimal) -> int | Decimal:
     """
     if not value.is_finite() or abs(value.adjusted()) > _MAX_EXPONENT:
         raise ValueError
-    return int(value) if value == value.to_integral_value() else value.normalize()
+    return int(value) if value == value.to_integral_value() else value
 
 
 _TEXT_TYPE = ParameterType("text", str)
@@ -230,15 +248,13 @@ _PARAMETER_TYPES: Mapping[int, ParameterType] = {
 }
 
 
-def is_parameter_type(oid: int) -> bool:
-    return oid in _PARAMETER_TYPES
-
-
 def decode_parameter(raw: bytes | None, oid: int, form: int) -> Any:
-    """Decode a parameter; NULL is None."""
+    """Decode a parameter; NULL is None. The text of an unknown type is a text; its binary form is not known."""
     if raw is None:
         return None
     kind = _PARAMETER_TYPES.get(oid, _TEXT_TYPE)
+    if form and oid not in _PARAMETER_TYPES:
+        raise InvalidParameterValue(f"with oid {oid}, in binary")
     try:
         if form and kind.unpack is not None:
             return kind.unpack(raw)
@@ -266,4 +282,6 @@ def json_parameter(value: Any) -> Any:
         return {"type": "timestamp", "value": value.isoformat()}
     if isinstance(value, dt.date):
         return {"type": "date", "value": value.isoformat()}
-    return {"type": "decimal", "value": f"{value:f}"} if isinstance(value, Decimal) else value
+    if isinstance(value, Decimal):  # which is no integer, so the zeros at its end are decimals
+        return {"type": "decimal", "value": f"{value:f}".rstrip("0")}
+    return value
