@@ -173,7 +173,7 @@ def split_statements(sql: str) -> list[StatementText]:
 
 
 def blank_database(sql: str, databases: Sequence[str]) -> str:
-    """Blank out the database before three-part names, ``clinic.public.visits``; positions in the text stay."""
+    """Blank out the database before names of three parts; positions in the text stay."""
     try:
         tokens = tokenize(sql)
     except UnfinishedText:
