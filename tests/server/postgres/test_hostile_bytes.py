@@ -125,7 +125,7 @@ async def converse(source: StatementSource, sent: bytes) -> list[tuple[bytes, by
     connection = Connection(
         reader, asyncio.StreamWriter(transport, stream, reader, asyncio.get_running_loop()), _no_tick
     )
-    settings = SessionSettings("ana", "18.0", {}, {})
+    settings = SessionSettings("ana", "15.0", {}, {})
     session = Session(source, settings, lambda: {"age": Type.INTEGER}, connection)
     reader.feed_data(sent)
     reader.feed_eof()
@@ -172,6 +172,9 @@ class PricelessSource:
 
     async def is_question(self, sql: str) -> bool:
         return "1" not in sql
+
+    async def parameter_oids(self, *_: object) -> None:
+        return None
 
     async def describe(self, *_: object, ranges: bool) -> ResultColumns:
         return (ResultColumn("a", 25), *([ResultColumn("low", 701)] if ranges else []))

@@ -229,20 +229,6 @@ def test_the_position_of_a_refusal_is_in_the_clients_own_text(wire: WireServer) 
     assert sql[int(told["P"]) - 1 :].startswith("nothing")
 
 
-def test_names_of_three_parts_as_bi_tools_write_them(wire: WireServer) -> None:
-    """The same question, however its names are written; another database's names are refused."""
-    plain = "SELECT region, COUNT(*) AS n FROM visits WHERE age < 77 GROUP BY region"
-    columns = '"clinic"."public"."visits"."region"', '"clinic"."public"."visits"."age"'
-    quoted = f'SELECT {columns[0]}, COUNT(*) AS n FROM "clinic"."public"."visits" WHERE {columns[1]} < 77 GROUP BY 1'
-    wrapped = f"SELECT * FROM ({plain}) AS t LIMIT 100"
-    with signed_in(wire, sfumato__epsilon="0.01") as client:
-        bought, before = rows_in(client.ask(query(plain))), wire.charges()
-        assert rows_in(client.ask(query(quoted))) == bought
-        assert rows_in(client.ask(query(wrapped))) == bought
-        assert errors_in(client.ask(query(quoted.replace("clinic", "school")))) == ["0A000"]
-    assert wire.charges() == before
-
-
 def test_a_failed_transaction_ignores_everything_but_its_end(wire: WireServer) -> None:
     with signed_in(wire, sfumato__epsilon="0.01") as client:
         assert client.ask(query("BEGIN; SELECT nothing()"))[-1][1] == b"E"

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from sfumato.policy import Type
 from sfumato.server.postgres import types
-from sfumato.server.postgres.lexing import blank_database, split_statements, tokenize
+from sfumato.server.postgres.lexing import split_statements, tokenize
 from sfumato.server.postgres.parameters import parameter_oids
 from sfumato.server.postgres.protocol import ProtocolViolation, decode, decode_startup
 from sfumato.server.postgres.results import Result, ResultColumn, copy_messages
@@ -65,7 +65,9 @@ def test_what_psycopg_writes_is_read(oid: int, values: Any) -> None:
 
 
 @given(
-    st.binary(max_size=40), st.sampled_from([0, 16, 20, 21, 23, 25, 700, 701, 1082, 1114, 1700, 99999]), st.booleans()
+    st.binary(max_size=40),
+    st.sampled_from([0, 16, 20, 21, 23, 25, 700, 701, 1082, 1114, 1700, 1009, 1028, 99999]),
+    st.booleans(),
 )
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_are_a_value_or_refused(raw: bytes, oid: int, binary: bool) -> None:
@@ -73,7 +75,7 @@ def test_any_bytes_are_a_value_or_refused(raw: bytes, oid: int, binary: bool) ->
         value = types.decode_parameter(raw, oid, int(binary))
     except types.InvalidParameterValue:
         return
-    assert isinstance(value, (str, int, bool, Decimal, dt.date))
+    assert isinstance(value, (str, int, bool, Decimal, dt.date, list))
 
 
 @given(
@@ -97,6 +99,13 @@ def test_arrays_of_catalogs() -> None:
     assert loaded(types.encode_binary([1, 2], 1016), 1016, 1) == [1, 2]
     assert loaded(types.encode_binary(["a", None, 'b"'], 1009), 1009, 1) == ["a", None, 'b"']
     assert loaded(types.encode_binary([], 1009), 1009, 1) == []
+    for values, oid in (([1, 2], 1016), (["a", None, "b"], 1009), ([], 1028)):
+        encoded = types.encode_binary(values, oid)
+        assert encoded is not None
+        assert types.decode_parameter(encoded, oid, 1) == values
+        for cut in range(len(encoded)):
+            with pytest.raises(types.InvalidParameterValue):
+                types.decode_parameter(encoded[:cut], oid, 1)
     assert loaded(types.encode_text(["a,b", None, 'c"\\', "NULL", ""]), 1009, 0) == ["a,b", None, 'c"\\', "NULL", ""]
 
 
@@ -124,16 +133,6 @@ def test_statements_are_split_where_postgresql_splits_them() -> None:
     assert (first.sql, second.sql) == (whole, "COMMIT")
     assert sql[second.offset :] == "COMMIT"
     assert second.tokens[0].start == 0
-
-
-def test_a_database_is_blanked_only_before_a_schema_and_a_table() -> None:
-    sql = 'SELECT "clinic"."public"."visits"."age", \'clinic.public.x\', clinic.age FROM clinic.public.visits AS clinic'
-    blanked = blank_database(sql, ("clinic",))
-    assert len(blanked) == len(sql)
-    assert blanked.split() == [
-        "SELECT", '"public"."visits"."age",', "'clinic.public.x',", "clinic.age", "FROM", "public.visits", "AS",
-        "clinic",
-    ]  # fmt: skip
 
 
 def test_copy_writes_what_postgresql_writes() -> None:

@@ -71,7 +71,7 @@ class ConstantCatalog:
 
     _STATEMENTS: ClassVar[dict[str, tuple[ConstantColumn, object]]] = {
         "select 1": (ConstantColumn("?column?", 23), 1),
-        "select version()": (ConstantColumn("version", 25), "PostgreSQL 18.0, Sfumato"),
+        "select version()": (ConstantColumn("version", 25), "PostgreSQL 15.0, Sfumato"),
         "select current_schema()": (ConstantColumn("current_schema", 19), "public"),
         "select pg_advisory_unlock_all()": (ConstantColumn("pg_advisory_unlock_all", 2278), ""),
     }
@@ -84,6 +84,9 @@ class ConstantCatalog:
 
     def describe(self, sql: str, parameter_count: int) -> Sequence[ConstantColumn]:  # noqa: ARG002
         return (self._STATEMENTS[sql.lower().strip()][0],)
+
+    def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]:  # noqa: ARG002
+        return (25,) * parameter_count
 
     def run(self, sql: str, parameters: Sequence[str | None]) -> ConstantRows:  # noqa: ARG002
         column, value = self._STATEMENTS[sql.lower().strip()]

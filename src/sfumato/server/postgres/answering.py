@@ -16,7 +16,6 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import own_tables, types
-from sfumato.server.postgres.lexing import blank_database
 from sfumato.server.postgres.results import (
     Result,
     ResultColumn,
@@ -60,6 +59,7 @@ class Catalog(Protocol):
 
     def covers(self, sql: str) -> bool: ...
     def describe(self, sql: str, parameter_count: int) -> Sequence[CatalogColumn]: ...
+    def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]: ...
     def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows: ...
 
 
@@ -92,6 +92,12 @@ class StatementSource:
         """Return whether a statement asks the curator, and so may spend."""
         return own_tables.find(sql) is None and not await in_thread(self.catalog.covers, sql)
 
+    async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
+        """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
+        if own_tables.find(sql) is not None or not await in_thread(self.catalog.covers, sql):
+            return None
+        return await in_thread(self.catalog.parameter_oids, sql, parameter_count)
+
     async def describe(self, rows: Rows, parameters: Sequence[Any], *, ranges: bool) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
         own_table = own_tables.find(rows.sql)
@@ -111,7 +117,7 @@ class StatementSource:
         if await in_thread(self.catalog.covers, rows.sql):
             return await in_thread(self._run_catalog, rows.sql, parameters)
         price = await in_thread(self._require_price, rows, parameters, terms.price)
-        released = await self._release(self._spec(rows, parameters), price, terms.cancelled)
+        released = await self._release(_spec(rows, parameters), price, terms.cancelled)
         return answer_result(released.answer, columns, ranges=terms.ranges, charged=not released.free)
 
     async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
@@ -130,7 +136,7 @@ class StatementSource:
     def _free_call(
         self, act: str, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any] | None = None
     ) -> Any:
-        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, self._spec(rows, parameters), price)
+        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, _spec(rows, parameters), price)
 
     def _require_price(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the price of a question; refuse one without an amount, unless it needs none."""
@@ -156,10 +162,6 @@ class StatementSource:
         found = self.catalog.run(sql, texts)
         return Result(tuple(ResultColumn(column.name, column.oid) for column in found.columns), found.rows)
 
-    def _spec(self, rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
-        spec: dict[str, Any] = {"sql": blank_database(rows.sql, (self.policy, f"{self.policy}{PUBLISHED}"))}
-        return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec
-
     # ── releases ───────────────────────────────────────────────────────────────────────────────
 
     async def _release(
@@ -184,3 +186,8 @@ class StatementSource:
             detail="If it was charged already, its answer is stored.",
             hint="Ask again: a stored answer is free; SELECT * FROM sfumato.history lists what was charged.",
         )
+
+
+def _spec(rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = {"sql": rows.sql}
+    return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec

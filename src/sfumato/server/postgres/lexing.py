@@ -172,20 +172,6 @@ def split_statements(sql: str) -> list[StatementText]:
     return statements
 
 
-def blank_database(sql: str, databases: Sequence[str]) -> str:
-    """Blank out the database before names of three parts; positions in the text stay."""
-    try:
-        tokens = tokenize(sql)
-    except UnfinishedText:
-        return sql
-    blanked = list(sql)
-    for database, dot, schema, next_dot in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
-        is_name = database.kind in (TokenKind.WORD, TokenKind.QUOTED) and database.identifier in databases
-        if is_name and dot.is_symbol(".") and next_dot.is_symbol(".") and schema.identifier in ("public", "main"):
-            blanked[database.start : dot.end] = " " * (dot.end - database.start)
-    return "".join(blanked)
-
-
 def skip_words(tokens: Sequence[SqlToken], *words: str) -> Sequence[SqlToken]:
     """Leave out these words at the beginning, in any order and number."""
     rest = tokens

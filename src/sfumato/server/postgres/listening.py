@@ -16,8 +16,6 @@ import asyncio
 import socket
 import ssl
 import struct
-import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,12 +35,11 @@ from sfumato.server.postgres.sessions import Session
 from sfumato.server.postgres.statements import Refusal
 from sfumato.server.requests.calls import in_thread
 
-SERVER_VERSION = "18.0"
+SERVER_VERSION = "15.0"
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
 MAX_CONNECTIONS = 500
 _SPILL_BYTES = 65536
 _TLS_HANDSHAKE = 0x16
-_MAX_CATALOGS = 64
 _SIGN_IN_HINT = (
     "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
     "do not work here: make a new one."
@@ -160,8 +157,6 @@ class PostgresServer:
         self._requires_tls = requires_tls
         self._open: dict[int, _OpenConnection] = {}
         self._numbers = count(1)
-        self._catalogs_lock = threading.Lock()
-        self._catalogs: OrderedDict[tuple[int, str, str], tuple[Policy, Catalog]] = OrderedDict()
         self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -332,7 +327,7 @@ class PostgresServer:
         database = startup.parameters.get("database") or caller.user
         policy_name, published = await in_thread(self._find_policy, caller, database)
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
-        catalog = await in_thread(self._find_catalog, policy, database, caller.user)
+        catalog = await in_thread(self._catalog, policy, database, caller.user)
         assert caller.token is not None
         source = StatementSource(self._gateway, caller.token.number, policy_name, catalog, published)
         price = parse_token_price(await in_thread(self._gateway.people.token_price, caller.token.number))
@@ -350,17 +345,6 @@ class PostgresServer:
             return name, True
         hint = f"The databases are the policies: {', '.join(visible)}." if visible else "Ask the owner for a share."
         raise Refusal("3D000", f'database "{database[:63]}" does not exist', hint=hint)
-
-    def _find_catalog(self, policy: Policy, database: str, user: str) -> Catalog:
-        """Return the catalog of a database and user under this policy object, building it once."""
-        key = (id(policy), database, user)  # the policy is kept beside its catalog, so its id stays its own
-        with self._catalogs_lock:
-            if key not in self._catalogs:
-                self._catalogs[key] = policy, self._catalog(policy, database, user)
-            self._catalogs.move_to_end(key)
-            while len(self._catalogs) > _MAX_CATALOGS:
-                self._catalogs.popitem(last=False)
-            return self._catalogs[key][1]
 
     # ── conversation ───────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Protocol
 
 from sfumato.policy import Type
@@ -24,7 +24,7 @@ from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, Terms
 from sfumato.server.postgres.error_reports import UNFINISHED, error_message, notice
 from sfumato.server.postgres.lexing import StatementText, UnfinishedText, split_statements
-from sfumato.server.postgres.parameters import parameter_oids
+from sfumato.server.postgres.parameters import parameter_count, parameter_oids
 from sfumato.server.postgres.results import (
     Result,
     ResultColumns,
@@ -247,7 +247,7 @@ class Session:
     async def _extended(self, message: protocol.FrontendMessage) -> None:
         match message:
             case protocol.Parse():
-                self._parse(message)
+                await self._parse(message)
                 await self._outbox.send(protocol.PARSE_COMPLETE)
             case protocol.Bind():
                 self._bind(message)
@@ -264,7 +264,7 @@ class Session:
             case _:
                 raise protocol.ProtocolViolation("a message that may not be sent now")
 
-    def _parse(self, message: protocol.Parse) -> None:
+    async def _parse(self, message: protocol.Parse) -> None:
         texts = split_text(message.sql)
         if len(texts) > 1:
             raise Refusal("42601", "a prepared statement is one statement", hint="Prepare them one by one.")
@@ -280,8 +280,21 @@ class Session:
             return
         statement = self._classify(texts[0])
         self._require_possible_now(statement)
-        oids = parameter_oids(texts[0].tokens, message.parameter_oids, self._column_types())
+        oids = parameter_oids(
+            texts[0].tokens, await self._given_oids(message, statement, texts[0]), self._column_types()
+        )
         self._prepared[message.name] = PreparedStatement(statement, oids, self._ranges, message.sql)
+
+    async def _given_oids(self, message: protocol.Parse, statement: Statement, text: StatementText) -> tuple[int, ...]:
+        """Return the types of parameters that the client or the catalog says; 0 where neither does."""
+        count = parameter_count(text.tokens)
+        if not isinstance(statement, Rows) or not count:
+            return message.parameter_oids
+        said = await self._source.parameter_oids(statement.sql, count)
+        if said is None:
+            return message.parameter_oids
+        padded = [*message.parameter_oids, *([0] * (count - len(message.parameter_oids)))]
+        return tuple(oid or inferred for oid, inferred in zip_longest(padded, said, fillvalue=types.TEXT))
 
     def _bind(self, message: protocol.Bind) -> None:
         prepared = self._prepared_statement(message.statement)

@@ -219,6 +219,26 @@ def _unpack_numeric(raw: bytes) -> Any:
     return simplest_number(Decimal(f"{'-' if sign else ''}{digits}e{4 * (weight + 1 - len(groups))}"))
 
 
+def _unpack_array(raw: bytes) -> list[Any]:
+    """Unpack an array of at most one dimension; only statements about the catalog have such parameters."""
+    dimensions, _, element = struct.unpack("!iii", raw[:12])
+    if dimensions == 0:
+        return []
+    if dimensions != 1 or element not in _ELEMENTS.values():
+        raise ValueError
+    count, offset, values = struct.unpack("!i", raw[12:16])[0], 20, list[Any]()
+    while offset < len(raw):
+        (length,) = struct.unpack("!i", raw[offset : offset + 4])
+        cell = None if length == -1 else raw[offset + 4 : offset + 4 + length]
+        if length < -1 or (cell is not None and len(cell) != length):
+            raise ValueError
+        values.append(decode_parameter(cell, element, 1))
+        offset += 4 + max(0, length)
+    if len(values) != count:
+        raise ValueError
+    return values
+
+
 def simplest_number(value: Decimal) -> int | Decimal:
     """Return a number as an integer if it is one, so that the same number asks the same question however the client
     wrote it: 40, 40.0 or 4e1.
@@ -239,6 +259,8 @@ _PARAMETER_TYPES: Mapping[int, ParameterType] = {
     FLOAT4: ParameterType("real", _parse_decimal, _unpack_float("!f")),
     FLOAT8: ParameterType("double precision", _parse_decimal, _unpack_float("!d")),
     NUMERIC: ParameterType("numeric", _parse_decimal, _unpack_numeric),
+    26: ParameterType("oid", _parse_integer, _unpack("!I")),
+    **{oid: ParameterType("array", str, _unpack_array) for oid in (1000, 1005, 1007, 1009, 1016, 1028)},
     DATE: ParameterType("date", dt.date.fromisoformat, lambda raw: _EPOCH + dt.timedelta(days=_unpack("!i")(raw))),
     TIMESTAMP: ParameterType(
         "timestamp",
