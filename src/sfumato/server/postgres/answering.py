@@ -26,7 +26,7 @@ from sfumato.server.postgres.results import (
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
 from sfumato.server.postgres.statements import Refusal, Rows
-from sfumato.server.releases.flights import FlightResult
+from sfumato.server.releases.flights import Flight, FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion
 from sfumato.server.requests.calls import in_thread
 
@@ -94,30 +94,23 @@ class StatementSource:
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
-        if own_tables.find(sql) is not None or not await in_thread(self.catalog.covers, sql):
-            return None
-        return await in_thread(self.catalog.parameter_oids, sql, parameter_count)
+
+        def find() -> tuple[int, ...] | None:
+            is_catalog = own_tables.find(sql) is None and self.catalog.covers(sql)
+            return self.catalog.parameter_oids(sql, parameter_count) if is_catalog else None
+
+        return await in_thread(find)
 
     async def describe(self, rows: Rows, parameters: Sequence[Any], *, ranges: bool) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
-        own_table = own_tables.find(rows.sql)
-        if own_table is not None:
-            return own_table.columns
-        if await in_thread(self.catalog.covers, rows.sql):
-            columns = await in_thread(self.catalog.describe, rows.sql, len(parameters))
-            return tuple(ResultColumn(column.name, column.oid) for column in columns)
-        described = await in_thread(self._describe_question, rows, parameters)
-        return described_columns(described, ranges=ranges and not described.free)
+        return await in_thread(self._describe, rows, parameters, ranges)
 
     async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
-        own_table = own_tables.find(rows.sql)
-        if own_table is not None:
-            return await in_thread(self._run_own_table, own_table)
-        if await in_thread(self.catalog.covers, rows.sql):
-            return await in_thread(self._run_catalog, rows.sql, parameters)
-        price = await in_thread(self._require_price, rows, parameters, terms.price)
-        released = await self._release(_spec(rows, parameters), price, terms.cancelled)
+        begun = await in_thread(self._begin, rows, parameters, terms.price)
+        if isinstance(begun, Result):
+            return begun
+        released = await self._wait(begun, terms.cancelled)
         return answer_result(released.answer, columns, ranges=terms.ranges, charged=not released.free)
 
     async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
@@ -128,6 +121,27 @@ class StatementSource:
         return text_result(("QUERY PLAN",), [(line,) for line in lines])
 
     # ── blocking calls, in worker threads ──────────────────────────────────────────────────────
+
+    def _describe(self, rows: Rows, parameters: Sequence[Any], ranges: bool) -> ResultColumns:
+        own_table = own_tables.find(rows.sql)
+        if own_table is not None:
+            return own_table.columns
+        if self.catalog.covers(rows.sql):
+            columns = self.catalog.describe(rows.sql, len(parameters))
+            return tuple(ResultColumn(column.name, column.oid) for column in columns)
+        described = self._describe_question(rows, parameters)
+        return described_columns(described, ranges=ranges and not described.free)
+
+    def _begin(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result | Flight:
+        """Return the rows of a statement that asks no question, or start the release of one that does."""
+        own_table = own_tables.find(rows.sql)
+        if own_table is not None:
+            return own_table.run(self.gateway, self.caller(), self.policy)
+        if self.catalog.covers(rows.sql):
+            return self._run_catalog(rows.sql, parameters)
+        price = self._require_price(rows, parameters, price)
+        request_id = f"wire-{bits.random_bits(128):032x}"
+        return self.gateway.start(self.caller(), self.policy, _KIND, _spec(rows, parameters), price, request_id)
 
     def _describe_question(self, rows: Rows, parameters: Sequence[Any]) -> DescribedQuestion:
         described: DescribedQuestion = self._free_call("describe", rows, parameters)
@@ -153,9 +167,6 @@ class StatementSource:
             lines += ["", *str(self._free_call("error", rows, parameters, terms)).splitlines()]
         return lines
 
-    def _run_own_table(self, table: own_tables.OwnTable) -> Result:
-        return table.run(self.gateway, self.caller(), self.policy)
-
     def _run_catalog(self, sql: str, parameters: Sequence[Any]) -> Result:
         self.caller()
         texts = [None if value is None else types.text_cell(value) for value in parameters]
@@ -164,12 +175,10 @@ class StatementSource:
 
     # ── releases ───────────────────────────────────────────────────────────────────────────────
 
-    async def _release(
-        self, spec: Mapping[str, Any], price: Mapping[str, Any], cancelled: asyncio.Event
-    ) -> FlightResult:
-        """Ask, and wait for the answer or for a cancellation, whichever comes first."""
-        request_id = f"wire-{bits.random_bits(128):032x}"
-        flight = await in_thread(lambda: self.gateway.start(self.caller(), self.policy, _KIND, spec, price, request_id))
+    async def _wait(self, flight: Flight, cancelled: asyncio.Event) -> FlightResult:
+        """Wait for the answer or for a cancellation, whichever comes first."""
+        if flight.future.done():  # a stored answer
+            return flight.result()
         answered = asyncio.ensure_future(self.gateway.wait(flight))
         cancelling = asyncio.ensure_future(cancelled.wait())
         try:
