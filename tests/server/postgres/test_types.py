@@ -42,7 +42,7 @@ def loaded(raw: bytes | None, oid: int, form: int) -> Any:
 @pytest.mark.parametrize(("oid", "values"), _CELLS)
 def test_psycopg_reads_what_is_written(oid: int, values: Any) -> None:
     @given(values)
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=25, deadline=None)
     def check(value: Any) -> None:
         assert loaded(types.encode_binary(value, oid), oid, 1) == value
         assert loaded(types.encode_text(value), oid, 0) == value
@@ -53,7 +53,7 @@ def test_psycopg_reads_what_is_written(oid: int, values: Any) -> None:
 @pytest.mark.parametrize(("oid", "values"), _CELLS)
 def test_what_psycopg_writes_is_read(oid: int, values: Any) -> None:
     @given(values.filter(lambda value: not isinstance(value, float) or 1e-300 < abs(value) < 1e300))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=25, deadline=None)
     def check(value: Any) -> None:
         for form in (psycopg.adapt.PyFormat.TEXT, psycopg.adapt.PyFormat.BINARY):
             transformer = psycopg.adapt.Transformer()
@@ -69,7 +69,7 @@ def test_what_psycopg_writes_is_read(oid: int, values: Any) -> None:
     st.sampled_from([0, 16, 20, 21, 23, 25, 700, 701, 1082, 1114, 1700, 1009, 1028, 99999]),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_bytes_are_a_value_or_refused(raw: bytes, oid: int, binary: bool) -> None:
     try:
         value = types.decode_parameter(raw, oid, int(binary))
@@ -81,7 +81,7 @@ def test_any_bytes_are_a_value_or_refused(raw: bytes, oid: int, binary: bool) ->
 @given(
     st.sampled_from([b"Q", b"P", b"B", b"D", b"E", b"C", b"S", b"H", b"X", b"d", b"p", b"?"]), st.binary(max_size=60)
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_body_is_a_message_or_refused(kind: bytes, body: bytes) -> None:
     for read in (lambda: decode(kind, body), lambda: decode_startup(body)):
         with suppress(ProtocolViolation):
