@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.numbers import POSITIVE, exact
+from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Range, exact
 from sfumato.server.postgres.statements import Refusal, parse_price_comment
 
 PREFIX = "sfumato."
@@ -22,18 +22,21 @@ NO_PRICE_HINT = (
 _SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 
 
-def _number(name: str) -> Callable[[str], str]:
+def _number(name: str, allowed: Range = POSITIVE) -> Callable[[str], str]:
     def parse(value: str) -> str:
-        exact(value.strip(), name, POSITIVE)
+        exact(value.strip(), name, allowed)
         return value.strip()
 
     return parse
 
 
-def _switch(value: str) -> bool:
-    if value.strip().lower() not in _SWITCH:
-        raise InvalidParameter("a switch", value, "on or off")
-    return _SWITCH[value.strip().lower()]
+def _switch(name: str) -> Callable[[str], bool]:
+    def parse(value: str) -> bool:
+        if value.strip().lower() not in _SWITCH:
+            raise InvalidParameter(name, value, "on or off")
+        return _SWITCH[value.strip().lower()]
+
+    return parse
 
 
 def _within(value: str) -> str | dict[str, str]:
@@ -52,15 +55,24 @@ def _noise(value: str) -> str:
 
 PRICE_TERMS: Mapping[str, Callable[[str], Any]] = {
     "epsilon": _number("epsilon"),
-    "delta": _number("delta"),
+    "delta": _number("delta", BELOW_ONE),
     "rho": _number("rho"),
     "within": _within,
-    "confidence": _number("confidence"),
+    "confidence": _number("confidence", CONFIDENCE),
     "mechanism": _noise,
-    "fresh": _switch,
+    "fresh": _switch("fresh"),
 }
 """The terms of a price that can be set, and how each is read."""
-_OTHER_TERMS: Mapping[str, Callable[[str], Any]] = {"most": _number("most"), "ranges": _switch}
+_OTHER_TERMS: Mapping[str, Callable[[str], Any]] = {"most": _number("most"), "ranges": _switch("ranges")}
+_EXAMPLES = {
+    "delta": "1e-6",
+    "within": "50",
+    "confidence": "0.95",
+    "mechanism": "laplace",
+    "fresh": "on",
+    "ranges": "on",
+}
+"""By term, a value that can be written; 0.1 for the others."""
 _AMOUNTS = ("epsilon", "rho", "within")
 """A price needs one of these."""
 
@@ -197,7 +209,7 @@ class SessionSettings:
 
     @property
     def ranges(self) -> bool:
-        return _switch(self._values.get(f"{PREFIX}ranges", "off"))
+        return _switch("ranges")(self._values.get(f"{PREFIX}ranges", "off"))
 
     @property
     def most(self) -> str | None:
@@ -256,7 +268,8 @@ def _checked_term(name: str, value: str) -> str:
     try:
         parse(value)
     except InvalidParameter as error:
-        raise Refusal("22023", f"{name}: {error.rule}", hint=f"{error.fix}.") from None
+        example = _EXAMPLES.get(name.removeprefix(PREFIX), "0.1")
+        raise Refusal("22023", f"{PREFIX}{error.rule}", hint=f"Write SET {name} = '{example}'.") from None
     return value
 
 
