@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import json
 import os
 import re
@@ -23,12 +21,9 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 import sfumato as sf
+from server.certificates import write_certificate
 from server.forked_servers import ForkedServer, forked_server
 from server.running_server import COUNT, running_server
 from server.test_many_clients import clinic
@@ -245,7 +240,7 @@ def _alive(process: int) -> bool:
 
 
 def test_it_speaks_tls_with_a_certificate(tmp_path: Path) -> None:
-    _write_certificate(tmp_path)
+    write_certificate(tmp_path)
     own = {"certificate": str(tmp_path / "own.pem"), "certificate_key": str(tmp_path / "own.key")}
     with running_server(tmp_path, **own) as served:
         assert served.url.startswith("https://127.0.0.1:")
@@ -307,27 +302,6 @@ def test_who_is_answered_is_decided_by_where_a_connection_comes_from() -> None:
     assert (
         admitted_peers(ServerSettings(listen="unix:/x", public_url="https://x.example", proxies=("10.0.0.2",))) is None
     )
-
-
-def _write_certificate(folder: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / "own.pem").write_bytes(made.public_bytes(pem))
-    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "own.key").write_bytes(key.private_bytes(pem, form, plain))
 
 
 def test_where_no_owner_is_let_in_another_is_made(tmp_path: Path) -> None:

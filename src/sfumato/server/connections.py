@@ -24,7 +24,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -333,15 +333,20 @@ class BoundedConnection(HttpToolsProtocol):
 _UNIX_PREFIX = "unix:"
 
 
-@contextmanager
-def listening(settings: ServerSettings) -> Iterator[socket.socket]:
+def listening(settings: ServerSettings) -> AbstractContextManager[socket.socket]:
     """Listen where the settings say; a Unix socket's file is removed on exit."""
-    if not settings.listen.startswith(_UNIX_PREFIX):
-        with _listen_on_address(settings.listen) as listener:
+    return listening_on(settings.listen)
+
+
+@contextmanager
+def listening_on(listen: str) -> Iterator[socket.socket]:
+    """Listen on an address; a Unix socket's file is removed on exit."""
+    if not listen.startswith(_UNIX_PREFIX):
+        with _listen_on_address(listen) as listener:
             yield listener
         return
-    path = Path(settings.listen.removeprefix(_UNIX_PREFIX))
-    with _listen_on_path(path, settings.listen) as listener:
+    path = Path(listen.removeprefix(_UNIX_PREFIX))
+    with _listen_on_path(path, listen) as listener:
         try:
             yield listener
         finally:

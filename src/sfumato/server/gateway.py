@@ -45,7 +45,7 @@ from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, U
 from sfumato.server.releases.answer_clock import AnswerClock, cost_class
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights
-from sfumato.server.releases.proposal_cache import ProposalKey, Proposed, decode_stored_answer
+from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalKey, Proposed, decode_stored_answer
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
     Phase,
@@ -63,7 +63,7 @@ from sfumato.server.settings import ServerSettings
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
 """Builds the proposal of a kind from a caller's spec (``server.requests.proposals``)."""
-ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "preview")
+ACTS = ("propose", "describe", "columns", "explain", "error", "price", "advise", "plot", "preview")
 _ASKING_ROLES = (Role.OWNER, Role.ANALYST)
 _READ_ALL_ROLES = (Role.OWNER, Role.AUDITOR)
 _MAX_PAGE = 1000
@@ -122,6 +122,15 @@ class Gateway:
         """
         with _redacted_errors(None):
             caller = self.people.authenticate(credentials)
+        if caller is None:
+            self._log.write(user="", route=route, status=401)
+            raise NotSignedIn
+        return caller
+
+    def caller_of_token(self, number: int | None, route: str) -> Caller:
+        """Authenticate the caller of a token that was proven without being sent; None for a proof that failed."""
+        with _redacted_errors(None):
+            caller = None if number is None else self.people.caller_of_token(number)
         if caller is None:
             self._log.write(user="", route=route, status=401)
             raise NotSignedIn
@@ -212,6 +221,8 @@ class Gateway:
         proposal = self._proposal(caller, name, kind, spec, spends=True)
         if act == "propose":
             return proposal if isinstance(proposal, Listing) else Proposed.from_proposal(proposal)
+        if act == "describe":
+            return DescribedQuestion.from_proposal(proposal)
         if act == "columns":
             return proposal.columns
         if not hasattr(proposal, act):
@@ -686,8 +697,9 @@ def _redacted_errors(role: Role | None) -> Iterator[None]:
 
 def _find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
     """Return the stored answer of a proposal that may spend nothing; None if it would have to be bought."""
+    identity = {} if price.get("free") else {"request_id": request_id}  # what a synopsis answers is no request
     try:
-        return FlightResult.from_answer(proposal.release(**price, request_id=request_id, progress=_refuse_charge))
+        return FlightResult.from_answer(proposal.release(**price, **identity, progress=_refuse_charge))
     except AnswerNotStored:
         return None
 

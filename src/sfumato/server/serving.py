@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
@@ -30,15 +30,25 @@ from starlette.applications import Starlette
 
 from sfumato.curator.policy_account import read_policy, users_path
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
+from sfumato.policy import Policy
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import build_application, stop_accepting
-from sfumato.server.connections import HEAD_SECONDS, BoundedConnection, admitted_peers, base_url, listening
+from sfumato.server.connections import (
+    HEAD_SECONDS,
+    BoundedConnection,
+    admitted_peers,
+    base_url,
+    listening,
+    listening_on,
+)
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.users import Role, User
+from sfumato.server.postgres.answering import Catalog
+from sfumato.server.postgres.listening import CatalogFactory, PostgresServer, server_tls
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served_policies import ServedPolicies
-from sfumato.server.settings import ServerSettings
+from sfumato.server.settings import ServerSettings, is_local
 from sfumato.server.worker_processes import WorkerProcesses, confirm, receive_connections
 
 _CLOSE_SECONDS = 5
@@ -67,14 +77,17 @@ def serve(process_settings: ProcessSettings, ready: Callable[[str], None]) -> in
 
     ``ready`` is called once the server listens, with a one-time login link for the owner.
     """
-    with listening(process_settings.settings) as listener:
+    settings = process_settings.settings
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(listening(settings))
+        postgres = sockets.enter_context(listening_on(settings.postgres)) if settings.postgres else None
 
         def announce() -> None:
             ready(_owner_login_link(process_settings, base_url(process_settings.settings, listener)))
 
-        process_count = process_settings.settings.processes
+        process_count = settings.processes
         if process_count == 1:
-            return run(process_settings, listener, announce)
+            return run(process_settings, listener, announce, postgres=postgres)
         patience = process_settings.settings.drain_seconds + _CLOSE_SECONDS
         return WorkerProcesses(partial(_run_worker, process_settings), listener, process_count, _BACKLOG, patience).run(
             announce
@@ -125,19 +138,29 @@ def run(
     listener: socket.socket | None,
     ready: Callable[[], None] = lambda: None,
     channel: socket.socket | None = None,
+    postgres: socket.socket | None = None,
 ) -> int:
-    """Serve in this process until told to stop: from a listening socket, or from connections handed over on a
-    channel.
+    """Serve in this process until told to stop: from a listening socket, or from connections handed over on a channel;
+    and PostgreSQL clients from another socket.
     """
     log = ActivityLog(
         process_settings.settings.log
     )  # stays open until the process ends: closing a ledger may still warn
     show_warnings(log)
     with open_gateway(process_settings) as counter:
-        server = UvicornServer(build_application(counter), process_settings.settings, ready, channel)
+        wire = None if postgres is None else PostgresListener(postgres, _catalog)
+        server = UvicornServer(build_application(counter), process_settings.settings, ready, channel, wire)
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([] if listener is None else [listener]))
     return 0
+
+
+def _catalog(policy: Policy, database: str, user: str) -> Catalog:
+    """Build the catalog that PostgreSQL clients see: from the policy alone."""
+    from sfumato.server.postgres.catalog import Catalog as PolicyCatalog  # type: ignore[import-not-found]
+
+    catalog: Catalog = PolicyCatalog(policy, database, user)
+    return catalog
 
 
 def _run_worker(process_settings: ProcessSettings, channel: socket.socket, ready: Connection) -> None:
@@ -168,6 +191,14 @@ def _uvicorn_config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
     )
 
 
+@dataclass(frozen=True)
+class PostgresListener:
+    """The socket for PostgreSQL clients, and what builds their catalog."""
+
+    listener: socket.socket
+    catalog: CatalogFactory
+
+
 class UvicornServer(uvicorn.Server):
     """A uvicorn server that returns after a signal; uvicorn's own would raise the signal again and kill the process."""
 
@@ -177,9 +208,13 @@ class UvicornServer(uvicorn.Server):
         settings: ServerSettings,
         ready: Callable[[], None] = lambda: None,
         channel: socket.socket | None = None,
+        postgres: PostgresListener | None = None,
     ) -> None:
         super().__init__(_uvicorn_config(app, settings))
         self._app = app
+        self._settings = settings
+        self._postgres_listener = postgres
+        self._postgres: PostgresServer | None = None
         self._peers = admitted_peers(settings)
         self._ready = ready
         self._channel = channel
@@ -214,12 +249,30 @@ class UvicornServer(uvicorn.Server):
             self.servers.append(server)
         if self._channel is not None:
             loop.add_reader(self._channel, self._accept_handed, self._channel)
+        if self._postgres_listener is not None:
+            self._start_postgres(self._postgres_listener)
         self._ready()
+
+    def _start_postgres(self, postgres: PostgresListener) -> None:
+        """Serve PostgreSQL clients beside HTTP, with the same gateway and the same ticks."""
+        certificate, key = self._settings.certificate, self._settings.certificate_key
+        self._postgres = PostgresServer(
+            self._app.state.gateway,
+            postgres.catalog,
+            self._app.state.ticks.next,
+            tls=server_tls(certificate, key) if certificate else None,
+            requires_tls=not is_local(self._settings.postgres),
+        )
+        self._postgres.start(postgres.listener)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._channel is not None:
             asyncio.get_running_loop().remove_reader(self._channel)
             self._channel.close()
+        if self._postgres is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.drain_seconds):
+                    await self._postgres.stop()
         await super().shutdown(sockets)
 
     def _accept_handed(self, channel: socket.socket) -> None:

@@ -29,6 +29,8 @@ class ServerSettings:
 
     listen: str = "127.0.0.1:8765"
     """``host:port``, or ``unix:`` and the path of a socket."""
+    postgres: str = ""
+    """Where PostgreSQL clients connect, written like ``listen``; empty for nowhere."""
     public_url: str = ""
     """The address that people type into a browser, if a proxy stands in front."""
     certificate: str = ""
@@ -53,7 +55,7 @@ class ServerSettings:
     """The file of the activity log; empty for standard error."""
 
     def __post_init__(self) -> None:
-        for name in ("listen", "public_url", "certificate", "certificate_key", "log"):
+        for name in ("listen", "postgres", "public_url", "certificate", "certificate_key", "log"):
             _require_text(name, getattr(self, name))
         for name in ("processes", "free_per_second", "releases_at_once", "queue", "body_bytes", *_DURATIONS):
             check = partial(exact_integer, getattr(self, name), name, at_least=1)
@@ -70,13 +72,13 @@ class ServerSettings:
                 fix="set both, or neither",
             )
         self._require_safe_address()
+        if self.postgres:
+            self._require_possible_postgres()
 
     @property
     def local(self) -> bool:
         """Whether only this machine can connect."""
-        if self.listen.startswith(_UNIX_PREFIX):
-            return True
-        return ipaddress.ip_address(_host(self.listen)).is_loopback
+        return is_local(self.listen)
 
     def accepts_host(self, host: str, listener: tuple[str, int | None] | None) -> bool:
         """Return whether a Host header names this server: ``public_url``, the listening address or this machine.
@@ -110,6 +112,27 @@ class ServerSettings:
                 fix="listen on 127.0.0.1 or unix:…; or set certificate and certificate_key; or set public_url to an "
                 "https address and list the proxy in proxies",
             )
+
+    def _require_possible_postgres(self) -> None:
+        """Refuse an address for PostgreSQL clients that others could listen to, and several processes: a client cancels
+        a statement on a connection of its own, which has to reach the same process.
+        """
+        _check_address(self.postgres, "postgres", 5433)
+        if not is_local(self.postgres) and not self.certificate:
+            raise InvalidSettings(
+                "PostgreSQL clients on other machines need TLS here: no proxy can end it for them",
+                place="postgres",
+                fix="set certificate and certificate_key, or listen on 127.0.0.1 or unix:…",
+            )
+        if self.processes > 1:
+            raise InvalidSettings(
+                "PostgreSQL clients are served by one process", place="postgres", fix="set processes to 1"
+            )
+
+
+def is_local(listen: str) -> bool:
+    """Return whether only this machine can connect to an address."""
+    return listen.startswith(_UNIX_PREFIX) or ipaddress.ip_address(_host(listen)).is_loopback
 
 
 def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
@@ -182,7 +205,7 @@ def _host(listen: str) -> str:
     return listen.rpartition(":")[0].strip("[]")
 
 
-def _check_address(listen: str) -> None:
+def _check_address(listen: str, name: str = "listen", port_shown: int = 8765) -> None:
     if listen.startswith(_UNIX_PREFIX) and len(listen) > len(_UNIX_PREFIX):
         return
     host, _, port = listen.rpartition(":")
@@ -193,9 +216,9 @@ def _check_address(listen: str) -> None:
     except ValueError:
         pass
     raise InvalidSettings(
-        "listen must be an IP address and a port, or the path of a socket",
-        place="listen",
-        fix='write listen = "127.0.0.1:8765", "[::1]:8765" or "unix:/run/sfumato.sock"',
+        f"{name} must be an IP address and a port, or the path of a socket",
+        place=name,
+        fix=f'write {name} = "127.0.0.1:{port_shown}", "[::1]:{port_shown}" or "unix:/run/sfumato.sock"',
     )
 
 

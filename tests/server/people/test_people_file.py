@@ -305,7 +305,10 @@ def test_a_file_of_the_version_before_is_made_one_of_this(tmp_path: Path) -> Non
     PeopleFile(path).close()
     with closing(sqlite3.connect(path)) as rows:
         rows.execute("DROP TABLE texts")
+        rows.execute("DROP TABLE secrets")
         rows.execute("ALTER TABLE answers DROP COLUMN answer")
+        for column in ("scram", "price"):
+            rows.execute(f"ALTER TABLE tokens DROP COLUMN {column}")
         rows.execute("INSERT INTO answers VALUES ('ana', 'clinic', 'old', 6, 'questions', '{}', '{}')")
         rows.execute("PRAGMA user_version = 1")
         rows.commit()

@@ -22,12 +22,18 @@ from sfumato.extras import install_command
 @click.option(
     "--listen", metavar="ADDRESS", help="The address to listen on, such as 127.0.0.1:8765 or unix:/run/sfumato.sock."
 )
+@click.option(
+    "--postgres",
+    metavar="ADDRESS",
+    help="The address for PostgreSQL clients, such as 127.0.0.1:5433: psql and BI tools.  [default: none]",
+)
 @click.option("--processes", type=click.IntRange(1), metavar="N", help="The number of server processes.  [default: 1]")
 @options.ledger
 def command(
     policies: tuple[Path, ...],
     settings: Path | None,
     listen: str | None,
+    postgres: str | None,
     processes: int | None,
     ledger: Path | str | None,
 ) -> None:
@@ -44,7 +50,10 @@ def command(
         ) from None
     file_settings = ServerSettings() if settings is None else read_settings(settings)
     effective_settings = replace(
-        file_settings, listen=listen or file_settings.listen, processes=processes or file_settings.processes
+        file_settings,
+        listen=listen or file_settings.listen,
+        postgres=postgres or file_settings.postgres,
+        processes=processes or file_settings.processes,
     )
     sys.exit(serve(ProcessSettings(policies, ledger, effective_settings), _print_link))
 

@@ -11,6 +11,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
+from sfumato.errors import InvalidParameter
 
 _SPAN_FORMAT = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _SPAN_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -50,9 +51,17 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     metavar="EPSILON",
     help="The most ε that the token may ever spend, over all its releases.  [default: as much as its user]",
 )
+@click.option(
+    "--price",
+    default="",
+    metavar="TERMS",
+    help="The price of questions by PostgreSQL clients that can set none, such as epsilon=0.1 or within=50.",
+)
 @click.option("--label", default="", metavar="TEXT", help="A note on what the token is for.")
 @options.ledger_here
-def new(user: str, expires: timedelta | None, most: str | None, label: str, ledger: Path | str | None) -> None:
+def new(
+    user: str, expires: timedelta | None, most: str | None, price: str, label: str, ledger: Path | str | None
+) -> None:
     """Create a token for USER and print it, this once: only its hash is stored.
 
     A release reserves its ε from --most before the account is charged. If the process is killed in between, the
@@ -60,10 +69,25 @@ def new(user: str, expires: timedelta | None, most: str | None, label: str, ledg
     """
     from sfumato.server.people.people_file import command_line_user, open_people_file
 
+    if price:
+        _require_price(price)
     with open_people_file(ledger) as people:
-        token, text = people.new_token(user, label=label, expires=expires, most=most, by=command_line_user())
+        token, text = people.new_token(
+            user, label=label, expires=expires, most=most, price=price, by=command_line_user()
+        )
     click.echo(text)
     click.echo(f"token {token.number} of {user}: save it now, it is not shown again", err=True)
+
+
+def _require_price(price: str) -> None:
+    """Refuse a price that no question could have."""
+    from sfumato.server.postgres.session_settings import parse_token_price
+    from sfumato.server.postgres.statements import Refusal
+
+    try:
+        parse_token_price(price)
+    except Refusal as refusal:
+        raise InvalidParameter("price", price, "terms such as epsilon=0.1", fix=refusal.hint) from None
 
 
 @command.command("list", epilog=EXIT_CODES_HELP)

@@ -18,7 +18,7 @@ from sfumato.errors import LedgerUnavailable
 from sfumato.ledger import local_files
 
 APPLICATION = 0x5F0A71
-VERSION = 2
+VERSION = 3
 _LOCK_TIMEOUT = 30.0
 _IDENTITY = (
     "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
@@ -26,6 +26,13 @@ _IDENTITY = (
 )
 _TEXTS = "CREATE TABLE texts (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT"
 """Each answer text is stored once, however many requests it answered; ``answers`` refers to it by hash."""
+_SCRAM = (
+    "ALTER TABLE tokens ADD COLUMN scram TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tokens ADD COLUMN price TEXT NOT NULL DEFAULT ''",
+    "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+)
+"""A token's SCRAM verifier, empty for tokens of earlier versions; the price of its questions over the PostgreSQL wire,
+empty for none; and the secret that users' salts are derived from."""
 SCHEMA = (
     "CREATE TABLE users (name TEXT PRIMARY KEY, role TEXT NOT NULL, made INTEGER NOT NULL, disabled INTEGER NOT NULL)"
     " STRICT",
@@ -51,8 +58,9 @@ SCHEMA = (
     "CREATE INDEX by_line ON answers (account, line)",
     "CREATE TABLE overruns (account TEXT PRIMARY KEY, number INTEGER NOT NULL) STRICT",
     _TEXTS,
+    *_SCRAM,
 )
-_MIGRATIONS = {1: ("ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''", _TEXTS)}
+_MIGRATIONS = {1: ("ALTER TABLE answers ADD COLUMN answer TEXT NOT NULL DEFAULT ''", _TEXTS), 2: _SCRAM}
 """By version of an older file, the statements that upgrade it to the next version."""
 
 

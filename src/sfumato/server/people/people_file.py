@@ -1,7 +1,8 @@
 """Create, find and end users, tokens, sessions and one-time login links; every act of an owner is recorded.
 
 A secret is 256 random bits and is shown once. Its SHA-256 is stored and looked up: whoever reads the file cannot call
-with it, and the time of a look-up reveals nothing, since nobody can choose a secret with a given hash.
+with it, and the time of a look-up reveals nothing, since nobody can choose a secret with a given hash. A token's SCRAM
+verifier is stored beside it: PostgreSQL clients prove that they know the token without sending it.
 
 The command line uses this file directly, without a server: whoever can read a ledger is its owner.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import getpass
+import hmac
 import os
 import sqlite3
 import time
@@ -19,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from sfumato.curator.policy_account import LEDGER_NAME
 from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused
@@ -29,12 +32,19 @@ from sfumato.privacy import amounts
 from sfumato.privacy.amounts import exact_amount, round_down
 from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
 from sfumato.server.people.database import PeopleDatabase, people_file_path
+from sfumato.server.people.scram import Verifier
 from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, Token, User
 
 PREFIX = "sfu_"
 """The prefix of every token, by which secret scanners recognize one."""
 LINK_MINUTES = 15
 _TOKEN_COLUMNS = "number, user, label, made, expires, most, spent, revoked"
+_TOKEN_WITH_USER = (
+    f"SELECT users.role, users.disabled, {', '.join(f'tokens.{name}' for name in _TOKEN_COLUMNS.split(', '))}"
+    " FROM tokens JOIN users ON users.name = tokens.user"
+)
+_SELECT_SALT_SECRET = "SELECT value FROM secrets WHERE name = 'salt'"
+_SALT_BYTES = 16
 _MAX_ACTS = 1000
 _ENABLE_FIX = "enable the user first: sfumato user disable NAME --again"
 
@@ -63,16 +73,41 @@ class PeopleFile:
             return self._caller_by_token(rows, digest) if by_token else self._caller_by_cookie(rows, digest)
 
     def _caller_by_token(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
-        columns = ", ".join(f"tokens.{name}" for name in _TOKEN_COLUMNS.split(", "))
-        row = rows.execute(
-            f"SELECT users.role, users.disabled, {columns} FROM tokens JOIN users ON users.name = tokens.user"
-            " WHERE tokens.hash = ?",
-            (digest,),
-        ).fetchone()
+        row = rows.execute(f"{_TOKEN_WITH_USER} WHERE tokens.hash = ?", (digest,)).fetchone()
+        return self._token_caller(row)
+
+    def _token_caller(self, row: tuple[Any, ...] | None) -> Caller | None:
+        """Return the caller of a token with its user's role, unless the token has ended or its user is disabled."""
         if row is None:
             return None
         token = _token_from_row(row[2:])
         return None if self._is_expired(token) or row[1] else Caller(token.user, Role(row[0]), token=token)
+
+    def caller_of_token(self, number: int) -> Caller | None:
+        """Return the caller of a token that has been proven before; None once it no longer works."""
+        with self.database.read_transaction() as rows:
+            return self._token_caller(rows.execute(f"{_TOKEN_WITH_USER} WHERE number = ?", (number,)).fetchone())
+
+    def scram_salt(self, user: str) -> bytes:
+        """Return the salt of a user's SCRAM verifiers: derived from the name in the same way whether or not such a user
+        exists.
+        """
+        with self.database.read_transaction() as rows:
+            secret = rows.execute(_SELECT_SALT_SECRET).fetchone()
+        if secret is None:
+            with self.database.write_transaction() as rows:
+                return _salt(_salt_secret(rows), user)
+        return _salt(secret[0], user)
+
+    def scram_verifiers(self, user: str) -> dict[int, Verifier]:
+        """Return the SCRAM verifiers of a user's valid tokens by token number; tokens of earlier versions have none."""
+        with self.database.read_transaction() as rows:
+            stored = rows.execute("SELECT number, scram FROM tokens WHERE user = ? AND scram <> ''", (user,)).fetchall()
+            return {
+                number: Verifier.from_text(text)
+                for number, text in stored
+                if not self._is_expired(_require_token(rows, number))
+            }
 
     def _caller_by_cookie(self, rows: sqlite3.Connection, digest: str) -> Caller | None:
         row = rows.execute(
@@ -148,11 +183,19 @@ class PeopleFile:
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────
 
     def new_token(
-        self, user: str, *, label: str = "", expires: timedelta | None = None, most: Number | None = None, by: str
+        self,
+        user: str,
+        *,
+        label: str = "",
+        expires: timedelta | None = None,
+        most: Number | None = None,
+        price: str = "",
+        by: str,
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret text, which is stored nowhere.
 
-        It may have a limit on the ε of all releases that it ever pays for.
+        It may have a limit on the ε of all releases that it ever pays for, and a price for questions of PostgreSQL
+        clients that set none.
         """
         secret = PREFIX + _new_secret()
         limit = None if most is None else amounts.write(round_down(exact_amount(exact(most, "most", POSITIVE))))
@@ -164,10 +207,11 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "someone who is not disabled", fix=_ENABLE_FIX)
+            verifier = Verifier.of(secret, _salt(_salt_secret(rows), user)).to_text()
             number = rows.execute(
-                "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked)"
-                " VALUES (?, ?, ?, ?, ?, ?, '0', 0)",
-                (_sha256(secret), user, label, self._now_micros(), expires_at, limit),
+                "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
+                " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",
+                (_sha256(secret), user, label, self._now_micros(), expires_at, limit, verifier, price),
             ).lastrowid
             description = ", ".join([user, *([label] if label else [])])
             self._record_act(rows, by, "token made", f"{number}, {description}")
@@ -189,6 +233,12 @@ class PeopleFile:
         """Return a token; refuse an unknown number."""
         with self.database.read_transaction() as rows:
             return _require_token(rows, number)
+
+    def token_price(self, number: int) -> str:
+        """Return a token's own price for questions of PostgreSQL clients; empty for none."""
+        with self.database.read_transaction() as rows:
+            (price,) = rows.execute("SELECT price FROM tokens WHERE number = ?", (number,)).fetchone()
+        return str(price)
 
     def revoke_token(self, number: int, *, by: str) -> Token:
         """Revoke a token, at once and permanently."""
@@ -295,6 +345,17 @@ def _new_secret() -> str:
 
 def _sha256(secret: str) -> str:
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def _salt_secret(rows: sqlite3.Connection) -> str:
+    """Return the secret that salts are derived from, creating it first if there is none."""
+    rows.execute("INSERT OR IGNORE INTO secrets VALUES ('salt', ?)", (_new_secret(),))
+    (secret,) = rows.execute(_SELECT_SALT_SECRET).fetchone()
+    return str(secret)
+
+
+def _salt(secret: str, user: str) -> bytes:
+    return hmac.digest(secret.encode(), user.encode(errors="surrogatepass"), "sha256")[:_SALT_BYTES]
 
 
 def _from_micros(micros: int) -> datetime:

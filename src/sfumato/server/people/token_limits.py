@@ -16,6 +16,7 @@ is enabled and the token is valid. Only a charge that is already being written w
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -105,6 +106,42 @@ def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
             _settle(rows, number, charged=True)
 
 
+class ConnectionLimit:
+    """The spending limit of one connection (``ledger.accounts.spending_limits``), kept in memory until it ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spent = Fraction(0)
+        self.most: Fraction | None = None
+        """None for no limit of its own."""
+
+    def reserve(self, epsilon: Fraction | None) -> _PendingConnectionCharge:
+        """Reserve this ε if it fits; Gaussian noise has no ε to count, and never fits a limit."""
+        amount = Fraction(0) if epsilon is None else from_units(charge_amount(epsilon))
+        with self._lock:
+            if self.most is None or (epsilon is not None and self._spent + amount <= self.most):
+                self._spent += amount
+                return _PendingConnectionCharge(self, amount)
+            remaining = max(Fraction(0), self.most - self._spent)
+        raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the connection's sfumato.most")
+
+    def give_back(self, amount: Fraction) -> None:
+        with self._lock:
+            self._spent -= amount
+
+
+@dataclass(frozen=True)
+class _PendingConnectionCharge:
+    """An amount reserved while the account is being charged."""
+
+    limit: ConnectionLimit
+    amount: Fraction
+
+    def settle(self, *, charged: bool) -> None:
+        if not charged:
+            self.limit.give_back(self.amount)
+
+
 class NoSpending:
     """A spending limit that allows no charge: only stored answers can be returned."""
 
@@ -131,7 +168,26 @@ class ChargePermit:
         token = self.caller.token
         self.people.require_enabled(self.caller.user, None if token is None else token.number)
         self.people.require_not_paused(self.policy)
-        return _NoReservation() if token is None else TokenLimit(self.people.database, token.number).reserve(epsilon)
+        if token is None:
+            return _NoReservation()
+        by_connection = (self.caller.limit or ConnectionLimit()).reserve(epsilon)
+        try:
+            return _BothReservations(by_connection, TokenLimit(self.people.database, token.number).reserve(epsilon))
+        except BaseException:
+            by_connection.settle(charged=False)
+            raise
+
+
+@dataclass(frozen=True)
+class _BothReservations:
+    """The reservations of a charge with its connection and with its token."""
+
+    by_connection: Reservation
+    by_token: Reservation
+
+    def settle(self, *, charged: bool) -> None:
+        self.by_connection.settle(charged=charged)
+        self.by_token.settle(charged=charged)
 
 
 class _NoReservation:

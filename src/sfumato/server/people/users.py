@@ -15,6 +15,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUnavailable, NotAllowed, SfumatoError
+from sfumato.ledger.accounts.spending_limits import SpendingLimit
 
 
 class Role(StrEnum):
@@ -97,6 +98,8 @@ class Caller:
     role: Role
     token: Token | None = None
     session: BrowserSession | None = None
+    limit: SpendingLimit | None = field(default=None, compare=False, repr=False)
+    """The spending limit of the connection on which they call; None if it has none."""
 
     def require(self, call: str, *roles: Role) -> None:
         """Raise ``NotAllowed`` unless the caller has one of these roles."""

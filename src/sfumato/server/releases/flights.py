@@ -49,6 +49,10 @@ class FlightResult:
         return cls(max((each.receipt.line for each in parts), default=0), answer, free=True)
 
 
+class Withdrawn(Exception):
+    """The end of a flight that was cancelled before it was charged."""
+
+
 class Flight:
     """One release, from its request until its answer is due."""
 
@@ -73,6 +77,8 @@ class Flight:
         """Returns the redacted form of an error for whoever waits."""
         self.refusal: SfumatoError | None = None
         """Why the flight cannot begin; nothing was charged."""
+        self.withdrawn = False
+        """Nobody waits any more: if it has not begun to be charged, it never is."""
 
     def to_stored(self, released: FlightResult) -> StoredRelease:
         """Return the record from which the answer can be shown again."""
@@ -184,6 +190,8 @@ class Flights:
         error_raised: BaseException | None = None
         released: FlightResult | None = None
         try:
+            if flight.withdrawn:
+                raise Withdrawn
             answer = flight.buy(phases)
             released = answer if isinstance(answer, FlightResult) else FlightResult.from_answer(answer)
         except BaseException as error:  # delivered to the waiting clients; the next flight gets its turn

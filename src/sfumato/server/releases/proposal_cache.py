@@ -16,11 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sfumato.policy import Policy
+from sfumato.curator.listings import Listing
+from sfumato.plan.values.expressions import noise_count
+from sfumato.policy import Policy, Type
 from sfumato.privacy import codec
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synthetic import Synthetic
-from sfumato.release.answers.answer_columns import Columns
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 
 _MAX_CACHED = 256
 
@@ -50,6 +52,25 @@ class Proposed:
     def from_proposal(cls, proposal: Any) -> Proposed:
         warnings, free = getattr(proposal, "warnings", ()), getattr(proposal, "free", False)
         return cls(getattr(proposal, "text", ""), proposal.columns, tuple(warnings), free)
+
+
+@dataclass(frozen=True)
+class DescribedQuestion:
+    """The columns of a question's answer, known before it is asked."""
+
+    columns: Columns
+    noisy_columns: tuple[str, ...]
+    """The names of the columns of noisy numbers, which have an interval."""
+    free: bool
+    """Whether it needs no price: a listing of what the policy declares."""
+
+    @classmethod
+    def from_proposal(cls, proposal: Any) -> DescribedQuestion:
+        if isinstance(proposal, Listing):
+            return cls(tuple(AnswerColumn(name, Type.TEXT) for name in proposal.columns), (), True)
+        numbers = [column.name for column in proposal.columns if column.type.numeric]
+        noises = {output.name: noise_count(output.expression) for output in proposal.query.outputs}
+        return cls(proposal.columns, tuple(name for name in numbers if noises[name]), False)
 
 
 class ProposalCache:

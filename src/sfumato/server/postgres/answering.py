@@ -1,0 +1,202 @@
+"""Where the rows of a statement come from: the session's own tables, the catalog, or a question to the curator.
+
+Only ``run`` of a question spends, through the gateway's ``start``, as REST does. ``describe`` and ``explain`` ask the
+gateway's free calls, which read no row. Every call authenticates the token again, so a revoked one ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from sfumato.mechanisms import bits
+from sfumato.server.gateway import Gateway
+from sfumato.server.people.token_limits import ConnectionLimit
+from sfumato.server.people.users import Caller
+from sfumato.server.postgres import own_tables, types
+from sfumato.server.postgres.results import (
+    Result,
+    ResultColumn,
+    ResultColumns,
+    answer_result,
+    described_columns,
+    text_result,
+)
+from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
+from sfumato.server.postgres.statements import Refusal, Rows
+from sfumato.server.releases.flights import Flight, FlightResult
+from sfumato.server.releases.proposal_cache import DescribedQuestion
+from sfumato.server.requests.calls import in_thread
+
+PUBLISHED = "_published"
+"""What follows a policy's name in the name of the database of what was published."""
+_KIND = "questions"
+_EXPLAIN_TERMS = ("epsilon", "delta", "rho", "within", "confidence", "mechanism")
+
+
+class CatalogColumn(Protocol):
+    """A column of a catalog result."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def oid(self) -> int: ...
+
+
+class CatalogRows(Protocol):
+    """The result of a catalog statement."""
+
+    @property
+    def columns(self) -> Sequence[CatalogColumn]: ...
+    @property
+    def rows(self) -> Sequence[Sequence[object]]: ...
+
+
+class Catalog(Protocol):
+    """Answers statements about the system catalogs and constants, from the policy alone."""
+
+    def covers(self, sql: str) -> bool: ...
+    def describe(self, sql: str, parameter_count: int) -> Sequence[CatalogColumn]: ...
+    def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]: ...
+    def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows: ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms a statement is run: the price, whether intervals are shown, and the event that cancels it."""
+
+    price: Mapping[str, Any]
+    ranges: bool
+    cancelled: asyncio.Event
+
+
+@dataclass(frozen=True)
+class StatementSource:
+    """Where the rows of one connection's statements come from."""
+
+    gateway: Gateway
+    token: int
+    policy: str
+    catalog: Catalog
+    published: bool = False
+    """Whether questions are answered by bought synopses alone, for nothing."""
+    limit: ConnectionLimit = field(default_factory=ConnectionLimit)
+
+    def caller(self) -> Caller:
+        """Authenticate the connection's token again."""
+        return replace(self.gateway.caller_of_token(self.token, "postgres"), limit=self.limit)
+
+    async def is_question(self, sql: str) -> bool:
+        """Return whether a statement asks the curator, and so may spend."""
+        return own_tables.find(sql) is None and not await in_thread(self.catalog.covers, sql)
+
+    async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
+        """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
+
+        def find() -> tuple[int, ...] | None:
+            is_catalog = own_tables.find(sql) is None and self.catalog.covers(sql)
+            return self.catalog.parameter_oids(sql, parameter_count) if is_catalog else None
+
+        return await in_thread(find)
+
+    async def describe(self, rows: Rows, parameters: Sequence[Any], *, ranges: bool) -> ResultColumns:
+        """Return the columns of a statement's result. Free, and reads no row."""
+        return await in_thread(self._describe, rows, parameters, ranges)
+
+    async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
+        """Return the rows of a statement, in the columns that were described, if any were."""
+        begun = await in_thread(self._begin, rows, parameters, terms.price)
+        if isinstance(begun, Result):
+            return begun
+        released = await self._wait(begun, terms.cancelled)
+        return answer_result(released.answer, columns, ranges=terms.ranges, charged=not released.free)
+
+    async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
+        """Explain a question and forecast its error. Free, and reads no row."""
+        if not await self.is_question(rows.sql):
+            raise Refusal("0A000", "only questions are explained", hint="EXPLAIN a SELECT from a table of \\dt.")
+        lines = await in_thread(self._explain_question, rows, parameters, price)
+        return text_result(("QUERY PLAN",), [(line,) for line in lines])
+
+    # ── blocking calls, in worker threads ──────────────────────────────────────────────────────
+
+    def _describe(self, rows: Rows, parameters: Sequence[Any], ranges: bool) -> ResultColumns:
+        own_table = own_tables.find(rows.sql)
+        if own_table is not None:
+            return own_table.columns
+        if self.catalog.covers(rows.sql):
+            columns = self.catalog.describe(rows.sql, len(parameters))
+            return tuple(ResultColumn(column.name, column.oid) for column in columns)
+        described = self._describe_question(rows, parameters)
+        return described_columns(described, ranges=ranges and not described.free)
+
+    def _begin(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result | Flight:
+        """Return the rows of a statement that asks no question, or start the release of one that does."""
+        own_table = own_tables.find(rows.sql)
+        if own_table is not None:
+            return own_table.run(self.gateway, self.caller(), self.policy)
+        if self.catalog.covers(rows.sql):
+            return self._run_catalog(rows.sql, parameters)
+        price = self._require_price(rows, parameters, price)
+        request_id = f"wire-{bits.random_bits(128):032x}"
+        return self.gateway.start(self.caller(), self.policy, _KIND, _spec(rows, parameters), price, request_id)
+
+    def _describe_question(self, rows: Rows, parameters: Sequence[Any]) -> DescribedQuestion:
+        described: DescribedQuestion = self._free_call("describe", rows, parameters)
+        return described
+
+    def _free_call(
+        self, act: str, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any] | None = None
+    ) -> Any:
+        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, _spec(rows, parameters), price)
+
+    def _require_price(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the price of a question; refuse one without an amount, unless it needs none."""
+        if self.published:
+            return {"free": True, **{name: price[name] for name in ("within", "confidence") if name in price}}
+        if not has_amount(price) and not self._describe_question(rows, parameters).free:
+            raise Refusal("22023", "this question has no price", detail="Nothing was spent.", hint=NO_PRICE_HINT)
+        return price
+
+    def _explain_question(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> list[str]:
+        terms = {name: price[name] for name in _EXPLAIN_TERMS if name in price}
+        lines = str(self._free_call("explain", rows, parameters, terms)).splitlines()
+        if has_amount(price):
+            lines += ["", *str(self._free_call("error", rows, parameters, terms)).splitlines()]
+        return lines
+
+    def _run_catalog(self, sql: str, parameters: Sequence[Any]) -> Result:
+        self.caller()
+        texts = [None if value is None else types.text_cell(value) for value in parameters]
+        found = self.catalog.run(sql, texts)
+        return Result(tuple(ResultColumn(column.name, column.oid) for column in found.columns), found.rows)
+
+    # ── releases ───────────────────────────────────────────────────────────────────────────────
+
+    async def _wait(self, flight: Flight, cancelled: asyncio.Event) -> FlightResult:
+        """Wait for the answer or for a cancellation, whichever comes first."""
+        if flight.future.done():  # a stored answer
+            return flight.result()
+        answered = asyncio.ensure_future(self.gateway.wait(flight))
+        cancelling = asyncio.ensure_future(cancelled.wait())
+        try:
+            await asyncio.wait({answered, cancelling}, return_when=asyncio.FIRST_COMPLETED)
+            if answered.done():
+                return answered.result()
+        finally:
+            cancelling.cancel()
+        flight.withdrawn = True
+        answered.cancel()
+        raise Refusal(
+            "57014",
+            "canceling statement due to user request",
+            detail="If it was charged already, its answer is stored.",
+            hint="Ask again: a stored answer is free; SELECT * FROM sfumato.history lists what was charged.",
+        )
+
+
+def _spec(rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = {"sql": rows.sql}
+    return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec

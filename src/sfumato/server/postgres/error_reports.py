@@ -1,0 +1,91 @@
+"""Errors and notices as clients see them: SQLSTATE, the rule as message, the place as DETAIL, the fix as HINT.
+
+An unexpected exception is one fixed text: its own could depend on private rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sfumato import errors
+from sfumato.errors import SfumatoError, Unsupported
+from sfumato.server.postgres import protocol
+from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.types import CellOutOfRange, InvalidParameterValue
+from sfumato.server.requests.problems import report_fault
+
+_SQLSTATES: Mapping[type[SfumatoError], str] = {
+    errors.Overspent: "53400",
+    errors.InvalidParameter: "22023",
+    errors.InvalidRequest: "22023",
+    errors.Unanswered: "58000",
+    errors.EngineFailed: "58000",
+    errors.AnswerPending: "55P03",
+    errors.NotSignedIn: "28000",
+    errors.NotAllowed: "42501",
+    errors.NotThere: "3D000",
+    errors.Paused: "55000",
+    errors.SourceChanged: "55000",
+    errors.TooManyRequests: "53000",
+    errors.Draining: "57P01",
+    errors.ServerUnavailable: "57P03",
+    errors.LedgerUnavailable: "58030",
+}
+_UNSUPPORTED_SQLSTATES = {
+    "unknown-table": "42P01",
+    "unknown-column": "42703",
+    "not-sql": "42601",
+    "unknown-function": "42883",
+    "ambiguous-column": "42702",
+    "type-mismatch": "42804",
+}
+FAULT_HINT = "Ask again: a charged question is answered from its stored answer, free."
+UNFINISHED = "the statement ends inside a {}"
+
+
+def error_message(error: Exception, sql: str = "", offset: int = 0, *, fatal: bool = False) -> bytes:
+    """Encode an error about a text; ``offset`` is where the refused statement begins in the client's text."""
+    severity = "FATAL" if fatal else "ERROR"
+    return protocol.report(b"E", {"S": severity, "V": severity, **_fields(error, sql, offset)})
+
+
+def _fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
+    if isinstance(error, Refusal):
+        return _report(error.sqlstate, error.message, error.detail, error.hint, error.position)
+    if isinstance(error, InvalidParameterValue):
+        rule = f"a parameter is no value of the type {error.type_name}"
+        return _report("22P02", rule, "", "Pass a value of this type.")
+    if isinstance(error, CellOutOfRange):
+        rule = "a number of the answer does not fit into the binary form of its type"
+        return _report("22003", rule, "The answer is stored.", "Ask again, free, for results as text.")
+    if isinstance(error, protocol.ProtocolViolation):
+        return _report("08P01", str(error), "", "Check that the client speaks PostgreSQL's protocol, version 3.")
+    if isinstance(error, SfumatoError):
+        return _report(sqlstate(error), error.rule, error.place, error.fix, _position(error, sql, offset))
+    fault = report_fault(error, FAULT_HINT)
+    return _report("XX000", fault.rule, fault.place, fault.fix)
+
+
+def _report(code: str, rule: str, place: str, fix: str, position: int = 0) -> dict[str, str]:
+    return {"C": code, "M": rule, "D": place, "H": fix, "P": str(position) if position else ""}
+
+
+def sqlstate(error: SfumatoError) -> str:
+    if isinstance(error, Unsupported):
+        return _UNSUPPORTED_SQLSTATES.get(error.code, "0A000")
+    return next((code for kind, code in _SQLSTATES.items() if isinstance(error, kind)), "58000")
+
+
+def _position(error: SfumatoError, sql: str, offset: int) -> int:
+    """Return the position of a refusal in the client's text, from 1; 0 where it has none."""
+    line, column = getattr(error, "line", None), getattr(error, "column", None)
+    if line is None or column is None:
+        return 0
+    lines = sql.splitlines(keepends=True)
+    if line > len(lines):
+        return 0
+    return offset + sum(map(len, lines[: line - 1])) + min(column, len(lines[line - 1]))
+
+
+def notice(text: str, *, severity: str = "NOTICE", code: str = "00000", hint: str = "") -> bytes:
+    return protocol.report(b"N", {"S": severity, "V": severity, "C": code, "M": text, "H": hint})

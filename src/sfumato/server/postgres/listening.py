@@ -1,0 +1,467 @@
+"""Listening for PostgreSQL clients: TLS, sign-in, and the loop that reads messages and sends replies.
+
+*Limits.* A client has ten seconds to sign in, a message has at most 1 MiB and arrives within a minute, an idle
+connection ends after an hour, and a reply is read while it is sent. Connections of a process are bounded.
+
+*TLS* is started by an SSLRequest or directly. Bytes that a client sent before the handshake could have been inserted by
+somebody else (CVE-2021-23214): such a connection is closed. Without TLS the server listens on loopback or a socket file
+only.
+
+*Timing.* Replies leave at the server's ticks, like those of REST, and answers when the answer clock says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+
+from sfumato.errors import NotSignedIn
+from sfumato.mechanisms import bits
+from sfumato.policy import Policy, Type
+from sfumato.server.gateway import Gateway
+from sfumato.server.people import scram
+from sfumato.server.people.users import Caller
+from sfumato.server.postgres import protocol
+from sfumato.server.postgres.answering import PUBLISHED, Catalog, StatementSource
+from sfumato.server.postgres.error_reports import error_message
+from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
+from sfumato.server.postgres.sessions import Session
+from sfumato.server.postgres.statements import Refusal
+from sfumato.server.requests.calls import in_thread
+
+SERVER_VERSION = "15.0"
+SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
+MAX_CONNECTIONS = 500
+_SPILL_BYTES = 65536
+_TLS_HANDSHAKE = 0x16
+_SIGN_IN_HINT = (
+    "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
+    "do not work here: make a new one."
+)
+CatalogFactory = Callable[[Policy, str, str], Catalog]
+"""Builds the catalog of a policy for a database and a user."""
+ROUTE = "postgres sign-in"
+
+
+class ConnectionEnded(Exception):
+    """The client has gone, or was too slow."""
+
+
+class Connection:
+    """The two streams of a connection, with bounded messages and replies that leave at ticks (an ``Outbox``)."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, next_tick: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._next_tick = next_tick
+        self._buffer = bytearray()
+        self._at_tick = False
+        """Whether the reply has begun to leave."""
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        return self._writer.transport
+
+    async def read_startup(self) -> protocol.EncryptionRequest | protocol.CancelRequest | protocol.Startup:
+        (length,) = struct.unpack("!i", await self._read(4))
+        return protocol.decode_startup(await self._read(startup_length(length) - 4))
+
+    async def read_frame(self, seconds: float) -> tuple[bytes, bytes]:
+        """Read the type and the body of the next message, whose first byte arrives within some seconds."""
+        kind = await self._read(1, seconds)
+        (length,) = struct.unpack("!i", await self._read(4))
+        if not 4 <= length <= protocol.MAX_MESSAGE_BYTES:
+            raise protocol.ProtocolViolation(f"a message has 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
+        return kind, await self._read(length - 4)
+
+    async def _read(self, count: int, seconds: float = MESSAGE_SECONDS) -> bytes:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._reader.readexactly(count)
+        except (TimeoutError, asyncio.IncompleteReadError, OSError):
+            raise ConnectionEnded from None
+
+    async def send(self, data: bytes) -> None:
+        """Collect a part of a reply; a long reply begins to leave before it is complete."""
+        self._buffer += data
+        if len(self._buffer) >= _SPILL_BYTES:
+            await self._write()
+
+    async def flush(self) -> None:
+        """Send the collected reply at the next tick."""
+        if self._buffer:
+            await self._write()
+        self._at_tick = False
+
+    async def _write(self) -> None:
+        if not self._at_tick:
+            await self._next_tick()
+            self._at_tick = True
+        data, self._buffer = bytes(self._buffer), bytearray()
+        try:
+            self._writer.write(data)
+            async with asyncio.timeout(READ_SECONDS):
+                await self._writer.drain()
+        except (TimeoutError, OSError):
+            self._writer.transport.abort()
+            raise ConnectionEnded from None
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self._writer.wait_closed()
+
+
+def startup_length(length: int) -> int:
+    if not 8 <= length <= protocol.MAX_STARTUP_BYTES:
+        raise protocol.ProtocolViolation(f"a start-up message has 8 to {protocol.MAX_STARTUP_BYTES:,} bytes")
+    return length
+
+
+@dataclass
+class _OpenConnection:
+    """A connection that is served, as others may cancel it."""
+
+    task: asyncio.Task[None]
+    connection: Connection | None = None
+    cancel_key: bytes = field(default=b"", repr=False)
+    session: Session | None = None
+    is_idle: bool = True
+
+
+class PostgresServer:
+    """Serves PostgreSQL clients in one event loop."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        catalog: CatalogFactory,
+        next_tick: Callable[[], Awaitable[None]],
+        *,
+        tls: ssl.SSLContext | None = None,
+        requires_tls: bool = False,
+    ) -> None:
+        self._gateway = gateway
+        self._catalog = catalog
+        self._next_tick = next_tick
+        self._tls = tls
+        self._requires_tls = requires_tls
+        self._open: dict[int, _OpenConnection] = {}
+        self._numbers = count(1)
+        self._accepting: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def start(self, listener: socket.socket) -> None:
+        """Accept connections of a bound socket from now on."""
+        listener.setblocking(False)
+        listener.listen(128)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(listener))
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except OSError:  # out of file descriptors, or the client has gone
+                await asyncio.sleep(0.1)
+                continue
+            number = next(self._numbers) & 0x7FFFFFFF
+            self._open[number] = _OpenConnection(loop.create_task(self._serve(accepted, number)))
+
+    async def stop(self) -> None:
+        """Accept nobody any more, end idle connections, and let running statements finish."""
+        self._stopping = True
+        if self._accepting is not None:
+            self._accepting.cancel()
+        for each in list(self._open.values()):
+            if each.is_idle:
+                each.task.cancel()
+        await asyncio.gather(*(each.task for each in list(self._open.values())), return_exceptions=True)
+
+    # ── one connection ─────────────────────────────────────────────────────────────────────────
+
+    async def _serve(self, accepted: socket.socket, number: int) -> None:
+        state = self._open[number]
+        try:
+            _tune(accepted)
+            async with asyncio.timeout(SIGN_IN_SECONDS):
+                startup = await self._open_connection(accepted, state)
+                if startup is None:
+                    return
+                session = await self._sign_in(state, startup, number)
+            await self._converse(state, session)
+        except (ConnectionEnded, TimeoutError, OSError):
+            pass
+        except Exception as error:  # never a traceback: one fixed text, and where it was raised on standard error
+            await _refuse(state.connection, accepted, error)
+        finally:
+            del self._open[number]
+            accepted.close() if state.connection is None else await state.connection.close()
+
+    async def _open_connection(self, accepted: socket.socket, state: _OpenConnection) -> protocol.Startup | None:
+        """Negotiate encryption and open the streams; return the start-up message, or None for a cancel request."""
+        asked: set[bool] = set()
+        while True:
+            first = await _peek(accepted)
+            if first and first[0] == _TLS_HANDSHAKE and self._tls is not None and not asked:
+                state.connection = await self._streams(accepted, self._tls)
+                require_alpn(state.connection)
+                return await self._first_message(state.connection)
+            message = await _receive_startup(accepted)
+            if isinstance(message, protocol.EncryptionRequest):
+                if message.gss in asked:
+                    raise protocol.ProtocolViolation("encryption was asked for twice")
+                asked.add(message.gss)
+                if await self._answer_encryption(accepted, message):
+                    state.connection = await self._streams(accepted, self._tls)
+                    return await self._first_message(state.connection)
+                continue
+            if isinstance(message, protocol.CancelRequest):
+                self._cancel(message)
+                return None
+            state.connection = await self._streams(accepted, None)
+            if self._requires_tls:
+                raise Refusal("28000", "this server needs TLS", hint="Connect with sslmode=require or verify-full.")
+            return message
+
+    async def _answer_encryption(self, accepted: socket.socket, request: protocol.EncryptionRequest) -> bool:
+        offers = not request.gss and self._tls is not None
+        if offers and _has_more(accepted):
+            raise ConnectionEnded  # plain bytes before the handshake: somebody may have inserted them
+        await asyncio.get_running_loop().sock_sendall(accepted, b"S" if offers else b"N")
+        return offers
+
+    async def _first_message(self, connection: Connection) -> protocol.Startup | None:
+        """Read the first message under TLS."""
+        message = await connection.read_startup()
+        if isinstance(message, protocol.CancelRequest):
+            self._cancel(message)
+            return None
+        if not isinstance(message, protocol.Startup):
+            raise protocol.ProtocolViolation("encryption was asked for twice")
+        return message
+
+    async def _streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_SPILL_BYTES, loop=loop)
+        stream = asyncio.StreamReaderProtocol(reader, loop=loop)
+        handshake = {"ssl_handshake_timeout": SIGN_IN_SECONDS} if tls else {}
+        transport, _ = await loop.connect_accepted_socket(lambda: stream, accepted, ssl=tls, **handshake)
+        transport.set_write_buffer_limits(high=_SPILL_BYTES)
+        return Connection(reader, asyncio.StreamWriter(transport, stream, reader, loop), self._next_tick)
+
+    def _cancel(self, request: protocol.CancelRequest) -> None:
+        """Cancel the statement of a connection, if the key is its own."""
+        found = self._open.get(request.process)
+        if found is not None and found.session is not None and _equal(found.cancel_key, request.key):
+            found.session.cancel()
+
+    # ── sign-in ────────────────────────────────────────────────────────────────────────────────
+
+    async def _sign_in(self, state: _OpenConnection, startup: protocol.Startup, number: int) -> Session:
+        connection = state.connection
+        assert connection is not None
+        if len(self._open) > MAX_CONNECTIONS or self._stopping:
+            raise Refusal("53300", "sorry, too many clients already", hint="Try again later, or use a pool.")
+        if startup.minor > protocol.NEWEST_MINOR or startup.unknown_options:
+            minor = min(startup.minor, protocol.NEWEST_MINOR)
+            await connection.send(protocol.negotiate_version(minor, startup.unknown_options))
+        if startup.parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
+            raise Refusal("0A000", "there is nothing to replicate", hint="Leave out replication.")
+        user = startup.parameters.get("user", "")
+        if not user:
+            raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")
+        token = await self._authenticate(connection, user)
+        caller = await in_thread(self._gateway.caller_of_token, token, ROUTE)
+        session = await self._open_session(connection, startup, caller)
+        key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
+        state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
+        settings = b"".join(protocol.parameter_status(*each) for each in session.reported().items())
+        key_data = protocol.backend_key(number, state.cancel_key)
+        await connection.send(protocol.AUTHENTICATED + settings + key_data + session.ready)
+        await connection.flush()
+        return session
+
+    async def _authenticate(self, connection: Connection, user: str) -> int:
+        """Run SCRAM; return the number of the token that was proven."""
+        await connection.send(protocol.sasl_mechanisms(scram.MECHANISM))
+        await connection.flush()
+        initial = protocol.decode_sasl_initial(await self._read_sasl(connection))
+        try:
+            if initial.mechanism != scram.MECHANISM:
+                raise scram.ScramFailure("another mechanism")
+            client = scram.parse_client_first(initial.data)
+            salt = await in_thread(self._gateway.people.scram_salt, user)
+            exchange = scram.Exchange(client, f"{client.nonce}{bits.random_bits(144):036x}", salt)
+            await connection.send(protocol.sasl_continue(exchange.server_first.encode()))
+            await connection.flush()
+            final = await self._read_sasl(connection)
+            verifiers = await in_thread(self._gateway.people.scram_verifiers, user)
+            index, server_final = exchange.verify(final, [*verifiers.values(), _nobody()])
+        except scram.ScramFailure:
+            index, server_final, verifiers = -1, b"", {}
+        numbers = list(verifiers)
+        if not 0 <= index < len(numbers):
+            with suppress(NotSignedIn):
+                await in_thread(self._gateway.caller_of_token, None, ROUTE)
+            raise Refusal("28P01", f'password authentication failed for user "{user[:63]}"', hint=_SIGN_IN_HINT)
+        await connection.send(protocol.sasl_final(server_final))
+        return numbers[index]
+
+    async def _read_sasl(self, connection: Connection) -> bytes:
+        message = protocol.decode(*await connection.read_frame(SIGN_IN_SECONDS))
+        if not isinstance(message, protocol.AuthenticationData):
+            raise protocol.ProtocolViolation("the sign-in is not finished")
+        return message.body
+
+    async def _open_session(self, connection: Connection, startup: protocol.Startup, caller: Caller) -> Session:
+        database = startup.parameters.get("database") or caller.user
+        policy_name, published = await in_thread(self._find_policy, caller, database)
+        policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
+        catalog = await in_thread(self._catalog, policy, database, caller.user)
+        assert caller.token is not None
+        source = StatementSource(self._gateway, caller.token.number, policy_name, catalog, published)
+        price = parse_token_price(await in_thread(self._gateway.people.token_price, caller.token.number))
+        settings = SessionSettings(caller.user, SERVER_VERSION, _options(startup.parameters), price)
+        types_by_column = _column_types(policy)
+        return Session(source, settings, lambda: types_by_column, connection)
+
+    def _find_policy(self, caller: Caller, database: str) -> tuple[str, bool]:
+        """Return the policy that a database names, and whether it is the free database of what was published."""
+        visible = self._gateway.served.visible_to(caller)
+        if database in visible:
+            return database, False
+        name = database.removesuffix(PUBLISHED)
+        if database.endswith(PUBLISHED) and name in visible:
+            return name, True
+        hint = f"The databases are the policies: {', '.join(visible)}." if visible else "Ask the owner for a share."
+        raise Refusal("3D000", f'database "{database[:63]}" does not exist', hint=hint)
+
+    # ── conversation ───────────────────────────────────────────────────────────────────────────
+
+    async def _converse(self, state: _OpenConnection, session: Session) -> None:
+        connection = state.connection
+        assert connection is not None
+        while not self._stopping:
+            state.is_idle = True
+            kind, body = await connection.read_frame(IDLE_SECONDS)
+            state.is_idle = False
+            if kind == protocol.TERMINATE:
+                return
+            if await session.handle_frame(kind, body):
+                await connection.flush()
+
+
+def _tune(accepted: socket.socket) -> None:
+    accepted.setblocking(False)
+    if accepted.family != socket.AF_UNIX:
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+async def _peek(accepted: socket.socket) -> bytes:
+    """Wait for the first byte, and leave it unread."""
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(accepted, _set_done, readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(accepted)
+    return accepted.recv(1, socket.MSG_PEEK)
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _has_more(accepted: socket.socket) -> bool:
+    with suppress(BlockingIOError):
+        return bool(accepted.recv(1, socket.MSG_PEEK))
+    return False
+
+
+async def _receive_startup(
+    accepted: socket.socket,
+) -> protocol.EncryptionRequest | protocol.CancelRequest | protocol.Startup:
+    (length,) = struct.unpack("!i", await _receive(accepted, 4))
+    return protocol.decode_startup(await _receive(accepted, startup_length(length) - 4))
+
+
+async def _receive(accepted: socket.socket, count: int) -> bytes:
+    loop, data = asyncio.get_running_loop(), b""
+    while len(data) < count:
+        more = await loop.sock_recv(accepted, count - len(data))
+        if not more:
+            raise ConnectionEnded
+        data += more
+    return data
+
+
+async def _refuse(connection: Connection | None, accepted: socket.socket, error: Exception) -> None:
+    """Send an error that ends the connection."""
+    message = error_message(error, fatal=True)
+    with suppress(ConnectionEnded, OSError):
+        if connection is not None:
+            await connection.send(message)
+            await connection.flush()
+        else:
+            accepted.send(message)
+
+
+def require_alpn(connection: Connection) -> None:
+    """Refuse a direct TLS connection that is not meant for PostgreSQL's protocol."""
+    tls = connection.transport.get_extra_info("ssl_object")
+    if tls is None or tls.selected_alpn_protocol() != "postgresql":
+        raise ConnectionEnded
+
+
+def server_tls(certificate: str, key: str) -> ssl.SSLContext:
+    """Return the TLS settings of the server."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["postgresql"])
+    return context
+
+
+def _equal(first: bytes, second: bytes) -> bool:
+    return bool(first) and scram.equal(first, second)
+
+
+def _nobody() -> scram.Verifier:
+    """Return a verifier that no token has, so that an unknown user's proof is checked as well."""
+    return scram.Verifier(bits.random_bits(256).to_bytes(32, "big"), bytes(32))
+
+
+def _options(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a start-up message: its own parameters, and those of ``options=-c name=value``."""
+    own = {
+        name: value for name, value in parameters.items() if name not in ("user", "database", "options", "replication")
+    }
+    words = parameters.get("options", "").replace("-c ", "-c").split()
+    for word in words:
+        name, separator, value = word.removeprefix("-c").removeprefix("--").partition("=")
+        if not separator or not word.startswith(("-c", "--")):
+            hint = "Write options='-c sfumato.epsilon=0.1'."
+            raise Refusal("22023", "the start-up options cannot be read", hint=hint)
+        own[name.replace("-", "_")] = value.replace("\\ ", " ")
+    return own
+
+
+def _column_types(policy: Policy) -> Mapping[str, Type]:
+    """Return the types of declared columns by name, where all tables agree on it."""
+    found: dict[str, set[Type]] = {}
+    for table in policy.tables.values():
+        for name, domain in table.columns.items():
+            found.setdefault(name.lower(), set()).add(domain.type)
+    return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1}

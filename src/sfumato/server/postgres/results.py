@@ -1,0 +1,148 @@
+"""Results as rows of typed columns: from answers and listings, and encoded for the wire as data rows or as a COPY."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.release.answers.answer import Answer
+from sfumato.release.answers.answer_columns import interval_columns
+from sfumato.server.postgres import protocol, types
+from sfumato.server.postgres.statements import CopyFormat
+from sfumato.server.releases.proposal_cache import DescribedQuestion
+
+TEXT_OID = types.TEXT
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """A column of a result: its name and the oid of its type."""
+
+    name: str
+    oid: int
+
+
+ResultColumns = tuple[ResultColumn, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The rows of a statement, and what is told beside them."""
+
+    columns: ResultColumns
+    rows: Sequence[Sequence[Any]]
+    notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    charged: bool = False
+    """Whether this very statement spent budget."""
+
+
+def text_result(columns: Iterable[str], rows: Sequence[Sequence[Any]]) -> Result:
+    return Result(tuple(ResultColumn(name, TEXT_OID) for name in columns), rows)
+
+
+def described_columns(described: DescribedQuestion, *, ranges: bool) -> ResultColumns:
+    """Return the columns of a question before it is asked."""
+    columns = tuple(ResultColumn(each.name, types.OID_BY_TYPE[each.type]) for each in described.columns)
+    if not ranges:
+        return columns
+    names = tuple(each.name for each in columns)
+    ends = interval_columns(names, dict.fromkeys(described.noisy_columns, ()))
+    return (*columns, *(ResultColumn(name, types.FLOAT8) for name in ends))
+
+
+def answer_result(answer: Any, columns: ResultColumns | None, *, ranges: bool, charged: bool) -> Result:
+    """Return an answer's rows in the described columns; a column that it does not have is NULL."""
+    if not isinstance(answer, Answer):  # a listing of public text
+        return text_result(answer.columns, answer.rows)
+    oids = (types.OID_BY_TYPE[each] for each in answer.types)
+    cells_by_column: dict[ResultColumn, Sequence[Any]] = {
+        ResultColumn(name, oid): answer.column(name) for name, oid in zip(answer.columns, oids, strict=True)
+    }
+    if ranges:
+        ends = interval_columns(answer.columns, answer.intervals)
+        cells_by_column |= {ResultColumn(name, types.FLOAT8): cells for name, cells in ends.items()}
+    shown = tuple(cells_by_column) if columns is None else columns
+    missing = [None] * len(answer.rows)
+    rows = list(zip(*(cells_by_column.get(column, missing) for column in shown), strict=True))
+    warnings = tuple(each for each in answer.warnings if each not in answer.receipt.weak)
+    return Result(shown, rows, (answer.short_receipt(), *answer.caveat_lines()), warnings, charged)
+
+
+# ── data rows ──────────────────────────────────────────────────────────────────────────────────
+
+
+def column_formats(formats: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return the format of each column: none given means text, one means all.
+
+    Raises: ProtocolViolation: There are several, but not one per column.
+    """
+    if len(formats) <= 1:
+        return (formats[0] if formats else 0,) * count
+    if len(formats) != count:
+        raise protocol.ProtocolViolation("Bind has not one format for each column")
+    return tuple(formats)
+
+
+def describe_columns(columns: ResultColumns, formats: Sequence[int] = ()) -> bytes:
+    fields = [
+        protocol.FieldDescription(column.name, column.oid, types.SIZES.get(column.oid, -1), form)
+        for column, form in zip(columns, column_formats(formats, len(columns)), strict=True)
+    ]
+    return protocol.row_description(fields)
+
+
+def encode_cells(row: Sequence[Any], columns: ResultColumns, formats: Sequence[int]) -> list[bytes | None]:
+    return [
+        types.encode_binary(value, column.oid) if form else types.encode_text(value)
+        for value, column, form in zip(row, columns, formats, strict=True)
+    ]
+
+
+# ── COPY ───────────────────────────────────────────────────────────────────────────────────────
+
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_TRAILER = struct.pack("!h", -1)
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f", "\v": "\\v"})
+
+
+def copy_messages(result: Result, form: CopyFormat) -> Iterator[bytes]:
+    """Encode a result as the messages of a COPY TO STDOUT."""
+    yield protocol.copy_out_response(len(result.columns), binary=form.format == "binary")
+    if form.format == "binary":
+        prefix, binary = _SIGNATURE, (1,) * len(result.columns)
+        for row in result.rows:  # as PostgreSQL does, the signature is sent with the first row
+            yield protocol.copy_data(prefix + protocol.row_body(encode_cells(row, result.columns, binary)))
+            prefix = b""
+        yield protocol.copy_data(prefix + _TRAILER)
+    else:
+        lines = ([column.name for column in result.columns], *result.rows) if form.header else result.rows
+        write = _csv_line if form.format == "csv" else _text_line
+        for row in lines:
+            yield protocol.copy_data(write(row, form).encode(errors="replace"))
+    yield protocol.COPY_DONE
+
+
+def _text_line(row: Sequence[Any], form: CopyFormat) -> str:
+    cells = (form.null if value is None else _escape(types.text_cell(value), form.delimiter) for value in row)
+    return form.delimiter.join(cells) + "\n"
+
+
+def _escape(cell: str, delimiter: str) -> str:
+    escaped = cell.translate(_ESCAPES)
+    return escaped if delimiter == "\t" else escaped.replace(delimiter, "\\" + delimiter)
+
+
+def _csv_line(row: Sequence[Any], form: CopyFormat) -> str:
+    return form.delimiter.join(_csv_cell(value, form) for value in row) + "\n"
+
+
+def _csv_cell(value: Any, form: CopyFormat) -> str:
+    if value is None:
+        return form.null
+    cell = types.text_cell(value)
+    if cell == form.null or any(letter in cell for letter in (form.delimiter, form.quote, "\r", "\n")):
+        return form.quote + cell.replace(form.quote, form.quote * 2) + form.quote
+    return cell
