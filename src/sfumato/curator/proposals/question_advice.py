@@ -45,7 +45,11 @@ a question again and again waits for its forecasts once.
 def question_tips(
     question: Any, request: PriceRequest, prepared: PricedRelease, only: Sequence[str] | None = None
 ) -> tuple[Tip, ...]:
-    """Forecast a question with one setting changed at a time; with ``only``, for these columns."""
+    """Forecast a question with one setting changed at a time; with ``only``, for these columns. None for a sample: each
+    curve of one takes seconds.
+    """
+    if request.sample is not None:
+        return ()
     price = request.price if request.within is None else prepared.price
     query: Query = question.query
     table: Table = question.table
