@@ -82,7 +82,8 @@ def test_the_answer_reads_back_and_shows_itself(tmp_path: Path) -> None:
         assert answer["age"] == answer.coefficients["age"]
         with pytest.raises(SfumatoError, match="one of intercept"):
             answer["nothing"]
-        assert "<svg" in answer.plot().svg
+        assert "age:sex[M]" in answer.plot().svg
+        assert "intercept" not in answer.plot().svg  # beside it no slope would be seen
         assert "R²" in answer._repr_html_()
         forecast = proposal.error(epsilon=5, delta="1e-6")
         assert RegressionForecast.from_json(forecast.to_json()) == forecast
