@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from sfumato.errors import InvalidParameter
 from sfumato.inference.linear import Coefficient, LinearFit
+from sfumato.plots.answers import draw
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
 from sfumato.privacy import codec
@@ -104,15 +105,26 @@ class RegressionAnswer(Answer):
         ]
 
     def plot(self, path: str | None = None) -> Picture:
-        """Draw the coefficients with two error bars each: that of the noise, and that of the sample.
+        """Draw the slopes with two error bars each: that of the noise, and that of the sample.
 
         The picture shows itself in a notebook; with a path (.svg, .png, .html) it is also saved.
         """
-        from sfumato.plots.answers import draw
-
-        charts = [self.chart_data("coefficient")]
+        slopes = self._without_intercept()
+        charts = [slopes.chart_data("coefficient")]
         marks = [*notes(charts, self.above), *wrap_notes([*self.summary_lines(), *self.note_lines()])]
-        return save_if_path(draw(charts, self._chart_keys(), caption_lines(self.receipt), marks), path)
+        keys = slopes._chart_keys()  # noqa: SLF001 - the same class
+        return save_if_path(draw(charts, keys, caption_lines(self.receipt), marks), path)
+
+    def _without_intercept(self) -> RegressionAnswer:
+        """Leave out the intercept, beside which slopes could not be seen, unless it is alone."""
+        kept = [index for index, term in enumerate(self.column("term")) if term != "intercept"] or [0]
+        ranges, sampling = self.intervals["coefficient"], (self.sampling or {}).get("coefficient")
+        return replace(
+            self,
+            rows=tuple(self.rows[index] for index in kept),
+            intervals={"coefficient": tuple(ranges[index] for index in kept)},
+            sampling=None if sampling is None else {"coefficient": tuple(sampling[index] for index in kept)},
+        )
 
 
 def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
@@ -146,8 +158,7 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
     warnings = []
     unbounded = [each.name for each in table if not all(map(math.isfinite, each.noise))]
     if unbounded:
-        verb = "cannot be told" if len(unbounded) == 1 else "cannot be told each"
-        warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} {verb} at this price")
+        warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be told at this price")
     ratio, names = fit.weakest
     if ratio < WEAK and not unbounded:
         pair = f"{names[0]} and {names[1]} can hardly be told apart" if len(names) > 1 else f"{names[0]} hardly varies"

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from server.requests.test_proposals import EDGE_SPECS, SPECS
+from server.requests.test_proposals import EDGE_SPECS, NEED_DELTA, SPECS
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server.requests.proposals import KINDS
 from sfumato.server.requests.specs import ACTS
@@ -92,7 +92,8 @@ class Calls:
         return path, method.lower(), self.served.call(user, method, place, **more)
 
     def bought(self, key: str, kind: str, spec: dict[str, Any], **headers: str) -> Answered:
-        sent = {"kind": kind, "spec": spec, "price": {"epsilon": "0.01"}}
+        price = {"epsilon": "0.05", "delta": "1e-9"} if kind in NEED_DELTA else {"epsilon": "0.01"}
+        sent = {"kind": kind, "spec": spec, "price": price}
         return self("POST", f"{PLACE}/releases", json=sent, headers={"Idempotency-Key": key, **headers})
 
     def looking(self) -> Iterator[Answered]:

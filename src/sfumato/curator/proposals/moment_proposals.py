@@ -111,7 +111,8 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         confidence: Number = "0.95",
     ) -> T:
         """Return a table of this shape with invented numbers, from the policy alone. This is free."""
-        price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho}
+        assumed = AssumedPrice.of(epsilon, delta, rho).price
+        price: dict[str, Any] = {"epsilon": assumed.epsilon, "delta": assumed.delta, "rho": assumed.rho}
         return preview_release(self, self._context, lambda other: other.release(**price, confidence=confidence))
 
     def receipt(self, result: StoredResult[NoisyMoments], confidence: Number) -> Receipt:
