@@ -44,7 +44,7 @@ def test_without_noise_it_is_kaplan_and_meiers_curve() -> None:
     assert (middle, low) == (23, 23)
     assert high == 23
     # Greenwood's standard error of S(10) is 0.0963 for 21 patients (Collett 2015, example 2.4)
-    greenwood = np.sqrt(np.cumsum(life_table.greenwood - 0.5 / life_table.at_risk[: life_table.length] ** 2))
+    greenwood = np.sqrt(np.cumsum(life_table.greenwood - 1 / life_table.at_risk[: life_table.length] ** 2))
     assert greenwood[10] * life_table.survival[10] * np.sqrt(50) == pytest.approx(0.0963, abs=5e-4)
 
 

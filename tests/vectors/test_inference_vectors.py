@@ -41,10 +41,10 @@ def _at_risk(cells: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Fraction]:
 
 
 def _greenwood(cells: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Fraction]:
-    """h/((1 − h)·N) with half an event more, in fractions."""
+    """h/((1 − h)·N) with one event more, in fractions."""
     terms = []
     for events, at_risk in zip(cells[0], _at_risk(cells), strict=True):
-        hazard = (events + Fraction(1, 2)) / at_risk
+        hazard = (events + 1) / at_risk
         terms.append(hazard / ((1 - hazard) * at_risk))
     return terms
 

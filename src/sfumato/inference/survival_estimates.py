@@ -99,10 +99,10 @@ class LifeTable:
 
     @cached_property
     def greenwood(self) -> Floats:
-        """The sampling variance of each period's term of log S, at half an event more than was counted: a period
+        """The sampling variance of each period's term of log S, at one event more than was counted: a period
         without events does not prove that its hazard is 0.
         """
-        hazard = np.clip(self.hazard, 0.0, _MAX_HAZARD) + 0.5 / self.at_risk[: self.length]
+        hazard = np.clip(self.hazard, 0.0, _MAX_HAZARD) + 1 / self.at_risk[: self.length]
         return np.asarray(hazard / ((1 - hazard) * self.at_risk[: self.length]))
 
     @cached_property

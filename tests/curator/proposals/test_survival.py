@@ -164,6 +164,14 @@ def test_whole_numbers_are_put_into_periods(clinic: sf.Curator) -> None:
     )
 
 
+def test_a_period_need_not_divide_the_range(clinic: sf.Curator) -> None:
+    proposal = clinic.survival("patients", time="years", event="died", every="3/7")
+    curves, rows = proposal.release(epsilon=50), patients()
+    assert proposal.periods.ends == (3 / 7, 6 / 7, 1.0)
+    counted = [rows[(rows.years * 7 // 3 == period) & rows.died].shape[0] for period in range(3)]
+    assert curves.events[0] == pytest.approx(counted, abs=0.6)
+
+
 def test_cells_that_the_condition_rules_out_are_zero(clinic: sf.Curator) -> None:
     curves = clinic.survival("patients", time="months", event="died", where="months >= 3").release(epsilon=50)
     assert curves.events[0][:3] == (0.0, 0.0, 0.0)

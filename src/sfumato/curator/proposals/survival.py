@@ -86,7 +86,7 @@ class Periods:
     def key_sql(self, column: str) -> str:
         """Return the SQL of a period's number, from 1; times at the upper bound are in the last."""
         end = self.low + self.count * self.every
-        ends = f"{format_exact(self.low)}, {format_exact(end)}"
+        ends = f"{literal_sql(self.low, Type.REAL)}, {literal_sql(end, Type.REAL)}"
         return f"LEAST(WIDTH_BUCKET({quoted(column)}, {ends}, {self.count}), {self.count})"
 
 
@@ -244,31 +244,36 @@ def propose_survival(context: Context, ask: Callable[..., Question], source: Sur
     table = _private_table(context, source.table)
     time, event = _column(source.table, table, source.time, "time"), _column(source.table, table, source.event, "event")
     periods = _periods(source, time)
-    condition = _event_sql(source, event)
-    keys = [f"{periods.key_sql(source.time)} AS period", f"{condition} AS happened"]
+    keys = [f"{periods.key_sql(source.time)} AS period", f"{_event_sql(source, event)} AS happened"]
     if source.by is not None:
-        by = _column(source.table, table, source.by, "by")
-        if by.values is None and by.type is not Type.BOOLEAN:
-            rule = "a column with declared values, one curve for each"
-            raise InvalidParameter("by", source.by, rule, fix=f"declare the values of {source.by} in the policy")
-        keys.insert(0, quoted(source.by))
-    tested = [source.time, source.event, *([source.by] if source.by else [])]
-    if len(set(tested)) < len(tested):
-        raise InvalidParameter("by", source.by, f"another column than {source.time} and {source.event}")
-    if source.where is not None:
-        parse_expression(source.where)  # one condition by itself, which cannot end the others
-    present = [f"{quoted(name)} IS NOT NULL" for name in tested]
-    where = " AND ".join([*present, *([f"({source.where})"] if source.where else [])])
+        keys.insert(0, _group_sql(source, _column(source.table, table, source.by, "by")))
     grouped = ", ".join(str(index + 1) for index in range(len(keys)))
-    text = (
-        f"SELECT {', '.join(keys)}, COUNT(*) AS {_COUNT} FROM {quoted(source.table)} WHERE {where} GROUP BY {grouped}"
-    )
-    question = ask(text)
+    rows = f"{quoted(source.table)} WHERE {_condition_sql(source)}"
+    question = ask(f"SELECT {', '.join(keys)}, COUNT(*) AS {_COUNT} FROM {rows} GROUP BY {grouped}")
     _require_one_row(source.table, question)
     proposal = SurvivalProposal(context, question, source.time, source.event, source.by, periods)
     if len(proposal.groups) > MAX_CURVES:
         raise InvalidParameter("by", source.by, f"a column with at most {MAX_CURVES} values, one curve for each")
     return proposal
+
+
+def _group_sql(source: SurvivalSource, by: Domain) -> str:
+    if source.by in (source.time, source.event):
+        raise InvalidParameter("by", source.by, f"another column than {source.time} and {source.event}")
+    if by.values is None and by.type is not Type.BOOLEAN:
+        rule = "a column with declared values, one curve for each"
+        raise InvalidParameter("by", source.by, rule, fix=f"declare the values of {source.by} in the policy")
+    return quoted(source.by or "")
+
+
+def _condition_sql(source: SurvivalSource) -> str:
+    """Return the condition of the counted rows: those with a time, an event and a group, which meet ``where``."""
+    names = [source.time, source.event, *([source.by] if source.by else [])]
+    conditions = [f"{quoted(name)} IS NOT NULL" for name in names]
+    if source.where is not None:
+        parse_expression(source.where)  # one condition by itself, which cannot end the others
+        conditions.append(f"({source.where})")
+    return " AND ".join(conditions)
 
 
 def _private_table(context: Context, name: str) -> Table:
