@@ -120,6 +120,32 @@ WORST_CASE_MUTANTS = (
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
     ),
     Mutant(
+        "a number says nothing of rows without an id",
+        Kind.RANGES,
+        "plan.caveats:_cut_phrases",
+        "if node.table in row_limits.missing_ids:",
+        "if False:",
+        (
+            "curator/test_number_caveats.py::test_rows_without_an_id_are_named_unless_the_policy_declares_that_all_have_one",
+        ),
+    ),
+    Mutant(
+        "an answer from a published object says nothing of limits",
+        Kind.RANGES,
+        "publish.cells.answering:answer_query",
+        "tuple(evaluator.notes()), caveats=caveats)",
+        "tuple(evaluator.notes()))",
+        ("curator/test_number_caveats.py::test_a_published_object_says_what_moves_its_numbers",),
+    ),
+    Mutant(
+        "noise is coloured like a number, and scales the colours of others",
+        Kind.RANGES,
+        "plots.heat_maps:_is_noisy",
+        "return bool(grid.noisy) and grid.noisy[row][column]",
+        "return False",
+        ("plots/test_pictures.py::test_a_map_gives_noise_no_colour_and_no_part_in_the_scale",),
+    ),
+    Mutant(
         "a worst case forgets the units beyond the limit",
         Kind.RANGES,
         "plan.worst_cases:WorstCase.counted",

@@ -177,3 +177,20 @@ columns = { "total cost" = { type = "integer", bounds = [0, 100] } }
     done = check(tmp_path, text, "--public")
     assert 'COUNT(DISTINCT "person id") gives' in done.output
     assert 'SUM(LEAST("total cost", 50)) gives' in done.output
+
+
+@pytest.mark.usefixtures("_untimed")
+def test_cells_outside_what_is_possible_are_counted_for_the_owner(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x\n5\n999\n20\nNA\n")
+    text = """[unit]
+name = "person"
+budget = {{ epsilon = 1 }}
+[tables.t]
+source = "t.csv"
+id = "row"
+columns = {{ x = {{ type = "integer", bounds = [0, 10], possible = [-5, 100]{more} }} }}
+"""
+    assert "possible leaves 1 of 4 cells missing\n" in check(tmp_path, text.format(more="")).output
+    done = check(tmp_path, text.format(more=', nulls = ["NA"]'))
+    assert "nulls and possible leave 2 of 4 cells missing\n" in done.output
+    assert 'missing if "NA"; missing beyond -5…100' in done.output

@@ -112,6 +112,10 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
     _print_rules(checked)
 
 
+_LOSING_KEYS = ("nulls", "possible")
+"""The rules that call cells missing; the others say how cells are written."""
+
+
 def _print_rules(checked: CheckedTable) -> None:
     """Print how many cells the rules of each column leave missing, and the rules that would read lost cells."""
     assert checked.costs is not None
@@ -119,7 +123,9 @@ def _print_rules(checked: CheckedTable) -> None:
     for column, rules in checked.rules.items():
         cost = checked.costs.columns[column]
         missing, unread = (round(share * rows) for share in (cost.missing_by_rules, cost.nulled))
-        counts = [f"nulls leaves {missing:,} of {rows:,} cells missing"] if rules.nulls else []
+        losing = [key for key in _LOSING_KEYS if getattr(rules, key)]
+        verb = "leave" if len(losing) > 1 else "leaves"
+        counts = [f"{' and '.join(losing)} {verb} {missing:,} of {rows:,} cells missing"] if losing else []
         counts += [f"{unread:,} fit no {' or '.join(_reading_keys(rules))}"] if _reading_keys(rules) else []
         click.echo(f"  {column:<20} {'; '.join(counts)}")
     for column, to_add in checked.rules_to_add.items():
@@ -129,7 +135,7 @@ def _print_rules(checked: CheckedTable) -> None:
 
 
 def _reading_keys(rules: CellRules) -> list[str]:
-    return [key for key in rules.keys if key != "nulls"]
+    return [key for key in rules.keys if key not in _LOSING_KEYS]
 
 
 def _print_times(checked: CheckReport) -> None:

@@ -136,8 +136,16 @@ class _Result:
         value = clean_cell(self._read, Domain(kind))
         tests += [f"{value} IN ({literal_list(values)})"] if values else []
         known = [f"coalesce({test}, FALSE)" for test in tests]
-        known += [] if rules.possible is None else [f"NOT coalesce({_is_between(value, kind, rules.possible)}, FALSE)"]
+        known += [] if rules.possible is None else [self._is_impossible(value, rules.possible)]
         return f"({' OR '.join(known) or 'FALSE'})"
+
+    def _is_impossible(self, value: str, ends: Any) -> str:
+        """Return the SQL of whether a number or a time, however large, is not surely between these ends."""
+        bounded, is_between = (
+            clean_cell(self._read, self.ruled.domain),
+            _is_between(value, self.ruled.domain.type, ends),
+        )
+        return f"({bounded} IS NOT NULL AND NOT coalesce({is_between}, FALSE))"
 
 
 def _is_between(value: str, kind: Type, ends: Any) -> str:

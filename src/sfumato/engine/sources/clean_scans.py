@@ -426,11 +426,12 @@ class _Build:
         if values or possible is not None:
             value = rows.shared(self._typed(rows, replace(cell, domain=Domain(kind))))
             tests += [apply(ScalarFunction.IN, value, *values)] if values else []
-        known = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
+        known: list[Scalar] = [apply(ScalarFunction.COALESCE, test, Constant(False, Type.BOOLEAN)) for test in tests]
         if possible is not None:
             is_inside = apply(ScalarFunction.BETWEEN, value, *ends_of(Domain(kind, possible)))
             is_surely_inside = apply(ScalarFunction.COALESCE, is_inside, Constant(False, Type.BOOLEAN))
-            known.append(apply(ScalarFunction.NOT, is_surely_inside))
+            is_there = present(rows.shared(self.limited(rows, cell)))  # a number or a time, however large
+            known.append(all_of([is_there, apply(ScalarFunction.NOT, is_surely_inside)]))
         return rows.shared(apply(ScalarFunction.OR, *known) if len(known) > 1 else known[0]) if known else None
 
     def text(self, table: str, column: StoredColumn, place: str) -> Scalar:
