@@ -157,7 +157,7 @@ def run(
 
 def _catalog(policy: Policy, database: str, user: str) -> Catalog:
     """Build the catalog that PostgreSQL clients see: from the policy alone."""
-    from sfumato.server.postgres.catalog import Catalog as PolicyCatalog  # type: ignore[import-not-found]
+    from sfumato.server.postgres.catalog import Catalog as PolicyCatalog
 
     catalog: Catalog = PolicyCatalog(policy, database, user)
     return catalog
