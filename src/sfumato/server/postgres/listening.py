@@ -35,7 +35,6 @@ from sfumato.server.postgres.sessions import Session
 from sfumato.server.postgres.statements import Refusal
 from sfumato.server.requests.calls import in_thread
 
-SERVER_VERSION = "15.0"
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
 MAX_CONNECTIONS = 500
 _SPILL_BYTES = 65536
@@ -331,7 +330,7 @@ class PostgresServer:
         assert caller.token is not None
         source = StatementSource(self._gateway, caller.token.number, policy_name, catalog, published)
         price = parse_token_price(await in_thread(self._gateway.people.token_price, caller.token.number))
-        settings = SessionSettings(caller.user, SERVER_VERSION, _options(startup.parameters), price)
+        settings = SessionSettings(caller.user, protocol.SERVER_VERSION, _options(startup.parameters), price)
         types_by_column = _column_types(policy)
         return Session(source, settings, lambda: types_by_column, connection)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 PROTOCOL_MAJOR = 3
 NEWEST_MINOR = 2
+SERVER_VERSION = "15.0"
+"""The version that clients are told: they choose their catalog statements by it."""
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 MAX_STARTUP_BYTES = 10_000
 MAX_MESSAGE_BYTES = 1 << 20

@@ -145,7 +145,9 @@ class SessionSettings:
 
     def __init__(self, user: str, server_version: str, startup: Mapping[str, str], price: Mapping[str, str]) -> None:
         """Start with the options of the start-up message; ``price`` is the token's own, if it has one."""
+        major, minor = map(int, server_version.split("."))
         own = {"session_authorization": user, "server_version": server_version}
+        own["server_version_num"] = str(10_000 * major + minor)
         own |= {f"{PREFIX}{name}": value for name, value in price.items()}
         self._defaults = _DEFAULTS | own
         self._values = dict(self._defaults)
@@ -234,7 +236,7 @@ class SessionSettings:
             return _checked_term(name, value)
         if name not in self._defaults:
             raise _unknown(name)
-        if name in _READ_ONLY or name in ("server_version", "session_authorization"):
+        if name in _READ_ONLY or name in ("server_version", "server_version_num", "session_authorization"):
             raise Refusal("55P02", f"{name} cannot be changed", hint="Leave it out.")
         if name in _FIXED and value.strip().strip("'\"").lower() not in _FIXED[name][1]:
             only = _FIXED[name][0]

@@ -1,9 +1,10 @@
 """Statements that clients sent to PostgreSQL, and what PostgreSQL 15 answered over the same empty tables.
 
 ``statements.jsonl`` has one statement a line, with the OIDs of tables as ``{schema.table}``. psql, SQLAlchemy, psycopg,
-asyncpg, pgjdbc, pgcli and ADBC were recorded by a server that logs every statement; the statements of Metabase, Npgsql,
-Power BI, DBeaver, Superset and psqlodbc are from their sources. Each has the names of its columns, and a digest of its
-rows as PostgreSQL answered them; or ``differs``, one of ``DIFFERENCES``.
+asyncpg, pgjdbc, pgcli and ADBC were recorded by a server that logs every statement; the statements of Metabase, Npgsql
+and DBeaver are from their public sources, those of Power BI, Superset and psqlodbc are written after what is known of
+them. Each has the names of its columns, and a digest of its rows as PostgreSQL answered them; or ``differs``, one of
+``DIFFERENCES``.
 """
 
 from __future__ import annotations

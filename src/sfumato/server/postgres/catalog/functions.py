@@ -14,11 +14,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from sfumato.server.postgres.catalog.relations import SCHEMA
+from sfumato.server.postgres.protocol import SERVER_VERSION
 from sfumato.version import __version__
 
 MACRO_PREFIX = "sf_"
-SERVER_VERSION = "15.0"
-"""The version that clients are told: they choose their catalog statements by it."""
 SETTINGS: Mapping[str, str] = {
     "application_name": "",
     "bytea_output": "hex",
