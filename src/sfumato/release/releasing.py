@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from sfumato.engine.protocols import OpenReading, Reader
@@ -242,13 +243,13 @@ def _reader(engine: Reader, opened: OpenReading, seconds: float | None, progress
     of them read the same secret sample of units, where their plans read one.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    unit_key = bits.random_bits(UNIT_KEY_BITS)
+    unit_key = cache(lambda: bits.random_bits(UNIT_KEY_BITS))
 
     def read(reading: PlanReading[E]) -> E:
         progress("reading")
         with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
             row_key = bits.random_bits(ROW_KEY_BITS)
-            key = row_key if reading.bounded.sample is None else combined_key(unit_key, row_key)
+            key = row_key if reading.bounded.sample is None else combined_key(unit_key(), row_key)
             exact = opened.read(reading, key)
         progress("adding noise")
         return exact
