@@ -41,8 +41,10 @@ MIN_SCALE = 2**5
 _MAX_UNIT_STEPS = 2**26
 """The most squared steps of one unit: totals of as many are read without rounding (``plan.bounding``), and noise for
 them can be drawn exactly at every ε above 0.02."""
-MAX_LEVELS = 200
+MAX_LEVELS = 100
 MAX_MOMENTS = 1_000
+MAX_COORDINATES = 120
+"""The most coordinates, and different sums, of one release: its table is computed within about 200 MB."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +263,9 @@ class DesignBuilder:
             tuple(self.names),
             formula,
         )
+        if len(design.coordinates) > MAX_COORDINATES:
+            rule = f"at most {MAX_COORDINATES} columns and values of categories are fitted at once"
+            raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         if len(design.entries) > MAX_MOMENTS:
             rule = f"at most {MAX_MOMENTS:,} moments are measured at once, and this formula has {len(design.entries):,}"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")

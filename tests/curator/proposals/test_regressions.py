@@ -142,6 +142,7 @@ def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monk
         (("hours ~ sex + sex^2", "people"), "their own squares"),
         (("hours ~ C(age) + age", "people"), "determine each other"),
         (("hours ~ center(sex)", "people"), "is a category"),
+        (("hours ~ C(age) * arm", "people"), "at most 120 columns"),
         (("hours ~ age", "nobody"), "nobody"),
         (("hours ~ age", None), "private table"),
         ((None, "people"), "formula"),
