@@ -135,7 +135,7 @@ def count_log_rank_rejections(units: int, scale: float, hazards: tuple[float, fl
 
 
 def test_the_log_rank_test_keeps_its_level_under_noise_and_finds_a_difference() -> None:
-    """Under much noise: a null drawn without it rejects most tables. False alarms: less than once in 10⁶."""
+    """Under much noise: a null drawn without it rejects far more. False alarms: less than once in 10⁶."""
     assert count_log_rank_rejections(300, 6.0, (0.05, 0.05), 300) <= stats.binom.isf(1e-6, 300, 0.05)
     assert count_log_rank_rejections(1000, 1.0, (0.05, 0.09), 60) >= 50
 
