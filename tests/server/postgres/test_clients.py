@@ -52,6 +52,17 @@ def test_psql_asks_explains_and_copies(wire: WireServer, tmp_path: Path) -> None
 
 
 @needs_psql
+def test_psql_describes_tables_for_nothing(wire: WireServer) -> None:
+    before = wire.charges()
+    shown = wire.psql("\\d visits", "\\dt+", "\\l", "\\dn", "\\du", "SELECT * FROM clinic.public.visits")
+    assert "day|date" in shown
+    assert "public|visits|table" in shown
+    assert "ERROR" not in shown.partition("0A000")[0].rpartition("\n")[0]
+    assert "ERROR:  0A000: " in shown  # rows are never shown
+    assert wire.charges() == before
+
+
+@needs_psql
 def test_psql_on_a_socket_file(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with wire_server(tmp_path, at=f"unix:{tmp_path}/s/.s.PGSQL.5432") as served:

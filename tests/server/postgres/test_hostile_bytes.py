@@ -25,11 +25,12 @@ from server.postgres.raw_client import (
     startup,
     text,
 )
-from server.postgres.wire_server import ConstantCatalog, WireServer
+from server.postgres.wire_server import WireServer
 from sfumato.policy import Type
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import StatementSource, Terms
+from sfumato.server.postgres.catalog import Catalog
 from sfumato.server.postgres.listening import Connection, ConnectionEnded
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, text_result
 from sfumato.server.postgres.session_settings import SessionSettings
@@ -191,7 +192,8 @@ class PricelessSource:
 
 def source_of(wire: WireServer) -> StatementSource:
     token = wire.counter.people.tokens("ana")[0].number
-    return StatementSource(wire.counter, token, "clinic", ConstantCatalog())
+    policy = wire.counter.served.curator("clinic").policy
+    return StatementSource(wire.counter, token, "clinic", Catalog(policy, "clinic", "ana"))
 
 
 def test_mutated_conversations() -> None:

@@ -1,4 +1,4 @@
-"""A running server that speaks PostgreSQL's protocol, with a catalog of constants in place of the real one."""
+"""A running server that speaks PostgreSQL's protocol."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from sfumato.server.application import build_application
 from sfumato.server.connections import listening, listening_on
 from sfumato.server.gateway import Gateway
+from sfumato.server.postgres.catalog import Catalog
 from sfumato.server.serving import PostgresListener, ProcessSettings, UvicornServer, open_gateway
 from sfumato.server.settings import ServerSettings
 
@@ -52,45 +53,6 @@ def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "") -> P
     path = folder / "clinic.toml"
     path.write_text(POLICY.format(epsilon=epsilon))
     return path
-
-
-@dataclass(frozen=True)
-class ConstantColumn:
-    name: str
-    oid: int
-
-
-@dataclass(frozen=True)
-class ConstantRows:
-    columns: tuple[ConstantColumn, ...]
-    rows: tuple[tuple[object, ...], ...]
-
-
-class ConstantCatalog:
-    """Knows the constants that clients ask for when they connect."""
-
-    _STATEMENTS: ClassVar[dict[str, tuple[ConstantColumn, object]]] = {
-        "select 1": (ConstantColumn("?column?", 23), 1),
-        "select version()": (ConstantColumn("version", 25), "PostgreSQL 15.0, Sfumato"),
-        "select current_schema()": (ConstantColumn("current_schema", 19), "public"),
-        "select pg_advisory_unlock_all()": (ConstantColumn("pg_advisory_unlock_all", 2278), ""),
-    }
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def covers(self, sql: str) -> bool:
-        return sql.lower().strip() in self._STATEMENTS
-
-    def describe(self, sql: str, parameter_count: int) -> Sequence[ConstantColumn]:  # noqa: ARG002
-        return (self._STATEMENTS[sql.lower().strip()][0],)
-
-    def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]:  # noqa: ARG002
-        return (25,) * parameter_count
-
-    def run(self, sql: str, parameters: Sequence[str | None]) -> ConstantRows:  # noqa: ARG002
-        column, value = self._STATEMENTS[sql.lower().strip()]
-        return ConstantRows((column,), ((value,),))
 
 
 @dataclass
@@ -144,7 +106,7 @@ def wire_server(
         open_gateway(ProcessSettings((policy,), None, chosen)) as counter,
     ):
         started = threading.Event()
-        wire = PostgresListener(listener, ConstantCatalog)
+        wire = PostgresListener(listener, Catalog)
         server = UvicornServer(build_application(counter), chosen, started.set, None, wire)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([http])), daemon=True)
         thread.start()
