@@ -115,6 +115,8 @@ def test_scaling_is_decided_by_the_policy_alone(tmp_path: Path) -> None:
         with curator(rows, tmp_path / str(number), columns=COLUMNS) as made:
             proposal = made.regress(FORMULA, "people")
             designs.append((proposal.design, proposal.moments.sensitivity, proposal.identity))
+            most = len(proposal.design.blocks) * proposal.design.scale**2
+            assert 0.9 * most < proposal.moments.max_row_norm <= most  # bounds are S steps from their middle
     assert designs[0] == designs[1]
 
 

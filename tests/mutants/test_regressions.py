@@ -88,7 +88,7 @@ MUTANTS = (
         "inference.design:_scaled",
         "width, middle = (high - low, (low + high) / 2)",
         "width, middle = ((high - low) / 2, (low + high) / 2)",
-        (_FACADE, _LINEAR),
+        (f"{_MOMENTS}::test_scaling_is_decided_by_the_policy_alone",),
     ),
     Mutant(
         "rows are clipped moment by moment",
