@@ -58,6 +58,7 @@ def test_a_forecast_says_what_the_answer_will_say(curator: Any) -> None:
     forecast = question.error(epsilon=1)
     answer = question.release(epsilon=1)
     assert forecast.caveat_lines() == answer.caveat_lines()
+    assert forecast.caveats is not None
     assert forecast.caveats["c"].endswith("± does not include this")
     assert "± does not include this" not in forecast.caveats["m"]
     assert sf.loads(forecast.to_json()) == forecast

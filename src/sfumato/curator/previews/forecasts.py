@@ -88,7 +88,7 @@ class Forecast:
     """The δ of this forecast where groups are found in the data and none was given: a release must name it."""
     advice: str = ""
     """The change that helps most, in words, where the error swamps what can be expected; empty elsewhere."""
-    caveats: Mapping[str, str] = field(default_factory=dict, metadata=codec.MAPPING)
+    caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
     """What can move each column and is not in its ±, as the answer will say it."""
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class Forecast:
             raise InvalidParameter("columns", self.columns, "a mapping from columns to half-widths")
         object.__setattr__(self, "columns", {name: _width(width, name) for name, width in self.columns.items()})
         for name in ("chosen", "caveats"):
-            sentences = getattr(self, name)
+            sentences = {} if getattr(self, name) is None else getattr(self, name)
             if not isinstance(sentences, Mapping) or set(map(type, sentences.values())) - {str}:
                 raise InvalidParameter(name, sentences, "a mapping from columns to sentences")
             object.__setattr__(self, name, dict(sentences))
@@ -150,7 +150,9 @@ class Forecast:
 
     def caveat_lines(self) -> list[str]:
         """Return what can move the numbers and is not in their ±, a line for each column."""
-        return [f"{escape_unprintable(name)}: {escape_unprintable(line)}" for name, line in self.caveats.items()]
+        return [
+            f"{escape_unprintable(name)}: {escape_unprintable(line)}" for name, line in (self.caveats or {}).items()
+        ]
 
 
 def assumption_notes(query: Query) -> tuple[str, ...]:
