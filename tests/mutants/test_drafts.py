@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "a database that was inspected before is read in place of the next",
         Kind.REUSE,
-        "engine.duckdb.connection:_inspecting",
+        "engine.duckdb.file_inspection:_inspecting",
         "cursor.execute(f'DETACH {quote_identifier(database)}')",
         "pass",
         ("engine/duckdb/test_shared_inspection.py",),
@@ -272,7 +272,7 @@ MUTANTS = (
     Mutant(
         "one cell with a point makes a column real",
         Kind.CONSENT,
-        "engine.duckdb.connection:_simpler_types",
+        "engine.duckdb.file_inspection:_simpler_types",
         "if cells - fits <= _MIN_DECIDING_SHARE * cells",
         "if cells - fits <= 0",
         ("cli/commands/test_messy_files.py::test_a_type_is_decided_by_more_than_one_cell_of_20",),
@@ -280,7 +280,7 @@ MUTANTS = (
     Mutant(
         "one cell with a zero in front makes a column text",
         Kind.CONSENT,
-        "engine.duckdb.connection:_coded_columns",
+        "engine.duckdb.file_inspection:_coded_columns",
         "> {_MIN_DECIDING_SHARE} * count({cell.sql})",
         "> 0 * count({cell.sql})",
         ("cli/commands/test_messy_files.py::test_a_type_is_decided_by_more_than_one_cell_of_20",),
@@ -312,7 +312,7 @@ MUTANTS = (
     Mutant(
         "codes that begin with a 0 are numbers",
         Kind.NAN,
-        "engine.duckdb.connection:_coded_columns",
+        "engine.duckdb.file_inspection:_coded_columns",
         "if code and kinds[name].numeric",
         "if code and (not kinds[name].numeric)",
         ("engine/test_file_copies.py::test_a_number_that_begins_with_0_is_a_code",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from sfumato.curator.context import Context
 from sfumato.engine.protocols import DataIdentity, Engine, OpenReading
@@ -93,12 +93,9 @@ class _Recorder:
 class _BindingEngine:
     """An engine that records what is bound, and never reads."""
 
-    reads_clamped_cells: ClassVar[bool] = True
-
     def __init__(self, engine: Engine, recorder: _Recorder) -> None:
         self._engine = engine
         self._recorder = recorder
-        self.reads_clamped_cells = engine.reads_clamped_cells  # type: ignore[misc]
 
     def check(self, *readings: PlanReading[Any]) -> OpenReading:
         self._recorder.readings += readings

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.engine.duckdb import connection, inspection
-from sfumato.engine.duckdb.connection import shared_inspection as shared_inspection
+from sfumato.engine.duckdb import file_inspection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.duckdb.file_inspection import shared_inspection as shared_inspection
 from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
 from sfumato.engine.duckdb.text_trials import TextTrials as TextTrials
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
@@ -95,24 +95,24 @@ def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:
 
 def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
     """Return the column names of a file and their types (None in a CSV file, where all is text). No row is read."""
-    return connection.schema(source, relation)
+    return file_inspection.schema(source, relation)
 
 
 def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
     """List the columns of a file whose names queries cannot use, as the file names them. No row is read."""
-    return connection.unusable_columns(source, relation)
+    return file_inspection.unusable_columns(source, relation)
 
 
 def inferred_types(source: Path, relation: str | None = None, nulls: Collection[str] = ()) -> dict[str, Type]:
     """Infer the types that the cells of a table, without ``nulls``, parse as, where its file stores text. PRIVATE: it
     reads rows, for an owner who allowed it.
     """
-    return connection.inferred_types(source, relation, nulls)
+    return file_inspection.inferred_types(source, relation, nulls)
 
 
 def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
     """Return the cells of text columns in the first rows of a file, in its order. PRIVATE."""
-    return connection.sample_texts(source, relation, columns)
+    return file_inspection.sample_texts(source, relation, columns)
 
 
 def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str]) -> tuple[int, list[int], list[int]]:
@@ -122,22 +122,22 @@ def count_beyond(policy: Policy, table: str, column: str, literals: Sequence[str
 
 def types_in_memory(table: Any) -> dict[str, Type]:
     """Return the types of the columns of an Arrow, pandas or polars table; a column of mixed objects is text."""
-    return connection.types_in_memory(table)
+    return file_inspection.types_in_memory(table)
 
 
 def tables(source: Path) -> list[str]:
     """List the tables and views in a database file; none for a file of another kind. No row is read."""
-    return connection.tables(source)
+    return file_inspection.tables(source)
 
 
 def read_table(source: Path, relation: str) -> Any:
     """Read all rows of a table in a database file into memory, as Arrow. PRIVATE."""
-    return connection.read_table(source, relation)
+    return file_inspection.read_table(source, relation)
 
 
 def write_table(rows: Any, database: Path, relation: str) -> None:
     """Write an Arrow table as a new table of a database file, creating the file if needed."""
-    connection.write_table(rows, database, relation)
+    file_inspection.write_table(rows, database, relation)
 
 
 _INVENTED_ROWS = 1_000

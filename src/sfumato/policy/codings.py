@@ -20,7 +20,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from sfumato.errors import InvalidParameter
+from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.domains import MAX_VALUES, Domain, Type, Value, parse_value
 from sfumato.privacy.numbers import exact, format_exact
 
@@ -33,6 +33,8 @@ CELLS_RULE = "a column has cells if its values are listed, if it is boolean, or 
 """The end of every refusal of a column without cells."""
 MAX_SPIKES = 100
 """The most spikes of one column."""
+MAX_IMPOSSIBLE = 1_000
+"""The most conditions of one table that no row satisfies."""
 _LEVELS_RULE = 'a list such as ["day", "month", "year"] or [[0, 18, 65]], or a hierarchy of the values as nested lists'
 
 
@@ -369,3 +371,19 @@ def _parts_at_depth(levels: Any, level_depth: int, label: str) -> Iterator[tuple
     children = levels.items() if isinstance(levels, Mapping) else (("", child) for child in levels)
     for name, child in children:
         yield from _parts_at_depth(child, level_depth - 1, str(name))
+
+
+def parse_conditions(declared: object, place: str) -> tuple[str, ...]:
+    """Parse the conditions that no row satisfies."""
+    if not isinstance(declared, (list, tuple)) or len(declared) > MAX_IMPOSSIBLE:
+        raise InvalidPolicy(
+            f"impossible is a list of at most {MAX_IMPOSSIBLE:,} conditions",
+            place=place,
+            fix='write ["age < 15 AND married"]',
+        )
+    for index, condition in enumerate(declared):
+        if not isinstance(condition, str) or not condition.strip():
+            raise InvalidPolicy(
+                "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
+            )
+    return tuple(declared)

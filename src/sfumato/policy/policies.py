@@ -11,7 +11,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.cell_rules import CellRules, effective_rules, parse_words
-from sfumato.policy.codings import CELLS_RULE, Coding, is_coded
+from sfumato.policy.codings import CELLS_RULE, Coding, is_coded, parse_conditions
 from sfumato.policy.declared_columns import (
     declared_rules,
     parse_codings,
@@ -42,7 +42,6 @@ ID_TYPES = (Type.INTEGER, Type.TEXT)
 """The types of ids: those in which different ids stay different."""
 
 _SHARE_RANGE = Range("a number in (0, 1]", Fraction(0), Fraction(1), low_open=True)
-MAX_IMPOSSIBLE = 1_000
 """The most conditions that a table may declare impossible."""
 MAX_ROWS = 2**40
 """The highest row ceiling; totals are bounded by it."""
@@ -166,7 +165,7 @@ class Table:
                 raise InvalidPolicy(
                     "a coding needs a declared column", place=f"{place}.codings.{name}", fix="declare the column"
                 )
-        object.__setattr__(self, "impossible", _parse_conditions(self.impossible, f"{place}.impossible"))
+        object.__setattr__(self, "impossible", parse_conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
                 "implies maps a column to the column that it determines",
@@ -667,21 +666,6 @@ def _parse_id_type(declared: Any) -> Type | None:
     if declared not in [kind.value for kind in ID_TYPES]:
         raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
     return Type(declared)
-
-
-def _parse_conditions(declared: object, place: str) -> tuple[str, ...]:
-    if not isinstance(declared, (list, tuple)) or len(declared) > MAX_IMPOSSIBLE:
-        raise InvalidPolicy(
-            f"impossible is a list of at most {MAX_IMPOSSIBLE:,} conditions",
-            place=place,
-            fix='write ["age < 15 AND married"]',
-        )
-    for index, condition in enumerate(declared):
-        if not isinstance(condition, str) or not condition.strip():
-            raise InvalidPolicy(
-                "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
-            )
-    return tuple(declared)
 
 
 def _parse_shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:

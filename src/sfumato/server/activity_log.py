@@ -12,6 +12,8 @@ import os
 import sys
 from datetime import UTC, datetime
 
+from sfumato.errors import SfumatoError, outcome
+
 
 class ActivityLog:
     """A log that appends to a file readable by its owner alone, or to standard error if no path is given.
@@ -49,3 +51,8 @@ class ActivityLog:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status of an error; 500 for one that nobody foresaw."""
+    return outcome(error).http_status if isinstance(error, SfumatoError) else 500

@@ -31,17 +31,16 @@ from sfumato.errors import (
     SfumatoError,
     SourceChanged,
     Unsupported,
-    outcome,
 )
 from sfumato.ledger import Anchor, Line, Verification, entries
 from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
-from sfumato.server.activity_log import ActivityLog
+from sfumato.server.activity_log import ActivityLog, status_of
 from sfumato.server.approvals import ApprovalDesk, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_limits import AnswerNotStored, ChargePermit, NoSpending
-from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error
+from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
 from sfumato.server.releases.answer_clock import AnswerClock, cost_class
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights
@@ -120,7 +119,7 @@ class Gateway:
         """Authenticate the caller of a route, or raise ``NotSignedIn``, with the same text and timing for every
         reason.
         """
-        with _redacted_errors(None):
+        with redacted_errors(None):
             caller = self.people.authenticate(credentials)
         if caller is None:
             self._log.write(user="", route=route, status=401)
@@ -129,7 +128,7 @@ class Gateway:
 
     def caller_of_token(self, number: int | None, route: str) -> Caller:
         """Authenticate the caller of a token that was proven without being sent; None for a proof that failed."""
-        with _redacted_errors(None):
+        with redacted_errors(None):
             caller = None if number is None else self.people.caller_of_token(number)
         if caller is None:
             self._log.write(user="", route=route, status=401)
@@ -140,7 +139,7 @@ class Gateway:
         """Consume a one-time link and return the cookie of a new session; ``NotSignedIn`` if the link is invalid or
         used.
         """
-        with _redacted_errors(None):
+        with redacted_errors(None):
             cookie = self.people.sign_in(link, timedelta(hours=self.settings.session_hours))
         self._log.write(user="", route="sign-in", status=401 if cookie is None else 200)
         if cookie is None:
@@ -478,7 +477,7 @@ class Gateway:
 
     def require_ready(self) -> None:
         """Raise ``LedgerUnavailable`` while a charge or its answer could not be written; details are not shown."""
-        with _redacted_errors(None):
+        with redacted_errors(None):
             self._flights.require_files()
             self.served.reserve.hold()
             self.served.ledger.head  # noqa: B018 - reads it, so a ledger's server that is away is noticed
@@ -578,7 +577,7 @@ class Gateway:
         if error is None:
             self._log_release(caller, "release", 200, flight.future.result())
         else:
-            self._log.write(user=caller.user, route="release", status=_status(error))
+            self._log.write(user=caller.user, route="release", status=status_of(error))
 
     def _charging_curator(self, caller: Caller, name: str) -> Curator:
         """Return the caller's view of a curator, with every charge checked against their permit and token limit."""
@@ -670,10 +669,10 @@ class Gateway:
     @contextmanager
     def _logged(self, caller: Caller, route: str, *, line: int | None = None, quiet: bool = False) -> Iterator[None]:
         try:
-            with _redacted_errors(caller.role):
+            with redacted_errors(caller.role):
                 yield
         except BaseException as error:
-            self._log.write(user=caller.user, route=route, status=_status(error), line=line)
+            self._log.write(user=caller.user, route=route, status=status_of(error), line=line)
             raise
         if not quiet:
             self._log.write(user=caller.user, route=route, status=200, line=line)
@@ -681,18 +680,6 @@ class Gateway:
     def _log_release(self, caller: Caller, route: str, status: int, released: FlightResult) -> None:
         price = "" if released.free else str(getattr(getattr(released.answer, "receipt", None), "guarantee", ""))
         self._log.write(user=caller.user, route=route, status=status, line=released.line, price=price)
-
-
-@contextmanager
-def _redacted_errors(role: Role | None) -> Iterator[None]:
-    """Replace raised errors by their redacted form for this role."""
-    try:
-        yield
-    except SfumatoError as error:
-        redacted = redact_error(error, role)
-        if redacted is error:
-            raise
-        raise redacted from None
 
 
 def _find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
@@ -706,7 +693,3 @@ def _find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> Fl
 
 def _refuse_charge(phase: str) -> None:  # noqa: ARG001
     raise AnswerNotStored
-
-
-def _status(error: BaseException) -> int:
-    return outcome(error).http_status if isinstance(error, SfumatoError) else 500

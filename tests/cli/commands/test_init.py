@@ -26,7 +26,7 @@ from engine.tables import DATA, in_database
 from forked_commands import forked_command
 from sfumato.cli import main
 from sfumato.curator.policy_drafts import suggested_id, suggested_unit
-from sfumato.engine.duckdb.connection import schema
+from sfumato.engine.duckdb.file_inspection import schema
 from sfumato.policy import Domain, Table, Type, Via, read
 
 FLIGHTS = DATA / "flights" / "flights.parquet"

@@ -23,7 +23,8 @@ import pytest
 
 from engine.tables import DATA, SOURCES, in_csv, in_database, in_parquet, policy_of, private, public
 from sfumato.engine.duckdb import files
-from sfumato.engine.duckdb.connection import Sources, schema, tables
+from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.file_inspection import schema, tables
 from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy, SourceChanged
 from sfumato.policy import Domain, Table, Type
 from sfumato.policy.policies import MAX_ROWS, ROW_CEILING

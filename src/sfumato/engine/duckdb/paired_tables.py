@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine.duckdb import memory
-from sfumato.engine.duckdb.connection import Sources, schema
+from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.discovery import inferred_types, type_of_cell
+from sfumato.engine.duckdb.file_inspection import schema
 from sfumato.engine.duckdb.scan import Cell, clean_cell
 from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.engine.spellings.duckdb import quote_identifier

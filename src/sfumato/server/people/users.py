@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -127,3 +129,15 @@ def redact_error(error: BaseException, role: Role | None) -> BaseException:
     if type(error) is SfumatoError or error.place.startswith(os.sep):
         return SfumatoError("the server cannot do this at the moment", place="the server", fix=_FIX)
     return error
+
+
+@contextmanager
+def redacted_errors(role: Role | None) -> Iterator[None]:
+    """Replace raised errors by their redacted form for this role."""
+    try:
+        yield
+    except SfumatoError as error:
+        redacted = redact_error(error, role)
+        if redacted is error:
+            raise
+        raise redacted from None
