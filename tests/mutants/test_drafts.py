@@ -278,14 +278,6 @@ MUTANTS = (
         ("cli/commands/test_messy_files.py::test_a_type_is_decided_by_more_than_one_cell_of_20",),
     ),
     Mutant(
-        "one cell with a zero in front makes a column text",
-        Kind.CONSENT,
-        "engine.duckdb.file_inspection:_coded_columns",
-        "> {_MIN_DECIDING_SHARE} * count({cell.sql})",
-        "> 0 * count({cell.sql})",
-        ("cli/commands/test_messy_files.py::test_a_type_is_decided_by_more_than_one_cell_of_20",),
-    ),
-    Mutant(
         "a quote that is not closed swallows rows",
         Kind.NAN,
         "engine.file_copies:_write_text",
