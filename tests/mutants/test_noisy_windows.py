@@ -27,6 +27,22 @@ MUTANTS = (
         _WIDTHS,
     ),
     Mutant(
+        "a slope over noisy numbers has the range of one over exact numbers",
+        Kind.RANGES,
+        "release.noisy_rows.row_totals:pair_total",
+        "isinstance(y, LinearColumn) and present.sure.all() and is_sure(xs)[here].all()",
+        "isinstance(y, LinearColumn) and present.sure.all()",
+        (f"{_FORMS[0]}::test_a_slope_over_noisy_numbers_has_no_range",),
+    ),
+    Mutant(
+        "a count over a noisy order has at least the rows that are counted",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:_any_frame",
+        "np.zeros(len(codes)), sizes",
+        "numbers(made).value, sizes",
+        ("release/test_outer_rows.py::test_ranges_hold_the_numbers_of_any_exact_rows_within_them",),
+    ),
+    Mutant(
         "a rolling sum forgets the noise that its rows share with others",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:NoiseForm.over_ranges",

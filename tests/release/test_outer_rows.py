@@ -42,6 +42,8 @@ QUESTIONS = (
     f"FROM {INNER} ORDER BY 1, 2",
     "SELECT region, urgent, COUNT(*) AS n, RANK() OVER (PARTITION BY urgent ORDER BY COUNT(*)) AS a, "
     "MAX(SUM(age)) OVER () AS b FROM visits GROUP BY region, urgent HAVING COUNT(*) > 0 ORDER BY 1, 2",
+    "SELECT region, urgent, COUNT(*) OVER (PARTITION BY region ORDER BY n) AS a, "
+    f"SUM(s) OVER (ORDER BY n DESC) AS b FROM {INNER} WHERE n > 0 ORDER BY 1, 2",
     "SELECT SUM(k) AS a, MAX(t) AS b FROM "
     f"(SELECT region, COUNT(*) AS k, SUM(n) AS t FROM {INNER} WHERE n > 0 GROUP BY region) WHERE t > 3",
 )

@@ -11,7 +11,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
-from sfumato.release.noisy_rows.noisy_columns import LinearColumn, Statement, count_statements
+from sfumato.release.noisy_rows.noisy_columns import LinearColumn, NumberColumn, Statement, count_statements
+from sfumato.release.noisy_rows.row_totals import Presence, pair_total
 from sfumato.release.parts.scales import NoisyScale
 
 SCALE = NoisyScale(Fraction(1), sf.Laplace(3), 2)
@@ -109,6 +110,20 @@ def test_rows_that_a_join_repeats_are_counted_as_often() -> None:
     repeated = total.take(np.zeros(12, int))
     assert count_statements(repeated.ranged.statements, jointly=True) == 12
     assert count_statements(repeated.ranged.statements, jointly=False) == 1
+
+
+def test_a_slope_over_noisy_numbers_has_no_range() -> None:
+    """Over exact numbers it is linear in the other column; over noisy ones nothing bounds it."""
+    noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 8),), Fraction("0.95"))
+    y, x = (
+        LinearColumn(np.arange(4.0), np.arange(4.0), NoiseForm.single(4 * part + np.arange(4)), noises, 1, about)
+        for part, about in enumerate((Statement.about(4), Statement.about(4)))
+    )
+    everywhere, codes = Presence.everywhere(4), np.zeros(4, int)
+    slopes = [pair_total("REGR_SLOPE", y, other, everywhere, codes, 1) for other in (x, x.ranged)]
+    assert all(isinstance(slope, NumberColumn) and np.isinf([slope.low, slope.high]).all() for slope in slopes)
+    exact_x = NumberColumn(np.arange(4.0), np.arange(4.0), np.arange(4.0))
+    assert isinstance(pair_total("REGR_SLOPE", y, exact_x, everywhere, codes, 1), LinearColumn)
 
 
 def test_long_sums_are_rounded_up_to_few_lengths() -> None:
