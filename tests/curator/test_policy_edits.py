@@ -17,6 +17,7 @@ from sfumato.curator.context import Context
 from sfumato.plan.canonical import digest
 from sfumato.plan.relevant_policy import FIELDS, relevant_policy
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
+from sfumato.policy.approval_rules import ApprovalRules
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import Coding, Level
 from sfumato.privacy import Budget, PrivacyUnit
@@ -191,6 +192,7 @@ EDITS: dict[tuple[type, str], list[tuple[Edit, set[str]]]] = {
     (Policy, "account"): [(lambda policy: replace(policy, account="clinic"), NOBODY)],
     (Policy, "ledger"): [(lambda policy: replace(policy, ledger="postgresql://host/ledger"), NOBODY)],
     (Policy, "allow_large_delta"): [(lambda policy: replace(policy, allow_large_delta=True), NOBODY)],
+    (Policy, "approval"): [(lambda policy: replace(policy, approval=ApprovalRules(above="0.5")), NOBODY)],
     (PrivacyUnit, "name"): [(unit(name="person"), EVERY)],
     (PrivacyUnit, "every_row"): [(unit(every_row=True), EVERY)],
     (PrivacyUnit, "period"): [(unit(period="day"), EVERY)],
