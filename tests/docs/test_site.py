@@ -150,7 +150,7 @@ def test_the_index_is_small(site: Path) -> None:
     """A phone loads page and index within 2 seconds (measured below): what it loads is bounded here."""
     script = (site / "search-index.js").read_bytes()
     assert len(script) < 200_000
-    assert len(gzip.compress(script)) < 85_000
+    assert len(gzip.compress(script)) < 90_000
 
 
 @pytest.fixture(scope="module")
