@@ -21,6 +21,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+import sfumato as sf
+from ledger.in_databases import Place
+from postgres_server import PostgresServer
 from server.running_server import COUNT, RunningServer, running_server
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -162,6 +165,46 @@ def test_an_analyst_asks_through_the_example(
         other = client.get("/v1/policies", headers={"Host": "other.example"}, extensions=sni)
         assert "flights" not in other.text
     assert served.tokens["ana"] not in (spare / "log").read_text()
+
+
+def test_two_servers_behind_one_proxy_spend_one_budget(
+    postgres: PostgresServer, tmp_path: Path, certificate: Path
+) -> None:
+    """Two servers on one machine share users, and a ledger in PostgreSQL: together they sell what the share allows."""
+    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        pytest.skip("nginx is not installed")
+    policy = sf.example(tmp_path / "flights")
+    policy.write_text(f'ledger = "{Place.make(postgres).address}"\n{policy.read_text()}')
+    folders = [tmp_path / name for name in ("proxy", "one", "two")]
+    for folder in folders:
+        folder.mkdir()
+
+    def both(folder: Path, certificate: Path, socket_file: Path) -> tuple[list[str], int]:
+        command, port = nginx(folder, certificate, socket_file)
+        text, server = (folder / "nginx.conf").read_text(), f"server unix:{socket_file};"
+        assert server in text
+        (folder / "nginx.conf").write_text(text.replace(server, f"{server} server unix:{tmp_path}/two/s.sock;"))
+        return command, port
+
+    terms = {"policy": policy, "public_url": f"https://{NAME}", "answer_after": 0.25}
+    with (
+        running_server(folders[1], at=f"unix:{folders[1]}/s.sock", **terms) as one,
+        running_server(folders[2], at=f"unix:{folders[2]}/s.sock", **terms) as two,
+        proxied(both, folders[0], certificate, one) as client,
+    ):
+        price = {"epsilon": "0.4", "fresh": True}
+        statuses = [
+            client.post(
+                "/v1/policies/flights/releases",
+                json={**BOUGHT, "price": price},
+                headers={"Idempotency-Key": f"key{number}"},
+                extensions={"sni_hostname": NAME},
+            ).status_code
+            for number in range(6)
+        ]
+        assert sorted(statuses) == [200] * 3 + [402] * 3, statuses  # ana's share of ε = 3 is a half
+        assert one.spent() == two.spent() == 3
+    assert all(b"release" in server.log.read_bytes() for server in (one, two))
 
 
 def test_the_health_check_reads_readiness_from_the_socket_file(tmp_path: Path) -> None:
