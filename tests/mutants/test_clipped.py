@@ -146,6 +146,22 @@ WORST_CASE_MUTANTS = (
         ("plots/test_pictures.py::test_a_map_gives_noise_no_colour_and_no_part_in_the_scale",),
     ),
     Mutant(
+        "counts of the whole table narrow the mean of a group",
+        Kind.RANGES,
+        "plan.worst_cases:_worst_case",
+        "is_part = bool(plan.keys) or measure.where is not None",
+        "is_part = False",
+        (f"{_WORST}::test_counts_narrow_no_mean_of_a_part",),
+    ),
+    Mutant(
+        "rows beyond a limit of groups are no rows beyond a limit",
+        Kind.LIMITS,
+        "plan.worst_cases:_worst_case",
+        "within = min(limits.rows, limits.rows_per_group, *((limits.groups,) if plan.keys else ()))",
+        "within = min(limits.rows, limits.rows_per_group)",
+        (f"{_WORST}::test_no_unit_is_beyond_a_limit_that_no_unit_can_reach",),
+    ),
+    Mutant(
         "a worst case forgets the units beyond the limit",
         Kind.RANGES,
         "plan.worst_cases:WorstCase.counted",

@@ -252,6 +252,35 @@ def test_bought_counts_narrow_the_worst_case_beside_the_number(tmp_path: Path) -
         assert true_shift <= more < case.whole_mean.more / 4
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ward, AVG(cost) AS m FROM visits GROUP BY ward",
+        "SELECT AVG(cost) FILTER (WHERE ward = 'A') AS m FROM visits",
+    ],
+)
+def test_counts_narrow_no_mean_of_a_part(text: str, tmp_path: Path) -> None:
+    """All cells of a small part are clamped: its mean is off by the whole range, whatever share of all cells it is."""
+    worlds = [(("A", 4),)] * 10 + [(("B", 1),)] * 990
+    with sf.Curator(visits(worlds, possible_rows=1), tmp_path / "ledger") as curator:
+        question: Any = curator.sql(text)
+        question.clipped().release(epsilon=2)
+        said = question.release(epsilon="0.5").caveats["m"]
+        assert "at most 2 more, if every cost were 4, or 3 less, if every cost were -2" in said
+
+
+def test_no_unit_is_beyond_a_limit_that_no_unit_can_reach(tmp_path: Path) -> None:
+    """As many rows are possible as count: only cells are cut. In one group of two, rows are."""
+    with sf.Curator(visits([(("A", 1),)], possible_rows=1), tmp_path / "one") as curator:
+        assert line(curator, "SELECT SUM(cost) AS s FROM visits") == {
+            "s": "at most 2 more or 3 less for each cost beyond 1…2"
+        }
+    limits = {"max_rows": 2, "max_groups": 1, "possible_rows": 2}
+    with sf.Curator(visits([(("A", 1),)], **limits), tmp_path / "two") as curator:
+        said = line(curator, "SELECT ward, SUM(cost) AS s FROM visits GROUP BY ward")["s"]
+        assert said.endswith("for each patient beyond the limit")
+
+
 def test_counts_bound_a_mean_no_further_than_its_range() -> None:
     cell = replace(_case(), limits_rows=False)
     assert cell.counted(CutCounts(share=Fraction(1, 2))).more == 1

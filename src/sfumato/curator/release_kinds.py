@@ -173,6 +173,8 @@ class ReleaseKind:
     roles: tuple[str, ...] = ("owner", "analyst")
     skins: Mapping[Skin, SkinRefusal] = field(default_factory=dict)
     """The skins that do not offer it, with the reason."""
+    needs_delta: bool = False
+    """Whether its noise is Gaussian, so that a price names a δ or a ρ."""
     cost_class: int = 0
     """The server's ``answer_after`` is multiplied by 2 to this power."""
 

@@ -21,14 +21,16 @@ the mean without limits is m + Σ(x − m − w·(c(x) − m))/N. The term of a 
 w = 0, both at most q − a and at least p − b; it is x − c(x) for the rows of units within. ∎ (Rounding a scaled
 contribution moves m by less than 2^-20 of the width of the bounds, and is not counted.)
 
-Every count of a group is at most that of the whole table, so the theorem on sums bounds each group's number as well.
+Counts are of the whole table. Every count of a group is at most that, so the theorem on sums bounds each group's number
+as well. The *share* of a group's cells that are beyond the bounds is not bounded by that of all cells: counts narrow no
+mean of a group, or of the rows of a FILTER.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Sum
@@ -101,6 +103,8 @@ class WorstCase:
     """The bounded column, where one is clamped."""
     bounds: str = ""
     possible: tuple[str, str] = ("", "")
+    is_part: bool = False
+    """Whether it is computed from a part of the counted rows: a group, or the rows of a FILTER."""
 
     @property
     def whole_mean(self) -> Shift:
@@ -111,6 +115,8 @@ class WorstCase:
         """Return the bound that the counts prove: for a mean never more than what holds without any."""
         if not self.is_mean:
             return self.cell.times(counts.clamped).plus(self.unit.times(counts.units))
+        if self.is_part:
+            return self.whole_mean
         clamped = self.cell.times(counts.share)
         if not self.limits_rows:
             return clamped.at_most(self.whole_mean)
@@ -132,6 +138,8 @@ class WorstCase:
 
     def describe_counted(self, counts: CutCounts, unit: str, confidence: str) -> str:
         """Describe the worst case that bought counts prove."""
+        if self.is_mean and self.is_part:
+            return self.describe(unit)
         ends = " or ".join(dict.fromkeys(self.possible))
         causes = [f"every {self.value} beyond {self.bounds} were {ends}"] if self.value else []
         causes += [f"every {unit} beyond the limit had {self.rows:,} such rows"] if self.limits_rows else []
@@ -174,15 +182,19 @@ def _is_plain(relation: Relation) -> bool:
 def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> WorstCase | None:
     if type(measure) not in (Count, Sum, Mean) or moves_conditions(plan, measure):
         return None
-    cuts_rows = limits_rows(plan, row_limits.limits)
+    limits = row_limits.limits
     (scan,) = (node for node in relations(plan.source) if isinstance(node, Scan))
+    rows = (scan.possible_rows or 1) * multiplicity(plan.source)
+    within = min(limits.rows, limits.rows_per_group, *((limits.groups,) if plan.keys else ()))
+    cuts_rows = limits_rows(plan, limits) and (scan.possible_rows is None or rows > within)
     if cuts_rows and scan.possible_rows is None:
         return None
-    rows = (scan.possible_rows or 1) * multiplicity(plan.source)
     if measure.value is None:
         unit = Shift(Fraction(rows), Fraction(0)) if cuts_rows else NO_SHIFT
         return WorstCase(NO_SHIFT, unit, is_mean=False, limits_rows=cuts_rows, rows=rows) if cuts_rows else None
-    return _worst_value(measure, row_limits, cuts_rows, rows)
+    worst_case = _worst_value(measure, row_limits, cuts_rows, rows)
+    is_part = bool(plan.keys) or measure.where is not None
+    return None if worst_case is None else replace(worst_case, is_part=is_part)
 
 
 def _worst_value(measure: AggregateRequest, row_limits: RowLimits, cuts_rows: bool, rows: int) -> WorstCase | None:

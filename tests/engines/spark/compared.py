@@ -124,7 +124,7 @@ def quickly(spark: Spark) -> Scan:
     copies = {name: spark.tables.copy(name) for name in spark.tables._sources}
     for name, value in _QUICK.items():
         spark.tables.session.spark.conf.set(name, value)
-    return lambda table: copies.get(table) or spark._scan(table)
+    return lambda table: copies.get(table) or spark._scan(table, wide={})
 
 
 def _most_rows(policy: Policy, words: str) -> int:
@@ -154,7 +154,7 @@ def totals(spark: Spark, readings: Sequence[PlanReading[Any]], key: int, scan: S
     expression, frames = spark.tables.session.expression, []
     for number, reading in enumerate(readings):
         statement = counted_statement(reading, key)
-        frame = spark._frame(statement, scan or spark._scan)
+        frame = spark._frame(statement, scan or (lambda table: spark._scan(table, wide={})))
         cells = ", ".join(f"CAST({name} AS STRING)" for name, _ in statement.result.columns)
         frames.append(frame.select(expression(f"{number} AS number"), expression(f"array({cells}) AS cells")))
     made: list[list[tuple[Any, ...]]] = [[] for _ in readings]

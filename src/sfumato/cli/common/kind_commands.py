@@ -31,8 +31,11 @@ def build_command(kind: ReleaseKind) -> click.Command:
     field_options = [
         _option(field.name, field.annotation, field.default, field.help) for field in fields if not field.required
     ]
+    can_name_rho = any(term.name == "rho" for term in kind.terms)
     terms = [
-        _term_option(term.name, term.annotation, term.help) for term in kind.terms if term.name not in _OMITTED_TERMS
+        _term_option(term.name, term.annotation, term.help, required=term.name == "epsilon" and not can_name_rho)
+        for term in kind.terms
+        if term.name not in _OMITTED_TERMS
     ]
     command = click.Command(
         kind.name,
@@ -65,10 +68,10 @@ def example_command_line(kind: ReleaseKind) -> str:
             words += [_quoted(value)] if isinstance(value, str) else map(str, value)
         elif value != field.default:
             words += [
-                f"{_flag(field.name)} {option_value}"
+                f"{_flag(field.name)} {_quoted(str(option_value))}"
                 for option_value in ([value] if isinstance(value, str | int) else value)
             ]
-    return " ".join([*words, "--epsilon 0.5"])
+    return " ".join([*words, "--epsilon 0.5", *(["--delta 1e-6"] if kind.needs_delta else [])])
 
 
 def _quoted(value: str) -> str:
@@ -121,17 +124,27 @@ def _argument(field: SpecField) -> click.Argument:
     return click.Argument([field.name], nargs=-1 if repeatable else 1, required=True, type=settings.get("type"))
 
 
-def _term_option(name: str, annotation: Any, help_text: str) -> click.Option:
+def _term_option(name: str, annotation: Any, help_text: str, *, required: bool) -> click.Option:
     default = "0.95" if name == "confidence" else None
     option = _option(name, annotation, default, help_text)
-    option.required = name == "epsilon"
+    option.required = required
     return option
 
 
 def _option(name: str, annotation: Any, default: Any, help_text: str) -> click.Option:
     settings = _click_settings(annotation)
     show_default = default not in (None, False, ())
+    if "multiple" in settings:
+        help_text = f"{help_text} May be repeated."
+    elif default is None and "is_flag" not in settings:
+        settings |= {"multiple": True, "callback": _single_value}  # click would keep the last one, without a word
     return click.Option([_flag(name), name], default=default, show_default=show_default, help=help_text, **settings)
+
+
+def _single_value(context: click.Context, option: click.Parameter, values: tuple[Any, ...]) -> Any:
+    if len(values) > 1:
+        raise click.BadParameter("give it once", context, option)
+    return values[0] if values else None
 
 
 def _flag(name: str) -> str:

@@ -37,4 +37,5 @@ KIND = ReleaseKind(
     "inference.components:ComponentsAnswer",
     ("epsilon", "delta", "rho", "within", "confidence", "fresh"),
     ComponentsSpec("visits", ("age", "cost")),
+    needs_delta=True,
 )

@@ -41,4 +41,5 @@ KIND = ReleaseKind(
     "inference.regression_answers:RegressionAnswer",
     ("epsilon", "delta", "rho", "column widths", "confidence", "fresh"),
     RegressionSpec("visits", "cost ~ age + region"),
+    needs_delta=True,
 )

@@ -242,6 +242,8 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
 def propose_survival(context: Context, ask: Callable[..., Question], source: SurvivalSource) -> SurvivalProposal:
     """Propose survival curves; names, bounds and limits are checked against the policy first."""
     table = _private_table(context, source.table)
+    if not isinstance(source.by, str | None):
+        raise InvalidParameter("by", source.by, "the name of one column, such as 'arm'")
     time, event = _column(source.table, table, source.time, "time"), _column(source.table, table, source.event, "event")
     periods = _periods(source, time)
     keys = [f"{periods.key_sql(source.time)} AS period", f"{_event_sql(source, event)} AS happened"]
