@@ -15,6 +15,7 @@ from inference.rows import curator
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.errors import InvalidParameter
+from sfumato.inference.design import _require_exclusive
 from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentTotals, NoisyMoments, moment_weight
 from sfumato.plan.bounding import bounding_strategies, whole_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -59,16 +60,24 @@ def contributions(neighbours: str, most: int, folder: Path) -> tuple[MomentTotal
     rows = [(number, number, *row) for number, world in enumerate(held) for row in world]
     frame = pd.DataFrame(rows, columns=["who", "world", "x", "w", "y", "c"])
     with curator(frame, folder, neighbours=neighbours, max_rows=most, columns=COLUMNS) as made:
-        proposal = made.regress(FORMULA, "people")
-        context, design = proposal._context, proposal.design
-        selected = building.where(select_rows(context.engine.catalog(), "people", None), design.row_condition)
-        sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
-        query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
-        groups = tuple((number,) for number in range(len(held)))
-        reading = GroupTotals(whole_bounding(query.plan, query.plan.limits, len(groups)), groups)
-        with context.engine.check(reading) as opened:
-            totals = opened.read(reading, 7)
-        return proposal.moments, np.array([proposal.moments.extract(row[None]) for row in totals])
+        return read_worlds(made.regress(FORMULA, "people"), select_rows(_catalog(made), "people", None), len(held))
+
+
+def _catalog(made: sf.Curator) -> Any:
+    return made._context.engine.catalog()
+
+
+def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[MomentTotals, np.ndarray]:
+    """Return the moments, and what the engine reads of each world."""
+    context, design = proposal._context, proposal.design
+    selected = building.where(rows, design.row_condition)
+    sums = {f"m{index}": design.moment_sql(moment) for index, moment in enumerate(design.entries)}
+    query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
+    groups = tuple((number,) for number in range(count))
+    reading = GroupTotals(whole_bounding(query.plan, query.plan.limits, len(groups)), groups)
+    with context.engine.check(reading) as opened:
+        totals = opened.read(reading, 7)
+    return proposal.moments, np.array([proposal.moments.extract(row[None]) for row in totals])
 
 
 def _read(proposal: RegressionProposal) -> np.ndarray:
@@ -92,6 +101,48 @@ def test_no_unit_moves_the_moments_further_than_is_charged(neighbours: str, most
     assert float(sensitivity.l2) == pytest.approx(
         WEIGHT * most * moments.max_row_norm * (1 if neighbours == "add-remove" else 2**0.5)
     )
+
+
+SECONDS = [f"2020-01-01 00:00:{second:02}" for second in range(20)]
+CATEGORIES: dict[str, dict[str, Any]] = {
+    "seconds of one day": {"type": "timestamp", "values": SECONDS},
+    "days": {"type": "date", "values": [f"2020-01-{day:02}" for day in range(1, 13)]},
+    "texts": {"values": ["a", "A", "a ", "ä", "a'b", ""]},
+    "reals": {"type": "real", "values": [0.1, 0.1 + 2**-56, -0.5, 1e100, 2**53]},
+    "integers": {"type": "integer", "values": [-7, 0, 2**53, 2**53 + 1]},
+    "booleans": {"type": "boolean"},
+}
+
+
+@pytest.mark.parametrize("kind", CATEGORIES)
+def test_a_row_is_in_one_value_of_a_category_of_every_type(kind: str, tmp_path: Path) -> None:
+    """A row in two of them would move more than is charged: seconds of one day, written as dates, were one value."""
+    declared = CATEGORIES[kind]
+    values = declared.get("values", [False, True])
+    cells = pd.to_datetime(values) if declared.get("type") in ("timestamp", "date") else values
+    frame = pd.DataFrame({"who": range(len(values)), "world": range(len(values)), "y": 10, "c": cells})
+    columns = {"world": COLUMNS["world"], "y": COLUMNS["y"], "c": declared}
+    with curator(frame, tmp_path, max_rows=1, columns=columns) as made:
+        rows = select_rows(_catalog(made), "people", None)
+        moments, measured = read_worlds(made.regress("y ~ C(c)", "people"), rows, len(values))
+        squares = (measured.astype(float) ** 2).sum(axis=1)
+        assert squares.min() > 0  # every row is counted
+        assert squares.max() <= float(moments.sensitivity.squares)
+
+
+def test_times_of_one_day_that_a_question_derives_are_told_apart(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"who": range(20), "world": range(20), "x": 0, "y": 10})
+    columns = {name: COLUMNS[name] for name in ("world", "x", "y")}
+    cases = " ".join(f"WHEN world = {n} THEN TIMESTAMP '{second}'" for n, second in enumerate(SECONDS[:19]))
+    with curator(frame, tmp_path, max_rows=1, columns=columns) as made:
+        table = made.table("people").derive(z=f"CASE {cases} ELSE TIMESTAMP '{SECONDS[19]}' END")
+        moments, measured = read_worlds(table.regress("y ~ C(z)"), table._rows, 20)
+        assert (measured.astype(float) ** 2).sum(axis=1).max() <= float(moments.sensitivity.squares)
+
+
+def test_values_that_sql_cannot_tell_apart_are_no_category() -> None:
+    with pytest.raises(InvalidParameter, match="two of c are equal"):
+        _require_exclusive("c", ["c = 1", "c = 2", "c = 1"])
 
 
 def test_a_row_with_a_missing_value_counts_in_no_moment(tmp_path: Path) -> None:

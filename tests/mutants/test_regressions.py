@@ -67,6 +67,14 @@ MUTANTS = (
         (f"{_MOMENTS}::test_each_moment_has_a_noise_of_its_own",),
     ),
     Mutant(
+        "times of one day are one value of a category",
+        Kind.SENSITIVITY,
+        "inference.design:_literal",
+        "isinstance(value, dt.datetime)",
+        "False",
+        (f"{_MOMENTS}::test_a_row_is_in_one_value_of_a_category_of_every_type",),
+    ),
+    Mutant(
         "a row with a missing value counts in the moments of the others",
         Kind.NAN,
         "inference.design:Design.row_condition",

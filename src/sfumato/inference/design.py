@@ -17,6 +17,7 @@ at most one coordinate that is not 0: the values of a category exclude each othe
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -242,6 +243,7 @@ class DesignBuilder:
         if name not in self.categories:
             values = _levels(name, domain)
             predicates = tuple(f"{quoted(name)} = {_literal(value)}" for value in values)
+            _require_exclusive(name, predicates)
             self.categories[name] = Category(name, values, predicates)
         if factor.reference is not None:
             self.categories[name] = _with_reference(self.categories[name], factor.reference)
@@ -400,6 +402,13 @@ def _levels(name: str, domain: Domain) -> tuple[Value, ...]:
     return values
 
 
+def _require_exclusive(name: str, predicates: Sequence[str]) -> None:
+    """Refuse values that SQL cannot tell apart: a row would be in two of them, and move more than is charged."""
+    if len({*predicates}) < len(predicates):
+        rule = f"a category whose values differ in SQL; two of {name} are equal there"
+        raise InvalidParameter("column", name, rule, fix="declare other values")
+
+
 def _literal(value: Value) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
@@ -407,6 +416,8 @@ def _literal(value: Value) -> str:
         return _number(Fraction(value))
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, dt.datetime):  # as a DATE, all times of one day would be one value
+        return f"TIMESTAMP '{value}'"
     return f"DATE '{value}'"
 
 
