@@ -40,6 +40,11 @@ DECIDED = (
     "CASE WHEN n > 10 THEN n END + 1",
     "CASE WHEN (CASE WHEN n > 10 THEN 1 END) IS NULL THEN 5 END",
     "CASE WHEN (CASE WHEN n > 10 THEN 1 END) = 1 THEN 5 END",
+    "1.0 / (n - 10)",
+    "n % (n - 10)",
+    "SQRT(n - 10)",
+    "LEAST(SQRT(n - 10), 50)",
+    "GREATEST(-SQRT(n - 10), -50)",
 )
 FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 _ROWS = 6

@@ -272,18 +272,22 @@ def _divide(_: Call, arguments: list[Evaluated]) -> Evaluated:
         crosses = (right.low <= 0) & (right.high >= 0)
         low = np.where(crosses, -np.inf, np.minimum.reduce(corners))
         high = np.where(crosses, np.inf, np.maximum.reduce(corners))
-        return _finite(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
+        quotient = _finite(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
+        return replace(quotient, nulls_sure=~crosses | (right.low == right.high))
 
 
 def _divide_whole(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    return _monotone(np.trunc)(call, [_divide(call, arguments)])
+    quotient = _divide(call, arguments)
+    return _as_sure_as(_monotone(np.trunc)(call, [quotient]), [quotient])
 
 
 def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
     left, right = map(numbers, arguments)
     with np.errstate(all="ignore"):
         value = np.fmod(left.value, right.value)
-    return _finite(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
+        crosses = (right.low <= 0) & (right.high >= 0)
+    remainder = _finite(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
+    return replace(remainder, nulls_sure=~crosses | (right.low == right.high))
 
 
 def _monotone(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
@@ -303,8 +307,13 @@ def _round(value: Floats, digits: Floats | None = None) -> Floats:
     return np.copysign(np.floor(np.abs(value) * power_of_ten + 0.5) / power_of_ten, value)
 
 
-def _sqrt(value: Floats) -> Floats:
-    return np.sqrt(np.where(value < 0, np.nan, value))
+def _square_root(call: Call, arguments: list[Evaluated]) -> Evaluated:
+    """Compute SQRT, which is NULL below 0: noise decides that where an interval holds numbers on both sides."""
+    operand = numbers(arguments[0])
+    root = numbers(_monotone(lambda value: np.sqrt(np.where(value < 0, np.nan, value)))(call, arguments))
+    with np.errstate(invalid="ignore"):
+        is_decided = (operand.low < 0) & (operand.high >= 0)
+    return replace(root, nulls_sure=~is_decided)
 
 
 def _negate(_: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -495,7 +504,7 @@ _FUNCTIONS: dict[str, Callable[[Call, list[Evaluated]], Evaluated]] = {
     "FLOOR": _monotone(np.floor),
     "CEIL": _monotone(np.ceil),
     "TRUNC": _monotone(np.trunc),
-    "SQRT": _monotone(_sqrt),
+    "SQRT": _square_root,
     "SIGN": _monotone(np.sign),
     "LEAST": _least,
     "GREATEST": _greatest,
