@@ -108,6 +108,7 @@ pg_char_to_encoding(a) = CASE WHEN lower(a) IN ('utf8', 'utf-8') THEN 6 ELSE -1 
 pg_client_encoding() = 'UTF8'
 getdatabaseencoding() = 'UTF8'
 pg_is_in_recovery() = false
+pg_advisory_unlock_all() = ''
 pg_is_other_temp_schema(a) = false
 pg_my_temp_schema() = 0::UINTEGER
 inet_server_addr() = NULL::VARCHAR
