@@ -30,6 +30,14 @@ MUTANTS = (
         (f"{_DESK}::test_an_edited_policy_needs_a_new_approval",),
     ),
     Mutant(
+        "an approval is for rows of any source",
+        Kind.CONSENT,
+        "curator.dry_charges:policy_hash",
+        "rules, sources",
+        "rules",
+        (f"{_DESK}::test_an_approval_is_for_the_declared_source",),
+    ),
+    Mutant(
         "an expired approval is used",
         Kind.CONSENT,
         "ledger.approval_requests:RequestRecord.state",

@@ -228,6 +228,16 @@ def test_an_edited_policy_needs_a_new_approval(server: SmallServer) -> None:
     assert server.charges() == 0
 
 
+def test_an_approval_is_for_the_declared_source(server: SmallServer) -> None:
+    server.counter.requests.approve(server.owner, "clinic", file(server))
+    (server.folder / "others.csv").write_bytes((server.folder / "visits.csv").read_bytes())
+    path = server.folder / "clinic.toml"
+    path.write_text(path.read_text().replace('"visits.csv"', '"others.csv"'))
+    with pytest.raises(ApprovalNeeded):
+        buy(server)
+    assert server.charges() == 0
+
+
 def test_a_stored_answer_needs_no_approval(server: SmallServer) -> None:
     server.counter.requests.approve(server.owner, "clinic", file(server))
     bought = buy(server)
