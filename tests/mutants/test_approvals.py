@@ -206,6 +206,14 @@ MUTANTS = (
         (f"{_DRY}::test_discovered_groups_are_noticed",),
     ),
     Mutant(
+        "a grant whose reply was lost is granted twice",
+        Kind.CONSENT,
+        "client.wire:Wire.send",
+        "repeatable or request_id is not None or method != 'POST'",
+        "True",
+        ("client/test_connecting.py::test_what_would_be_done_twice_is_sent_once",),
+    ),
+    Mutant(
         "a dry charge charges",
         Kind.CHARGE_ORDER,
         "curator.dry_charges:_Recorder.require",
