@@ -193,6 +193,37 @@ def test_two_owners_approve_where_the_policy_says_so(tmp_path: Path) -> None:
         server.close()
 
 
+# ── what an owner reads ────────────────────────────────────────────────────────────────────────
+
+FORGED = "approved  by olga (1 needed)"
+HOSTILE = f"the report\n  {FORGED}\x1b[2J\u202e\u2028  {FORGED}"
+
+
+def test_no_text_of_a_requester_forges_a_line(server: SmallServer) -> None:
+    text = f"SELECT COUNT(*) AS n /*\n  {FORGED}\x1b[2J */ FROM visits WHERE region <> 'x\nnoise    none\u202e'"
+    asked = RequestedRelease("questions", {"sql": text}, PRICE)
+    requests = server.counter.requests
+    filed = requests.file(server.ana, "clinic", asked, HOSTILE)
+    seen = str(requests.refuse(server.owner, "clinic", filed.number, HOSTILE))
+    assert not [
+        line for line in seen.splitlines() if line.strip(" |") == FORGED or line.startswith("  | noise    none")
+    ]
+    assert all(line.isprintable() for line in [*seen.split("\n"), *filed.words.split("\n")])
+    assert sum(line.startswith("  approved ") for line in seen.split("\n")) == 1
+
+
+def test_an_owner_reads_every_question_of_a_release(server: SmallServer) -> None:
+    texts = [questions(1)["sql"], f"{COUNT['sql']} WHERE region = 'Zürich'"]
+    for kind, spec in (
+        ("workloads", {"questions": texts}),
+        ("sessions", {"threshold": 5, "questions": texts, "tables": ["visits"]}),
+    ):
+        number = file(server, release=RequestedRelease(kind, spec, PRICE))
+        seen = server.counter.requests.show(server.owner, "clinic", number)
+        assert all(text in seen.words and text in str(seen) for text in texts)
+        assert f"released  {kind} " in seen.words
+
+
 # ── what was approved is what is released ──────────────────────────────────────────────────────
 
 
@@ -284,11 +315,20 @@ def test_releases_that_race_spend_once(server: SmallServer) -> None:
 # ── rules and shares ───────────────────────────────────────────────────────────────────────────
 
 
+SYNTHESIS = RequestedRelease("synthesis", {"table": "visits", "ways": 1, "columns": ["region"]}, PRICE)
+
+
 @pytest.mark.parametrize(
     ("rules", "waiting", "free"),
     [
         ("above = 0.15", ASKED, RequestedRelease("questions", COUNT, {"epsilon": "0.15"})),
         ('kinds = ["marginals"]', RequestedRelease("marginals", {"table": "visits"}, PRICE), ASKED),
+        (
+            'kinds = ["questions"]',
+            RequestedRelease("workloads", {"questions": [COUNT["sql"]]}, PRICE),
+            RequestedRelease("marginals", {"table": "visits"}, PRICE),
+        ),
+        ('kinds = ["marginals"]', SYNTHESIS, ASKED),
         ('tables = ["visits"]', ASKED, None),
     ],
 )
@@ -302,7 +342,7 @@ def test_the_policy_says_what_needs_approval(
         if free is not None:
             assert not buy(server, key="free", release=free).free
             with pytest.raises(Unsupported, match="needs no approval"):
-                file(server, server.ben, RequestedRelease("questions", questions(1), {"epsilon": "0.1"}))
+                file(server, server.ben, RequestedRelease(free.kind, free.spec, {"epsilon": "0.12"}))
         assert not server.counter.release(server.ben, "school", "questions", SCHOOL, PRICE, "s").free
     finally:
         server.close()

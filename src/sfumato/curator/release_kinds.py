@@ -173,6 +173,8 @@ class ReleaseKind:
     roles: tuple[str, ...] = ("owner", "analyst")
     skins: Mapping[Skin, SkinRefusal] = field(default_factory=dict)
     """The skins that do not offer it, with the reason."""
+    contains: tuple[str, ...] = ()
+    """The kinds whose releases it can make as a part of its own: what a rule says about them, it says about this."""
     cost_class: int = 0
     """The server's ``answer_after`` is multiplied by 2 to this power."""
 
@@ -253,6 +255,11 @@ def require_known_kinds(names: Sequence[str], place: str) -> None:
     for name in names:
         if name not in known_names:
             raise InvalidParameter(place, name, f"kinds of release: {', '.join(known_names)}")
+
+
+def contained_kinds(name: str) -> tuple[str, ...]:
+    """Return the kinds that a kind of release contains; a question contains none."""
+    return () if name == QUESTIONS else all_kinds()[name].contains
 
 
 def kind_of(spec: Spec[Any]) -> ReleaseKind:

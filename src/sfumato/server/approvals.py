@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.curator import Curator
 from sfumato.curator.dry_charges import DryCharge
-from sfumato.curator.release_kinds import require_known_kinds
+from sfumato.curator.release_kinds import contained_kinds, require_known_kinds
 from sfumato.curator.request_views import RequestView, request_view
 from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, SfumatoError, Unsupported
 from sfumato.ledger.accounts.approvals import AccountRequests, ApprovalCondition
@@ -34,6 +34,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.running_releases import canonical_json
 from sfumato.server.served_policies import ServedPolicies
+from sfumato.untrusted import escape_unprintable
 
 MAX_OPEN = 50
 """Open requests of one person on one policy."""
@@ -254,7 +255,7 @@ class ApprovalDesk:
         proposal = self._propose(view, release.kind, release.spec)
         accepted = inspect.signature(proposal.explain).parameters
         price = {name: term for name, term in release.price.items() if name in accepted}
-        return f"{dry.charge.question}\n{proposal.explain(**price)}"
+        return f"{escape_unprintable(dry.charge.question)}\n{proposal.explain(**price)}"
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,13 @@ def _sees(caller: Caller, record: RequestRecord) -> bool:
 
 
 def _reason(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> str | None:
-    return rules.reason(release.kind, dry.tables, discovers_groups=dry.discovers_groups, epsilon=dry.epsilon)
+    return rules.reason(
+        release.kind,
+        dry.tables,
+        discovers_groups=dry.discovers_groups,
+        epsilon=dry.epsilon,
+        contained=contained_kinds(release.kind),
+    )
 
 
 def _condition(
