@@ -110,13 +110,9 @@ class ApprovalDesk:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release it without a request")
         requests, digest = self._requests(name), dry.charge.digest(caller.user, view.policy_hash)
-        open_requests = _open_requests(requests, caller)
-        for record in open_requests:  # filed before, or sent twice
-            if isinstance(record.subject, ApprovalRequest) and record.subject.digest == digest:
-                return self._view(caller, name, record)
-        if len(open_requests) >= MAX_OPEN:
-            rule = f"one person has at most {MAX_OPEN} open requests on a policy"
-            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
+        filed = _open_request(requests, caller, digest)
+        if filed is not None:
+            return self._view(caller, name, filed)
         subject = ApprovalRequest(
             release_kind=release.kind,
             spec=canonical_json(release.spec),
@@ -150,7 +146,8 @@ class ApprovalDesk:
             _expiry(requests, rules.days),
         )
         analyst = caller.user if caller.user in view.policy.analysts else ""
-        return self._view(caller, name, requests.file(subject, analyst))
+        filed = _open_request(requests, caller, subject.digest)
+        return self._view(caller, name, filed or requests.file(subject, analyst))
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""
@@ -270,9 +267,17 @@ class ShareTerms:
     purpose: str = ""
 
 
-def _open_requests(requests: AccountRequests, caller: Caller) -> list[RequestRecord]:
+def _open_request(requests: AccountRequests, caller: Caller, digest: str) -> RequestRecord | None:
+    """Return the open request of a caller with this digest, filed before or sent twice; refuse one too many."""
     now, own = requests.now(), [each for each in requests.list() if each.subject.requester == caller.user]
-    return [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
+    open_requests = [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
+    for record in open_requests:
+        if not isinstance(record.subject, GrantedShare) and record.subject.digest == digest:
+            return record
+    if len(open_requests) >= MAX_OPEN:
+        rule = f"one person has at most {MAX_OPEN} open requests on a policy"
+        raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
+    return None
 
 
 def _sees(caller: Caller, record: RequestRecord) -> bool:
