@@ -22,6 +22,7 @@ from sfumato.errors import (
     Unsupported,
 )
 from sfumato.ledger.stores.sqlite import SQLiteRows
+from sfumato.server import approvals
 from sfumato.server.approvals import RequestedRelease, ShareTerms
 from sfumato.server.people.users import Caller, Role
 
@@ -191,6 +192,31 @@ def test_two_owners_approve_where_the_policy_says_so(tmp_path: Path) -> None:
         assert not buy(server).free
     finally:
         server.close()
+
+
+def test_an_owner_cannot_sign_in_as_another(server: SmallServer) -> None:
+    for make in (server.counter.new_token, server.counter.new_login_link):
+        with pytest.raises(InvalidParameter, match="approves in their name"):
+            make(server.owner, "oda")
+        for name in ("olga", "ana", "otto"):
+            assert make(server.owner, name)
+    assert not server.people.tokens("oda")
+
+
+def test_reviews_are_bounded_and_equal_ones_are_one(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = server.counter.requests
+    requests.approve(server.owner, "clinic", file(server))
+    line = buy(server).line
+    monkeypatch.setattr(approvals, "MAX_OPEN", 2)
+    first = requests.publish(server.ana, "clinic", [line], "the report")
+    assert requests.publish(server.ana, "clinic", [line, line], "the report").number == first.number
+    assert requests.publish(server.ana, "clinic", [line], "a talk").number > first.number
+    with pytest.raises(Unsupported, match="at most 2 open requests"):
+        requests.publish(server.ana, "clinic", [line], "a third")
+    with pytest.raises(Unsupported, match="at most 2 open requests"):
+        file(server, release=RequestedRelease("questions", questions(9), PRICE))
+    requests.withdraw(server.ana, "clinic", first.number)
+    assert requests.publish(server.ana, "clinic", [line], "a third").state == "filed"
 
 
 # ── what an owner reads ────────────────────────────────────────────────────────────────────────
