@@ -217,8 +217,8 @@ MUTANTS = (
         "a purpose forges lines",
         Kind.HOSTILE,
         "curator.request_views:RequestView.__str__",
-        "single_line(self.purpose)",
-        "self.purpose",
+        "map(escape_unprintable, lines)",
+        "lines",
         (f"{_DESK}::test_no_text_of_a_requester_forges_a_line",),
     ),
     Mutant(

@@ -89,11 +89,11 @@ class RequestView:
         lines = [
             f"request {self.number}: {self.state}",
             f"  by        {self.requester}, {self.filed}; expires {self.expires}",
-            f"  purpose   {single_line(self.purpose)}",
+            f"  purpose   {self.purpose}",
             f"  approved  by {', '.join(self.approvers) or 'nobody yet'} ({self.approvals} needed)",
         ]
         facts = (("cost", self.cost), ("left", self.left_after), ("stored", self.stored), ("reason", self.reason))
-        lines += [f"  {name:<9} {single_line(fact)}" for name, fact in facts if fact]
+        lines += [f"  {name:<9} {fact}" for name, fact in facts if fact]
         lines += [f"  | {line}" for line in self.words.splitlines()]  # no line of a requester looks like a fact
         return "\n".join(map(escape_unprintable, lines))
 
