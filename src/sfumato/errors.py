@@ -547,10 +547,10 @@ class ServerUnavailable(SfumatoError):
 
     code = "server-unavailable"
 
-    def __init__(self, rule: str, *, place: str, request_id: str | None = None) -> None:
-        retry = "check the address and that the server is running, then ask again"
-        fix = retry if request_id is None else f"{retry} with request_id={request_id!r}: it is charged at most once"
-        super().__init__(rule, place=place, fix=fix)
+    def __init__(self, rule: str, *, place: str, request_id: str | None = None, fix: str | None = None) -> None:
+        retry = fix or "check the address and that the server is running, then ask again"
+        retry = retry if request_id is None else f"{retry} with request_id={request_id!r}: it is charged at most once"
+        super().__init__(rule, place=place, fix=retry)
         self.request_id = request_id
 
 

@@ -4,7 +4,8 @@ Parsers check what they expect and report what is wrong. Unexpected input shows 
 an ``AttributeError``. ``refuse_malformed`` turns these into the parser's own error, with Python's as its cause: no
 untrusted input ends in an internal error.
 
-``escape_unprintable`` and ``escape_for_spreadsheet`` escape untrusted texts for terminals and spreadsheets.
+``escape_unprintable``, ``single_line`` and ``escape_for_spreadsheet`` escape untrusted texts for terminals and
+spreadsheets.
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ def escape_unprintable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def single_line(text: str) -> str:
+    """Return a text on one line, with control and invisible characters escaped.
+
+    >>> single_line("the report\n  approved  by nobody")
+    'the report approved by nobody'
+    """
+    return escape_unprintable(" ".join(text.split()))
 
 
 def escape_for_spreadsheet(text: str) -> str:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 import sfumato as sf
 from cli.running import run
 from client.curators import served_policy, serving
-from sfumato.client import addresses, wire
+from sfumato.client import RemoteCurator, addresses, wire
 from sfumato.client.addresses import Address
 from sfumato.client.remote_proposals import RemoteProposal
 from sfumato.errors import NotSignedIn, ServerUnavailable, TooManyRequests
@@ -284,6 +284,26 @@ def test_what_was_lost_is_sent_again_under_the_same_request_id(at: tuple[str, st
     keys = {each["headers"]["Idempotency-Key"] for each in releases}
     assert (len(releases), len(keys), len({each["body"] for each in releases})) == (3, 1, 1)
     assert len(keys.pop()) == 32
+
+
+ONCE: dict[str, Callable[[RemoteCurator], object]] = {
+    "/v1/policies/clinic/grants": lambda to: to.requests.grant("ana", epsilon="0.5", days=7, purpose="drafts"),
+    "/v1/policies/clinic/reviews": lambda to: to.requests.publish([3], purpose="the report"),
+    "/v1/policies/clinic/requests/7/approve": lambda to: to.requests.approve(7),
+    "/v1/policies/clinic/amend": lambda to: to.amend(reason="less"),
+    "/v1/tokens": lambda to: to.server.new_token("ana"),
+    "/v1/links": lambda to: to.server.login_link("ana"),
+    "/v1/users": lambda to: to.server.add_user("ben"),
+}
+
+
+@pytest.mark.parametrize("path", ONCE)
+def test_what_would_be_done_twice_is_sent_once(path: str) -> None:
+    with answering(ONE, BUSY, None, None) as (where, seen), sf.connect(where, token="x") as curator:
+        with pytest.raises(ServerUnavailable, match="may have done what it was sent") as refused:
+            ONCE[path](curator)
+        assert [each["path"] for each in seen[1:]] == [path, path]  # the busy server did nothing
+    assert "look whether it was done" in refused.value.fix
 
 
 def test_who_gets_no_answer_is_told_the_request_id() -> None:

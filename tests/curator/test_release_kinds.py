@@ -12,12 +12,14 @@ import pytest
 from sfumato.cli.common.kind_commands import build_command
 from sfumato.curator.kinds.bounds import BoundsSpec
 from sfumato.curator.release_kinds import (
+    QUESTIONS,
     Count,
     FieldForm,
     Name,
     Names,
     Spec,
     all_kinds,
+    contained_kinds,
     field_form,
     kind_of,
     spec_fields,
@@ -54,6 +56,14 @@ def test_a_skin_that_does_not_offer_a_kind_says_what_to_do() -> None:
         KINDS["limits"].require("rest")
     assert refused.value.code == "not-at-a-server"
     KINDS["bounds"].require("rest")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_that_asks_questions_contains_them(name: str) -> None:
+    asks = {field.name for field in spec_fields(KINDS[name].spec)} & {"question", "questions"}
+    assert not asks or QUESTIONS in contained_kinds(name)
+    assert set(contained_kinds(name)) <= {QUESTIONS, *KINDS} - {name}
+    assert contained_kinds(QUESTIONS) == ()
 
 
 class Other(Spec[Any]):

@@ -24,6 +24,7 @@ from sfumato.ledger.approval_requests import (
     ApprovalRequest,
     GrantedShare,
     ProposedCharge,
+    PublicationReview,
     RequestAct,
     RequestRecord,
     RequestState,
@@ -480,3 +481,24 @@ def test_killed_at_each_line_of_a_requests_life(tmp_path: Path, last: int) -> No
         steps = [codec.loads_as(RequestStep, line.detail) for line in ledger.lines() if line.kind == "request-step"]
         assert kinds.count("charge") == sum(step.act is RequestAct.RELEASE for step in steps)
         assert len(kinds) <= last
+
+
+# ── what a charge reads ────────────────────────────────────────────────────────────────────────
+
+
+def test_a_charge_decodes_its_own_request_and_shares_only(ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    clinic, entry = account(ledger), release()
+    own = clinic.requests.file(request(clinic, entry)).number
+    approve(clinic, own)
+    clinic.requests.file(request(clinic, release(plan="other")))
+    expires = clinic.requests.now() + DAY
+    clinic.requests.file(PublicationReview("ana", (1, 2), "a report", POLICY, 1, expires))
+    share = clinic.requests.file(GrantedShare("ana", Fraction(1, 100), POLICY, 1, expires), approved_by="olga").number
+    decoded, of = list[int](), RequestRecord.of
+    monkeypatch.setattr(RequestRecord, "of", lambda row, steps=(): decoded.append(row.number) or of(row, steps))
+    with pytest.raises(ApprovalNeeded):
+        clinic.conditioned(condition()).charge(release(plan="third"))
+    assert decoded == [share]
+    decoded.clear()
+    clinic.conditioned(condition()).charge(entry)
+    assert decoded == [own]

@@ -55,6 +55,8 @@ def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
         return curator.mwem(spec["table"], spec["columns"], ways=1, rounds=spec["rounds"])
     if kind == "workloads":
         return curator.workload(spec["questions"])
+    if kind == "sessions":
+        return curator.above(spec["threshold"], questions=spec["questions"], tables=spec["tables"])
     assert kind == "questions"
     return curator.sql(spec["sql"])
 

@@ -22,6 +22,7 @@ from sfumato.errors import (
     Unsupported,
 )
 from sfumato.ledger.stores.sqlite import SQLiteRows
+from sfumato.server import approvals
 from sfumato.server.approvals import RequestedRelease, ShareTerms
 from sfumato.server.people.users import Caller, Role
 
@@ -193,6 +194,62 @@ def test_two_owners_approve_where_the_policy_says_so(tmp_path: Path) -> None:
         server.close()
 
 
+def test_an_owner_cannot_sign_in_as_another(server: SmallServer) -> None:
+    for make in (server.counter.new_token, server.counter.new_login_link):
+        with pytest.raises(InvalidParameter, match="approves in their name"):
+            make(server.owner, "oda")
+        for name in ("olga", "ana", "otto"):
+            assert make(server.owner, name)
+    assert not server.people.tokens("oda")
+
+
+def test_reviews_are_bounded_and_equal_ones_are_one(server: SmallServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = server.counter.requests
+    requests.approve(server.owner, "clinic", file(server))
+    line = buy(server).line
+    monkeypatch.setattr(approvals, "MAX_OPEN", 2)
+    first = requests.publish(server.ana, "clinic", [line], "the report")
+    assert requests.publish(server.ana, "clinic", [line, line], "the report").number == first.number
+    assert requests.publish(server.ana, "clinic", [line], "a talk").number > first.number
+    with pytest.raises(Unsupported, match="at most 2 open requests"):
+        requests.publish(server.ana, "clinic", [line], "a third")
+    with pytest.raises(Unsupported, match="at most 2 open requests"):
+        file(server, release=RequestedRelease("questions", questions(9), PRICE))
+    requests.withdraw(server.ana, "clinic", first.number)
+    assert requests.publish(server.ana, "clinic", [line], "a third").state == "filed"
+
+
+# ── what an owner reads ────────────────────────────────────────────────────────────────────────
+
+FORGED = "approved  by olga (1 needed)"
+HOSTILE = f"the report\n  {FORGED}\x1b[2J\u202e\u2028  {FORGED}"
+
+
+def test_no_text_of_a_requester_forges_a_line(server: SmallServer) -> None:
+    text = f"SELECT COUNT(*) AS n /*\n  {FORGED}\x1b[2J */ FROM visits WHERE region <> 'x\nnoise    none\u202e'"
+    asked = RequestedRelease("questions", {"sql": text}, PRICE)
+    requests = server.counter.requests
+    filed = requests.file(server.ana, "clinic", asked, HOSTILE)
+    seen = str(requests.refuse(server.owner, "clinic", filed.number, HOSTILE))
+    assert not [
+        line for line in seen.splitlines() if line.strip(" |") == FORGED or line.startswith("  | noise    none")
+    ]
+    assert all(line.isprintable() for line in [*seen.split("\n"), *filed.words.split("\n")])
+    assert sum(line.startswith("  approved ") for line in seen.split("\n")) == 1
+
+
+def test_an_owner_reads_every_question_of_a_release(server: SmallServer) -> None:
+    texts = [questions(1)["sql"], f"{COUNT['sql']} WHERE region = 'Zürich'"]
+    for kind, spec in (
+        ("workloads", {"questions": texts}),
+        ("sessions", {"threshold": 5, "questions": texts, "tables": ["visits"]}),
+    ):
+        number = file(server, release=RequestedRelease(kind, spec, PRICE))
+        seen = server.counter.requests.show(server.owner, "clinic", number)
+        assert all(text in seen.words and text in str(seen) for text in texts)
+        assert f"released  {kind} " in seen.words
+
+
 # ── what was approved is what is released ──────────────────────────────────────────────────────
 
 
@@ -225,6 +282,16 @@ def test_an_edited_policy_needs_a_new_approval(server: SmallServer) -> None:
         buy(server)
     with pytest.raises(Unsupported, match="the policy has changed"):
         server.counter.requests.approve(server.owner, "clinic", filed)
+    assert server.charges() == 0
+
+
+def test_an_approval_is_for_the_declared_source(server: SmallServer) -> None:
+    server.counter.requests.approve(server.owner, "clinic", file(server))
+    (server.folder / "others.csv").write_bytes((server.folder / "visits.csv").read_bytes())
+    path = server.folder / "clinic.toml"
+    path.write_text(path.read_text().replace('"visits.csv"', '"others.csv"'))
+    with pytest.raises(ApprovalNeeded):
+        buy(server)
     assert server.charges() == 0
 
 
@@ -274,11 +341,20 @@ def test_releases_that_race_spend_once(server: SmallServer) -> None:
 # ── rules and shares ───────────────────────────────────────────────────────────────────────────
 
 
+SYNTHESIS = RequestedRelease("synthesis", {"table": "visits", "ways": 1, "columns": ["region"]}, PRICE)
+
+
 @pytest.mark.parametrize(
     ("rules", "waiting", "free"),
     [
         ("above = 0.15", ASKED, RequestedRelease("questions", COUNT, {"epsilon": "0.15"})),
         ('kinds = ["marginals"]', RequestedRelease("marginals", {"table": "visits"}, PRICE), ASKED),
+        (
+            'kinds = ["questions"]',
+            RequestedRelease("workloads", {"questions": [COUNT["sql"]]}, PRICE),
+            RequestedRelease("marginals", {"table": "visits"}, PRICE),
+        ),
+        ('kinds = ["marginals"]', SYNTHESIS, ASKED),
         ('tables = ["visits"]', ASKED, None),
     ],
 )
@@ -292,7 +368,7 @@ def test_the_policy_says_what_needs_approval(
         if free is not None:
             assert not buy(server, key="free", release=free).free
             with pytest.raises(Unsupported, match="needs no approval"):
-                file(server, server.ben, RequestedRelease("questions", questions(1), {"epsilon": "0.1"}))
+                file(server, server.ben, RequestedRelease(free.kind, free.spec, {"epsilon": "0.12"}))
         assert not server.counter.release(server.ben, "school", "questions", SCHOOL, PRICE, "s").free
     finally:
         server.close()

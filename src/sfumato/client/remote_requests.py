@@ -29,7 +29,7 @@ class RemoteRequests:
             rule = "a proposal of this curator, such as curator.sql(…)"
             raise InvalidParameter("proposal", proposal, rule)
         body = {"release": proposal.release_body(*arguments, **price), **encode_named(purpose=purpose, days=days)}
-        return self._send(body)
+        return self._send(body, repeatable=True)
 
     def list(self) -> tuple[RequestView, ...]:
         """List requests, newest first: analysts see their own, owners and auditors all."""
@@ -86,9 +86,10 @@ class RemoteRequests:
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "grants"), body))
         return view
 
-    def _send(self, body: dict[str, Any], *parts: str) -> RequestView:
+    def _send(self, body: dict[str, Any], *parts: str, repeatable: bool = False) -> RequestView:
         address = self._policy_address
-        view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "requests", *parts), body))
+        path = ("policies", address.policy, "requests", *parts)
+        view: RequestView = decode(address.wire.send("POST", path, body, repeatable=repeatable))
         return view
 
     def __repr__(self) -> str:

@@ -1,6 +1,8 @@
 """HTTP calls to a server: problems become exceptions, and lost calls are retried.
 
-Everything that is retried is either free or carries a request id, under which the server makes a release once.
+A call whose reply was lost is retried only if doing it twice does no more than once: it is free, it carries a request
+id, under which the server makes a release once, or the server recognises what it did before. Any other call is retried
+only while it was not sent, or the server was too busy for it.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class Wire:
         self.address = address
         self._timeout = timeout
         self._transport_errors: tuple[type[Exception], ...] = (httpx.TransportError,)
+        self._unsent_errors: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
         self._client = httpx.Client(
             base_url=address.base,
             headers=_request_headers(token),
@@ -75,13 +78,23 @@ class Wire:
         return self._call("GET", _path(parts), params=query)
 
     def send(
-        self, method: str, parts: tuple[str, ...], body: Mapping[str, Any] | None = None, request_id: str | None = None
+        self,
+        method: str,
+        parts: tuple[str, ...],
+        body: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        *,
+        repeatable: bool = False,
     ) -> Any:
-        """Call another operation; with a request id it is a release, which is charged once."""
+        """Call another operation; with a request id it is a release, which is charged once.
+
+        ``repeatable`` is for a POST that does no more if it is sent twice.
+        """
         options: dict[str, Any] = {} if body is None else {"content": _encode_body(body)}
         if request_id is not None:
             options |= {"headers": {"Idempotency-Key": request_id}, "timeout": _release_timeout(self._timeout)}
-        return self._call(method, _path(parts), request_id=request_id, **options)
+        repeatable = repeatable or request_id is not None or method != "POST"
+        return self._call(method, _path(parts), request_id=request_id, repeatable=repeatable, **options)
 
     def call_free(self, policy: str, kind: str, act: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Any:
         """Make a free call about a proposal."""
@@ -120,7 +133,9 @@ class Wire:
     def close(self) -> None:
         self._client.close()
 
-    def _call(self, method: str, path: str, *, request_id: str | None = None, **options: Any) -> Any:
+    def _call(
+        self, method: str, path: str, *, request_id: str | None = None, repeatable: bool = True, **options: Any
+    ) -> Any:
         """Send a request until it is answered: retry lost requests, and wait for a busy server."""
         deadline = time.monotonic() + self._timeout
         for attempt in range(_ATTEMPTS):
@@ -132,11 +147,21 @@ class Wire:
                 if attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
                     raise
             except self._transport_errors as error:
-                if attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
-                    rule = f"the server does not answer ({_describe_error(error)})"
-                    raise ServerUnavailable(rule, place=self.address.label, request_id=request_id) from None
+                may_be_done = not repeatable and not isinstance(error, self._unsent_errors)
+                if may_be_done or attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
+                    raise self._no_answer(error, request_id, may_be_done) from None
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
+
+    def _no_answer(self, error: Exception, request_id: str | None, may_be_done: bool) -> ServerUnavailable:
+        rule = f"the server does not answer ({_describe_error(error)})"
+        if may_be_done:
+            rule, fix = (
+                f"{rule}, and may have done what it was sent",
+                "look whether it was done before you send it again",
+            )
+            return ServerUnavailable(rule, place=self.address.label, fix=fix)
+        return ServerUnavailable(rule, place=self.address.label, request_id=request_id)
 
     def _decode_response(self, response: Any, request_id: str | None) -> Any:
         media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()

@@ -7,7 +7,7 @@ raises instead of charging. What would be charged is therefore exactly what the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, Self, TypeVar
 
@@ -21,7 +21,7 @@ from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import DiscoveredTotals, PlanReading
 from sfumato.plan.relevant_policy import read_columns
-from sfumato.policy import Policy
+from sfumato.policy import InMemory, Policy, Source, SparkFrame
 
 E = TypeVar("E")
 
@@ -55,13 +55,22 @@ def dry_charge(context: Context, release: Callable[[Context, str], object]) -> D
 
 
 def policy_hash(context: Context) -> str:
-    """Hash the whole policy: its declarations, its budget, its analysts and its approval rules."""
+    """Hash the whole policy: its declarations, its sources, its budget, its analysts and its approval rules."""
     policy = context.declared_policy
     shares = sorted((name, share) for name, share in policy.analysts.items())
     rules = (
         [] if policy.approval is None else sorted((key, str(value)) for key, value in policy.approval.declared.items())
     )
-    return digest(context.policy_version, policy.budget, policy.size, shares, rules)
+    tables = sorted(policy.tables.items())
+    sources = [(name, *_declared_source(table.source), table.row_ceiling) for name, table in tables]
+    return digest(context.policy_version, policy.budget, policy.size, shares, rules, sources)
+
+
+def _declared_source(source: Source) -> tuple[str, ...]:
+    """Return a source as it is declared; rows in memory have no declaration, and their contents are not hashed."""
+    if isinstance(source, InMemory | SparkFrame):
+        return (repr(source),)
+    return (type(source).__name__, *(f"{each.name}={getattr(source, each.name)}" for each in fields(source)))
 
 
 class _Charged(Exception):

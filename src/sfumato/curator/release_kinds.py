@@ -175,6 +175,8 @@ class ReleaseKind:
     """The skins that do not offer it, with the reason."""
     needs_delta: bool = False
     """Whether its noise is Gaussian, so that a price names a δ or a ρ."""
+    contains: tuple[str, ...] = ()
+    """The kinds whose releases it can make as a part of its own: what a rule says about them, it says about this."""
     cost_class: int = 0
     """The server's ``answer_after`` is multiplied by 2 to this power."""
 
@@ -255,6 +257,11 @@ def require_known_kinds(names: Sequence[str], place: str) -> None:
     for name in names:
         if name not in known_names:
             raise InvalidParameter(place, name, f"kinds of release: {', '.join(known_names)}")
+
+
+def contained_kinds(name: str) -> tuple[str, ...]:
+    """Return the kinds that a kind of release contains; a question contains none."""
+    return () if name == QUESTIONS else all_kinds()[name].contains
 
 
 def kind_of(spec: Spec[Any]) -> ReleaseKind:

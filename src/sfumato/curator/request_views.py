@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from sfumato.ledger.spending import read_cost
 from sfumato.privacy import Budget, Guarantee, codec
 from sfumato.privacy.numbers import exact, format_exact, from_units
 from sfumato.privacy.reading import reading
+from sfumato.untrusted import escape_unprintable, single_line
 
 OUTSIDE_THE_PROMISE = (
     "Decide from what is shown here alone: a refusal that was made after looking at the data is outside the promise."
@@ -35,7 +37,7 @@ class RequestView:
     requester: str
     purpose: str
     words: str
-    """The release and its forecast in words, as of the filing."""
+    """The release and its forecast in words, as of the filing, and all of its spec: every question in it."""
     filed: str
     expires: str
     approvals: int
@@ -92,8 +94,8 @@ class RequestView:
         ]
         facts = (("cost", self.cost), ("left", self.left_after), ("stored", self.stored), ("reason", self.reason))
         lines += [f"  {name:<9} {fact}" for name, fact in facts if fact]
-        lines += [f"  {line}" for line in self.words.splitlines()]
-        return "\n".join(lines)
+        lines += [f"  | {line}" for line in self.words.splitlines()]  # no line of a requester looks like a fact
+        return "\n".join(map(escape_unprintable, lines))
 
     __repr__ = __str__
 
@@ -107,7 +109,7 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
         state=state.value,
         requester=subject.requester,
         purpose=subject.purpose,
-        words=subject.words,
+        words=_words(subject),
         filed=f"{record.filed:%Y-%m-%d %H:%M} UTC",
         expires=f"{record.expires:%Y-%m-%d %H:%M} UTC",
         approvals=subject.approvals,
@@ -119,6 +121,24 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
         publishes=subject.lines if isinstance(subject, PublicationReview) else (),
         **_facts(record, subject, payer),
     )
+
+
+def _words(subject: RequestSubject) -> str:
+    """Return what is decided on in words, each line escaped; for a release with its spec and price, as they are
+    released.
+    """
+    lines = subject.words.splitlines()
+    if isinstance(subject, ApprovalRequest):
+        lines += [
+            f"released  {subject.release_kind} {_readable(subject.spec)}",
+            f"price     {_readable(subject.price)}",
+        ]
+    return "\n".join(map(escape_unprintable, lines))
+
+
+def _readable(canonical: str) -> str:
+    """Return canonical JSON with letters of all languages as they are; line breaks in it stay escaped."""
+    return json.dumps(json.loads(canonical), ensure_ascii=False)
 
 
 def _facts(record: RequestRecord, subject: RequestSubject, payer: Budget | None) -> dict[str, str]:
@@ -168,5 +188,5 @@ _PAST = {"approve": "approved", "refuse": "refused", "withdraw": "withdrawn", "r
 
 def _step_words(recorded: RecordedStep) -> str:
     step = recorded.step
-    why = f": {step.reason}" if step.reason else f", line {step.charge}" if step.charge else ""
+    why = f": {single_line(step.reason)}" if step.reason else f", line {step.charge}" if step.charge else ""
     return f"{recorded.time:%Y-%m-%d %H:%M} UTC, {step.by}, {_PAST[step.act]}{why}"

@@ -192,6 +192,12 @@ class PublicationReview:
         return False
 
     @property
+    def digest(self) -> str:
+        """A hash of who marks which answers, for what, under which policy: equal reviews have equal ones."""
+        columns = ["publication", self.requester, self.lines, self.purpose, self.policy]
+        return sha256(json.dumps(columns).encode()).hexdigest()
+
+    @property
     def words(self) -> str:
         """What is to be published, in words."""
         return f"publish the answers of ledger lines {', '.join(map(str, self.lines))}"

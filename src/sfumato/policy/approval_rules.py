@@ -5,7 +5,7 @@ What needs approval is decided by the question, its price and the policy, never 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
@@ -35,7 +35,7 @@ class ApprovalRules:
     tables: tuple[str, ...] = ()
     """Releases that read one of these tables need approval."""
     kinds: tuple[str, ...] = ()
-    """Kinds of release that need approval, such as "synthesis"."""
+    """Kinds of release that need approval, such as "synthesis", and those that contain one of them."""
     discovered_groups: bool = False
     """Whether releases of groups that are discovered in the data need approval."""
     days: int = 30
@@ -77,16 +77,26 @@ class ApprovalRules:
         return self.above is None and not (self.tables or self.kinds or self.discovered_groups)
 
     def reason(
-        self, kind: str, tables: Collection[str] | None, *, discovers_groups: bool | None, epsilon: Fraction | None
+        self,
+        kind: str,
+        tables: Collection[str] | None,
+        *,
+        discovers_groups: bool | None,
+        epsilon: Fraction | None,
+        contained: Sequence[str] = (),
     ) -> str | None:
         """Return why a release needs approval; None if it needs none.
 
+        ``contained`` are the kinds that its kind contains.
         Tables and groups are None where they are chosen later, as in a session: then any of them may be read.
         """
         if self.is_unconditional:
             return "every release of this policy needs it"
         if kind in self.kinds:
             return f"it is a release of the kind {kind}"
+        named_kinds = [each for each in contained if each in self.kinds]
+        if named_kinds:
+            return f"it is a release of the kind {kind}, which can contain the kind {named_kinds[0]}"
         named_tables = sorted(set(self.tables) & set(self.tables if tables is None else tables))
         if named_tables:
             return f"it {'may read' if tables is None else 'reads'} the table {named_tables[0]}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.curator import Curator
 from sfumato.curator.dry_charges import DryCharge
-from sfumato.curator.release_kinds import require_known_kinds
+from sfumato.curator.release_kinds import contained_kinds, require_known_kinds
 from sfumato.curator.request_views import RequestView, request_view
 from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, SfumatoError, Unsupported
 from sfumato.ledger.accounts.approvals import AccountRequests, ApprovalCondition
@@ -34,6 +34,7 @@ from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.running_releases import canonical_json
 from sfumato.server.served_policies import ServedPolicies
+from sfumato.untrusted import escape_unprintable
 
 MAX_OPEN = 50
 """Open requests of one person on one policy."""
@@ -109,13 +110,9 @@ class ApprovalDesk:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release it without a request")
         requests, digest = self._requests(name), dry.charge.digest(caller.user, view.policy_hash)
-        open_requests = _open_requests(requests, caller)
-        for record in open_requests:  # filed before, or sent twice
-            if isinstance(record.subject, ApprovalRequest) and record.subject.digest == digest:
-                return self._view(caller, name, record)
-        if len(open_requests) >= MAX_OPEN:
-            rule = f"one person has at most {MAX_OPEN} open requests on a policy"
-            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
+        filed = _open_request(requests, caller, digest)
+        if filed is not None:
+            return self._view(caller, name, filed)
         subject = ApprovalRequest(
             release_kind=release.kind,
             spec=canonical_json(release.spec),
@@ -149,7 +146,8 @@ class ApprovalDesk:
             _expiry(requests, rules.days),
         )
         analyst = caller.user if caller.user in view.policy.analysts else ""
-        return self._view(caller, name, requests.file(subject, analyst))
+        filed = _open_request(requests, caller, subject.digest)
+        return self._view(caller, name, filed or requests.file(subject, analyst))
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""
@@ -254,7 +252,7 @@ class ApprovalDesk:
         proposal = self._propose(view, release.kind, release.spec)
         accepted = inspect.signature(proposal.explain).parameters
         price = {name: term for name, term in release.price.items() if name in accepted}
-        return f"{dry.charge.question}\n{proposal.explain(**price)}"
+        return f"{escape_unprintable(dry.charge.question)}\n{proposal.explain(**price)}"
 
 
 @dataclass(frozen=True)
@@ -269,9 +267,17 @@ class ShareTerms:
     purpose: str = ""
 
 
-def _open_requests(requests: AccountRequests, caller: Caller) -> list[RequestRecord]:
+def _open_request(requests: AccountRequests, caller: Caller, digest: str) -> RequestRecord | None:
+    """Return the open request of a caller with this digest, filed before or sent twice; refuse one too many."""
     now, own = requests.now(), [each for each in requests.list() if each.subject.requester == caller.user]
-    return [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
+    open_requests = [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
+    for record in open_requests:
+        if not isinstance(record.subject, GrantedShare) and record.subject.digest == digest:
+            return record
+    if len(open_requests) >= MAX_OPEN:
+        rule = f"one person has at most {MAX_OPEN} open requests on a policy"
+        raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
+    return None
 
 
 def _sees(caller: Caller, record: RequestRecord) -> bool:
@@ -279,7 +285,13 @@ def _sees(caller: Caller, record: RequestRecord) -> bool:
 
 
 def _reason(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> str | None:
-    return rules.reason(release.kind, dry.tables, discovers_groups=dry.discovers_groups, epsilon=dry.epsilon)
+    return rules.reason(
+        release.kind,
+        dry.tables,
+        discovers_groups=dry.discovers_groups,
+        epsilon=dry.epsilon,
+        contained=contained_kinds(release.kind),
+    )
 
 
 def _condition(

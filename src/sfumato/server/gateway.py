@@ -371,6 +371,7 @@ class Gateway:
     def new_login_link(self, caller: Caller, name: str) -> str:
         """Create the secret of a one-time login link."""
         with self._logged_as(caller, "users", Role.OWNER):
+            caller.require_no_other_owner(self.people.user(name))
             return self.people.new_link(name, by=caller.user)
 
     def tokens(self, caller: Caller, user: str | None = None) -> tuple[Token, ...]:
@@ -389,6 +390,7 @@ class Gateway:
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret text, which is never shown again."""
         with self._logged_as(caller, "tokens", Role.OWNER):
+            caller.require_no_other_owner(self.people.user(user))
             return self.people.new_token(user, label=label, expires=expires, most=most, by=caller.user)
 
     def revoke_token(self, caller: Caller, number: int) -> Token:

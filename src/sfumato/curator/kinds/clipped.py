@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Count, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.workloads import WorkloadProposal
@@ -40,4 +40,5 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     ClippedSpec("SELECT AVG(cost) AS cost FROM visits"),
     skins={"command": _QUERY, "page": _NO_PAGE},
+    contains=(QUESTIONS, "workloads"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Name, ReleaseKind, Spec, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.degrees import DegreesProposal
@@ -38,4 +38,5 @@ KIND = ReleaseKind(
     ("epsilon", "within", "confidence", "fresh"),
     DegreesSpec("ties", ("source", "target"), 8),
     positional=("confidence",),
+    contains=(QUESTIONS,),
 )

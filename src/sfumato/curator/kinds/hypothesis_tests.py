@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Count, Name, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Text, Workspace, option
 from sfumato.inference.names_of_tests import TestName
 from sfumato.privacy.numbers import Number
 
@@ -48,4 +48,5 @@ KIND = ReleaseKind(
     "inference.hypothesis_tests:HypothesisTest",
     ("epsilon", "delta", "rho", "column widths", "mechanism", "fresh"),
     TestSpec("independence", "SELECT arm, died, COUNT(*) AS n FROM patients GROUP BY arm, died"),
+    contains=(QUESTIONS,),
 )

@@ -60,4 +60,5 @@ KIND = ReleaseKind(
     MwemSpec("visits", ("clinic", "day")),
     skins={"command": _PUBLISH, "page": _MODEL},
     cost_class=1,
+    contains=("marginals",),
 )

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import (
+    QUESTIONS,
+    Count,
+    Name,
+    Names,
+    ReleaseKind,
+    SkinRefusal,
+    Spec,
+    Text,
+    Workspace,
+    option,
+)
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.online import OnlineProposal
@@ -47,4 +58,5 @@ KIND = ReleaseKind(
         "page": _NEEDS_PROCESS,
         "command": SkinRefusal("online sessions have a command of their own", "sfumato online"),
     },
+    contains=(QUESTIONS, "marginals"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Count, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Count, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -45,4 +45,5 @@ KIND = ReleaseKind(
         "page": _NEEDS_PROCESS,
         "command": SkinRefusal("sessions have a command of their own", "sfumato above"),
     },
+    contains=(QUESTIONS,),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sfumato.curator.release_kinds import ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.questions import Question
@@ -37,4 +37,5 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "within", "confidence", "joint", "mechanism", "fresh"),
     RunningSpec("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"),
     skins={"command": SkinRefusal("running totals have a command of their own", "sfumato running")},
+    contains=(QUESTIONS,),
 )

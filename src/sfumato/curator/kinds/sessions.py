@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from sfumato.curator.kinds.open_sessions import OpenSessionSpec, propose as propose_open
-from sfumato.curator.release_kinds import Count, Names, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import (
+    QUESTIONS,
+    Count,
+    Names,
+    ReleaseKind,
+    Size,
+    SkinRefusal,
+    Spec,
+    Text,
+    Workspace,
+    option,
+)
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -44,4 +55,5 @@ KIND = ReleaseKind(
     ("epsilon", "values_epsilon", "within", "confidence"),
     SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),
     skins={"command": SkinRefusal("sessions have a command of their own", "sfumato above")},
+    contains=(QUESTIONS,),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sfumato.curator.release_kinds import Name, ReleaseKind, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Spec, Text, Workspace, option
 from sfumato.privacy.numbers import Number
 
 if TYPE_CHECKING:
@@ -42,4 +42,5 @@ KIND = ReleaseKind(
     "inference.survival:SurvivalCurves",
     ("epsilon", "delta", "rho", "within", "confidence", "mechanism", "fresh"),
     SurvivalSpec("patients", "months", "died", "arm"),
+    contains=(QUESTIONS,),
 )

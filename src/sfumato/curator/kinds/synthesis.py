@@ -61,4 +61,5 @@ KIND = ReleaseKind(
     SynthesisSpec("visits"),
     skins={"command": _COMMAND, "page": _MODEL},
     cost_class=1,
+    contains=("marginals",),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sfumato.curator.release_kinds import Name, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.workloads import WorkloadProposal
@@ -38,4 +38,5 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "question widths", "confidence", "mechanism", "weights", "joint", "fresh"),
     WorkloadSpec(("SELECT COUNT(*) AS n FROM visits",)),
     skins={"command": _QUERY, "page": _ONE_QUESTION},
+    contains=(QUESTIONS,),
 )

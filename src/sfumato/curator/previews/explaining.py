@@ -51,6 +51,7 @@ from sfumato.privacy.numbers import Number, format_exact as number, format_numbe
 from sfumato.release.noisy_rows.finishing import count_noise_draws, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
 from sfumato.release.pricing import PricedRelease
+from sfumato.untrusted import escape_unprintable
 
 _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
 """The probabilities with which a group counts as shown, and as rarely shown."""
@@ -235,13 +236,13 @@ class Explanation:
 
     def __str__(self) -> str:
         width = max(len(operator.name) for operator in self.operators)
-        lines = [
-            f"{operator.name:<{width}}  {operator.what}\n{'':<{width}}    {operator.effect}"
-            for operator in self.operators
-        ]
-        warning_lines = [f"{'warning':<{width}}  {warning}" for warning in self.warnings]
-        advice = [f"{'advice':<{width}}  {self.advice}"] if self.advice else []
-        return "\n".join([f"at {self.price}:", *lines, f"{'chosen':<{width}}  {self.reason}", *advice, *warning_lines])
+        lines = [f"at {self.price}:"]
+        for operator in self.operators:
+            lines += [f"{operator.name:<{width}}  {operator.what}", f"{'':<{width}}    {operator.effect}"]
+        lines.append(f"{'chosen':<{width}}  {self.reason}")
+        lines += [f"{'advice':<{width}}  {self.advice}"] if self.advice else []
+        lines += [f"{'warning':<{width}}  {warning}" for warning in self.warnings]
+        return "\n".join(map(escape_unprintable, lines))  # a text in the question starts no line of its own
 
     __repr__ = __str__
 

@@ -15,7 +15,6 @@ from sfumato.errors import ApprovalNeeded, NotThere
 from sfumato.ledger.approval_requests import (
     REQUEST_LINE,
     STEP_LINE,
-    ApprovalRequest,
     GrantedShare,
     ProposedCharge,
     RequestAct,
@@ -112,11 +111,11 @@ class ApprovalCondition:
         if digest == self.assessed and not self.reason:
             return None
         now, last = transaction.now, None
-        for record in _records(transaction, charge.account, lambda row: row.plan == digest):
+        for record in _records(transaction, charge.account, plan=digest):
             last = record
             if record.state(now) is RequestState.APPROVED:
                 return RequestUse(record, self.requester, None)
-        for record in _records(transaction, charge.account, lambda row: not row.plan):
+        for record in _records(transaction, charge.account, plan=""):
             if digest == self.assessed and self._covers(record, epsilon, now):
                 return RequestUse(record, self.requester, epsilon)
         raise self._refusal(charge.account, last, now)
@@ -153,7 +152,7 @@ class AccountRequests:
 
     def file(self, subject: RequestSubject, analyst: str = "", *, approved_by: str | None = None) -> RequestRecord:
         """Record a request; ``approved_by`` is the owner who files a share and thereby approves it."""
-        digest = subject.digest if isinstance(subject, ApprovalRequest) else ""
+        digest = "" if isinstance(subject, GrantedShare) else subject.digest
         with self._guarded.writing() as transaction:
             columns: dict[str, str | int] = {
                 "analyst": analyst,
@@ -195,7 +194,7 @@ class AccountRequests:
     def list(self) -> tuple[RequestRecord, ...]:
         """List every request, oldest first."""
         with self._guarded.reading() as transaction:
-            return tuple(_records(transaction, self._account, lambda _: True))
+            return tuple(_records(transaction, self._account))
 
     def now(self) -> int:
         """Return the ledger's time, in microseconds since 1970: it never runs backwards."""
@@ -219,10 +218,13 @@ def _append_step(transaction: Transaction, record: RequestRecord, step: RequestS
     transaction.append(STEP_LINE, record.account, columns)
 
 
-def _records(transaction: Transaction, account: str, wanted: Callable[[Row], bool]) -> Iterator[RequestRecord]:
-    """Yield the requests of an account, oldest first: only their lines are read, not the account's."""
-    where: dict[str, str | int] = {"about": _opening(transaction, account), "kind": REQUEST_LINE}
-    return (_record(transaction, row) for row in transaction.page(where) if wanted(row))
+def _records(transaction: Transaction, account: str, **columns: str) -> Iterator[RequestRecord]:
+    """Yield the requests of an account with these columns, oldest first: no other line is read or decoded.
+
+    The column ``plan`` holds the digest of a request, and nothing for a share.
+    """
+    where: dict[str, str | int] = {"about": _opening(transaction, account), "kind": REQUEST_LINE, **columns}
+    return (_record(transaction, row) for row in transaction.page(where))
 
 
 def _record(transaction: Transaction, row: Row) -> RequestRecord:

@@ -39,7 +39,7 @@ from sfumato.server.pages.page_contexts import (
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.requests.answer_encodings import LASTING, StaticReply, static_reply
 from sfumato.server.requests.calls import gateway_of
-from sfumato.untrusted import escape_unprintable
+from sfumato.untrusted import single_line
 from sfumato.version import __version__
 
 RULES = (
@@ -136,25 +136,20 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["plain"] = _single_line
+    environment.filters["plain"] = single_line
     environment.filters["name"] = _breakable_name
     environment.filters["number"] = _breakable_number
     return environment
 
 
-def _single_line(text: str) -> str:
-    """Format untrusted text on one line, with unprintable characters escaped."""
-    return escape_unprintable(" ".join(text.split()))
-
-
 def _breakable_name(text: str) -> Markup:
     """Format a column or table name, with a line break allowed after each underscore."""
-    return escape(_single_line(text)).replace("_", Markup("_<wbr>"))
+    return escape(single_line(text)).replace("_", Markup("_<wbr>"))
 
 
 def _breakable_number(text: str) -> str:
     """Format a number, with a line break allowed only before its ±."""
-    return _single_line(text).replace("± ", "±\N{NO-BREAK SPACE}")
+    return single_line(text).replace("± ", "±\N{NO-BREAK SPACE}")
 
 
 _WORD = re.compile(r"\"(?:[^\"]|\"\")*\"|'(?:[^']|'')*'|\w+|\S")

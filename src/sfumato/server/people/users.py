@@ -16,7 +16,15 @@ from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
 
-from sfumato.errors import LedgerBehind, LedgerDamaged, LedgerInDoubt, LedgerUnavailable, NotAllowed, SfumatoError
+from sfumato.errors import (
+    InvalidParameter,
+    LedgerBehind,
+    LedgerDamaged,
+    LedgerInDoubt,
+    LedgerUnavailable,
+    NotAllowed,
+    SfumatoError,
+)
 from sfumato.ledger.accounts.spending_limits import SpendingLimit
 
 
@@ -107,6 +115,13 @@ class Caller:
         """Raise ``NotAllowed`` unless the caller has one of these roles."""
         if self.role not in roles:
             raise NotAllowed(self.role.value, call)
+
+    def require_no_other_owner(self, user: User) -> None:
+        """Refuse to sign in as another owner: the approvals of two owners are those of two people."""
+        if user.role is Role.OWNER and user.name != self.user:
+            rule = "yourself, an analyst or an auditor: whoever signs in as another owner approves in their name"
+            fix = "run sfumato token new or sfumato user link on the server's machine"
+            raise InvalidParameter("user", user.name, rule, fix=fix)
 
 
 _FIX = "try again later; if it fails again, ask the owner, who can see the reason"
