@@ -43,6 +43,20 @@ def test_without_noise_they_are_those_of_the_rows() -> None:
     assert max(fit.angles(0.95)) < 1e-3
 
 
+def test_the_noise_of_the_covariance_is_its_derivative() -> None:
+    """By central differences of C in the direction of each noise, the count's included."""
+    data, design = rows(), components_design(NAMES, DOMAINS, 4096)
+    moments, step = exact_moments(design, data), 0.1
+    fit = ComponentsFit(design, MomentEstimates(moments, np.eye(len(moments))))
+    for direction, change in zip(np.eye(len(moments)), fit._noise, strict=True):
+        above, below = (
+            ComponentsFit(design, MomentEstimates(moments + sign * step * direction, np.eye(len(moments)))).covariance
+            for sign in (1, -1)
+        )
+        assert np.abs(change).max() > 1e-5
+        assert change == pytest.approx((above - below) / (2 * step), abs=1e-10)
+
+
 def misses(believed: float, draws: int = 60) -> tuple[int, int]:
     """Count draws in which a variance, or an angle, is further off than it says."""
     data, design, random = rows(), components_design(NAMES, DOMAINS, 4096), np.random.default_rng(5)

@@ -104,6 +104,33 @@ def test_without_noise_it_is_the_plain_regression(formula: str, columns: object)
         assert fit.r_squared[0] == pytest.approx(1 - residual[0] / total, rel=1e-6)
 
 
+@pytest.mark.parametrize("squares_off", [0.0, -2.0])
+def test_the_errors_variance_is_raised_by_one_deviation_of_its_noise(squares_off: float) -> None:
+    """Residuals by plain least squares on the rows, and the deviation from the noise of each moment; noise that makes
+    the residual squares negative leaves the deviation alone.
+    """
+    data, design = rows(300, 0), regression_design(parse_formula("y ~ x + w"), DOMAINS, 4096)
+    exact, index = exact_moments(design, data), design.gram_index
+    deviations = 40 / np.sqrt(np.array(list(design.entries.values())))
+    matrix = np.array([np.ones(300), data["x"], data["w"]], float).T
+    solution, residual = np.linalg.lstsq(matrix, data["y"], rcond=None)[:2]
+    slopes = [float(column.slope) for column in design.columns]
+    middles = [float(column.middle) for column in design.columns]
+    order = [column.factors[0] for column in design.columns]
+    by_name = dict(zip(["x", "w"], solution[1:], strict=True)) | {"y": -1.0}
+    weights = [solution[0] + sum(by_name[name] * middle for name, middle in zip(order, middles, strict=True))]
+    weights += [by_name[order[each.column]] * slopes[each.column] for each in design.coordinates[1:]]  # type: ignore[index]
+    scaled = np.array(weights) / slopes[order.index("y")]
+    by_moment = [float((np.outer(scaled, scaled) * (index == moment)).sum()) for moment in range(len(exact))]
+    squares = residual[0] / slopes[order.index("y")] ** 2
+    deviation = math.hypot(*(np.array(by_moment) * deviations))
+    assert deviation > squares / 2
+    moved = exact + np.eye(len(exact))[index[-1, -1]] * squares_off * squares
+    fit = LinearFit(design, MomentEstimates(moved, np.diag(deviations)), one_row_per_unit=True)
+    expected = (max(0.0, squares + squares_off * squares) + deviation) / (300 - 3)
+    assert fit.error_variance == pytest.approx(expected, rel=1e-6)
+
+
 def covered(deviation: float, draws: int, rare: int, *, believed: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Count, for each coefficient, the draws whose interval misses the table's own, and the unbounded ones."""
     data, design = rows(2000, rare), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)

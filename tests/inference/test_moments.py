@@ -246,6 +246,27 @@ def test_only_whole_rows_are_measured(tmp_path: Path) -> None:
                     MomentTotals(bounded, proposal.design)
 
 
+def test_totals_beyond_64_bits_are_clamped_and_neighbours_stay_close(tmp_path: Path) -> None:
+    """Between any two totals, a weighted moment moves forward and by no more than its weight times their distance: also
+    at the ends of 64 bits, and where the product would pass them.
+    """
+    frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
+    with curator(frame, tmp_path, columns=COLUMNS) as made:
+        moments = made.regress(FORMULA, "people").moments
+    edges = {2**bits // weight for weight in moments.weights for bits in (61, 62, 63, 64)} | {2**62}
+    near = {edge + shift for edge in edges for shift in (-1, 0, 1) if edge + shift <= 2**62}
+    totals = sorted({0, 1, *near, *(-total for total in near)})
+    measured = [moments.extract(np.full((1, len(moments.weights)), total, np.int64)).tolist() for total in totals]
+    for index, weight in enumerate(moments.weights):
+        column = [row[index] for row in measured]
+        steps = [
+            (after - before, high - low)
+            for before, after, low, high in zip(column, column[1:], totals, totals[1:], strict=False)
+        ]
+        assert all(0 <= moved <= weight * distance for moved, distance in steps)
+        assert column[totals.index(1)] == weight
+
+
 def test_moments_read_back_from_json() -> None:
     noisy = NoisyMoments((1, -2, 3), sf.Gaussian(5))
     assert codec.loads(codec.dumps(noisy)) == noisy

@@ -146,6 +146,30 @@ MUTANTS = (
         "{'moments': 1}",
         (f"{_FACADE}::test_it_is_charged_once_and_found_again",),
     ),
+    Mutant(
+        "weighted moments wrap around at 64 bits",
+        Kind.WRAP,
+        "inference.moments:MomentTotals.extract",
+        "np.clip(totals[0], -_LARGEST // weights, _LARGEST // weights) * weights",
+        "totals[0] * weights",
+        (f"{_MOMENTS}::test_totals_beyond_64_bits_are_clamped_and_neighbours_stay_close",),
+    ),
+    Mutant(
+        "the errors' variance forgets the noise of the residual squares",
+        Kind.RANGES,
+        "inference.linear:LinearFit.error_variance",
+        "max(squares + deviation, deviation)",
+        "max(squares, deviation)",
+        (f"{_LINEAR}::test_the_errors_variance_is_raised_by_one_deviation_of_its_noise",),
+    ),
+    Mutant(
+        "components take the number of rows to be exact",
+        Kind.RANGES,
+        "inference.components:ComponentsFit._noise",
+        "change - gram * change[0, 0]",
+        "change",
+        (f"{_COMPONENTS}::test_the_noise_of_the_covariance_is_its_derivative",),
+    ),
 )
 
 test_the_tests_of_regressions_notice = suite(MUTANTS)

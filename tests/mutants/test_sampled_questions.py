@@ -11,7 +11,8 @@ SECRET = f"{LAW}::test_each_release_has_a_secret_key_of_its_own"
 UNITS = f"{LAW}::test_all_rows_of_a_unit_are_read_or_none_in_every_table"
 THRESHOLD = f"{LAW}::test_the_threshold_is_the_rate_rounded_down"
 COVERED = "release/parts/test_sampled_scales.py::test_a_range_misses_no_more_often_than_it_says"
-REFUSED = "curator/proposals/test_sampled_questions.py::test_a_question_that_a_sample_cannot_answer_is_refused"
+QUESTIONS = "curator/proposals/test_sampled_questions.py"
+REFUSED = f"{QUESTIONS}::test_a_question_that_a_sample_cannot_answer_is_refused"
 
 MUTANTS = (
     Mutant(
@@ -148,7 +149,7 @@ MUTANTS = (
         "curator.proposals.sampled_questions:_policy_reason",
         "if every_row:",
         "if False:",
-        ("curator/proposals/test_sampled_questions.py::test_a_policy_without_ids_of_units_is_refused",),
+        (f"{QUESTIONS}::test_a_policy_without_ids_of_units_is_refused",),
     ),
     Mutant(
         "sums of both signs are asked of a sample",
@@ -157,6 +158,49 @@ MUTANTS = (
         "contribution.low < 0",
         "False",
         (REFUSED,),
+    ),
+    Mutant(
+        "each reading of a release has a sample of its own",
+        Kind.SAMPLING,
+        "release.releasing:_reader",
+        "unit_key = cache(lambda: bits.random_bits(UNIT_KEY_BITS))",
+        "unit_key = lambda: bits.random_bits(UNIT_KEY_BITS)",
+        (f"{LAW}::test_all_readings_of_a_release_share_its_sample_and_no_row_key",),
+    ),
+    Mutant(
+        "a range of a sample leaves nothing to the noise and holds by itself alone",
+        Kind.RANGES,
+        "release.parts.sampled_scales:SampledScale.widths",
+        "math.log(4 * parts / float(1 - level))",
+        "math.log(2 / float(1 - level))",
+        ("release/parts/test_sampled_scales.py::test_sampling_alone_misses_a_quarter_as_often_on_each_side",),
+    ),
+    Mutant(
+        "a range of a sample is as wide with others as by itself",
+        Kind.RANGES,
+        "release.parts.sampled_scales:SampledScale.widths",
+        "math.log(4 * parts / float(1 - level))",
+        "math.log(4 / float(1 - level))",
+        ("release/parts/test_sampled_scales.py::test_a_range_that_holds_with_others_is_wider",),
+    ),
+    Mutant(
+        "an answer from a small sample is found for a question to a larger one",
+        Kind.REUSE,
+        "curator.proposals.sampled_questions:key_with_sample",
+        "digest(plan, 'sample', str(rate))",
+        "digest(plan, 'sample')",
+        (
+            f"{QUESTIONS}::test_an_answer_from_a_small_sample_is_none_from_a_larger_one",
+            f"{QUESTIONS}::test_each_rate_has_a_key_of_its_own",
+        ),
+    ),
+    Mutant(
+        "a unit of a sample adds one step to a sum",
+        Kind.RANGES,
+        "release.parts.question_parts:NoisyTotals.scales",
+        "scaled.add_remove_sensitivity.per_group * scaled.unit_value",
+        "scaled.unit_value",
+        (f"{QUESTIONS}::test_a_unit_adds_all_its_rows_at_the_bound",),
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan.keys import conditions, groups
 from sfumato.plan.sql.statements import parse
+from sfumato.policy import Domain
 
 EXPRESSIONS = [
     ("name LIKE colour", "the pattern as a literal", "name LIKE 'red'"),
@@ -563,6 +565,29 @@ def test_a_parameter_is_given_as_proposed() -> None:
     text = "SELECT COUNT(*) AS n FROM visits WHERE age > $1"
     assert "sql(question, [40])" in refusal(text, whole=True).fix
     assert described(parse(text, CATALOG, [40])) == described(parse(text.replace("$1", "40"), CATALOG))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT AVG(alter) FROM visits",
+        "SELECT ALTER, COUNT(*) FROM visits GROUP BY ALTER",
+        "SELECT COUNT(*) FROM visits WHERE alter > 3",
+        "SELECT COUNT(*) FROM visits GROUP BY alter",
+    ],
+)
+def test_a_column_that_is_a_word_of_sql_is_written_in_quotes(question: str) -> None:
+    alter = {"alter": Domain("integer", values=(1, 2, 3, 4))}
+    catalog = replace(CATALOG, tables={"visits": replace(CATALOG.tables["visits"], columns=alter)})
+    with pytest.raises(sf.Unsupported) as refused:
+        parse(question, catalog)
+    assert refused.value.code == "not-sql"
+    assert (refused.value.line, refused.value.column) == (1, question.lower().index("alter") + len("alter"))
+    assert refused.value.fix.endswith('is a word of SQL: write the column in double quotes, "alter"')
+    assert parse(re.sub("alter", '"alter"', question, flags=re.IGNORECASE), catalog)
+    with pytest.raises(sf.Unsupported) as other:
+        parse(question, CATALOG)
+    assert "double quotes, " not in other.value.fix
 
 
 @pytest.mark.parametrize(("key", "proposed", "applied", "where"), KEYS)

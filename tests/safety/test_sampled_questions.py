@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -316,6 +317,31 @@ def test_each_release_has_a_secret_key_of_its_own(relation: str, tmp_path: Path,
     for key in unit_keys:
         written = (str(key), f"{key:x}", f"{key:032x}")
         assert not any(text.encode() in files or text in shown for text in written)
+
+
+class _KeyRecorder:
+    """An opened engine that reads nothing and records the key of each reading."""
+
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+
+    def read(self, _reading: object, key: int) -> None:
+        self.keys.append(key)
+
+
+def test_all_readings_of_a_release_share_its_sample_and_no_row_key() -> None:
+    recorded = []
+    for _ in range(2):
+        opened: Any = _KeyRecorder()
+        read = releasing._reader(opened, opened, None, lambda _stage: None)
+        for sample in (RATE, RATE, None):
+            read(SimpleNamespace(bounded=SimpleNamespace(sample=sample)))  # type: ignore[arg-type]
+        first, second, whole = opened.keys
+        assert first >> ROW_KEY_BITS == second >> ROW_KEY_BITS > 0
+        assert first != second
+        assert whole < 2**ROW_KEY_BITS
+        recorded.append(first >> ROW_KEY_BITS)
+    assert recorded[0] != recorded[1]
 
 
 def test_the_ledger_keeps_what_was_run_and_charges_its_curve(tmp_path: Path) -> None:

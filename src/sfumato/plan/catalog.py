@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sfumato.errors import Unsupported
@@ -93,3 +93,8 @@ class Catalog:
     """Return the value of an expression in each row of a public table that meets a condition."""
     databases: frozenset[str] = frozenset()
     """Names that may stand before the schema of a table, as in clinic.public.visits, in lower case."""
+
+    def column_names(self) -> Iterator[str]:
+        """Yield the names of all columns that queries may read."""
+        for table in self.tables.values():
+            yield from table.columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ import pytest
 
 import sfumato as sf
 from cli.running import run
+from sfumato.curator.proposals.sampled_questions import key_with_sample
+from sfumato.plan.bounding import Strategy
+from sfumato.plan.canonical import PlanKey
+from sfumato.release.prices import Price
+from sfumato.release.pricing import price_release
 
 POLICY = """
 [unit]
@@ -149,6 +155,39 @@ def test_ranges_of_a_sample_hold_the_exact_numbers(clinic: sf.Curator) -> None:
         for name, (interval,) in answer.intervals.items():
             misses += not interval[0] <= exact[name] <= interval[1]
     assert misses <= 4 * 14
+
+
+@pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
+def test_an_answer_from_a_small_sample_is_none_from_a_larger_one(clinic: sf.Curator) -> None:
+    """Also where its noise is smaller, so that it would be taken for the better answer."""
+    asked = clinic.sql("SELECT COUNT(DISTINCT who) AS n FROM visits WHERE cost > 1")
+    small = asked.release(epsilon=20, sample="10 %")
+    large = asked.release(epsilon="0.5", sample="50 %")
+    assert not large.receipt.free
+    assert large.receipt.sample == "50 %"
+    assert asked.release(epsilon=20, sample="0.1").rows == small.rows
+    assert asked.release(epsilon="0.5", sample="1/2").rows == large.rows
+
+
+def test_each_rate_has_a_key_of_its_own(clinic: sf.Curator) -> None:
+    asked: Any = clinic.sql(COUNT)
+    rates = (None, Fraction(1, 10), Fraction(1, 2))
+    prepared = [price_release(asked.bounding_options, Price(1), sample=rate) for rate in rates]
+    key = PlanKey("current", "former")
+    assert len({key_with_sample(key, priced) for priced in prepared}) == 3
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_a_unit_adds_all_its_rows_at_the_bound(folder: Path, relation: str) -> None:
+    """Five rows of at most 100 each are 500, whoever is a neighbour: the limit that the range of a sample reads."""
+    path = folder / f"limit-{relation}.toml"
+    policy = POLICY.replace("max_rows = 2", "max_rows = 5").replace("bounds = [0, 10]", "bounds = [0, 100]")
+    path.write_text(policy.replace('"add-remove"', f'"{relation}"\nsize = 600'))
+    with sf.Curator(path, folder / f"limit-{relation}.ledger") as curator:
+        asked: Any = curator.sql("SELECT COUNT(*) AS n, SUM(cost) AS cost FROM visits")
+        options = [each for each in asked.bounding_options if each.strategy is Strategy.SAMPLE]
+        prepared = price_release(options, Price(1), sample=Fraction(1, 10))
+    assert [scale.unit_limit for scale in prepared.noisy_scales] == [5, 500]  # type: ignore[union-attr]
 
 
 def test_forecasts_and_explanations_name_the_sample(clinic: sf.Curator) -> None:

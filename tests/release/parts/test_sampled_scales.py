@@ -26,7 +26,7 @@ CASES = [
 """Units, the rate, what each adds, and the most that one may add."""
 
 
-def _scale(rate: str, limit: int, noise: int = 2) -> SampledScale:
+def _scale(rate: str, limit: int, noise: int | Fraction = 2) -> SampledScale:
     return SampledScale(NoisyScale(Fraction(1), sf.Laplace(noise)), Fraction(rate), Fraction(limit))
 
 
@@ -71,6 +71,27 @@ def test_a_unit_that_may_add_more_makes_the_range_wider() -> None:
     estimates = np.array([0.0, 50.0, 1000.0])
     narrow, wide = (_scale("0.1", limit).widths(estimates, "0.95", 1) for limit in (1, 4))
     assert (wide > 1.3 * narrow).all()
+
+
+@pytest.mark.parametrize("rate", ["0.1", "0.5", "0.9"])
+@pytest.mark.parametrize("parts", [1, 6])
+def test_sampling_alone_misses_a_quarter_as_often_on_each_side(rate: str, parts: int) -> None:
+    """With noise that is nearly always 0, by the binomial law of the sample: the other half is left to the noise."""
+    scale = _scale(rate, 1, Fraction(1, 100))
+    assert scale.half_width("0.95", 12) == 0
+    sampled = np.arange(61)
+    estimates = sampled / float(rate)
+    widths = scale.widths(estimates, "0.95", parts)
+    for units in sampled:
+        probabilities = [math.comb(units, k) * float(rate) ** k * (1 - float(rate)) ** (units - k) for k in sampled]
+        for missed in (estimates + widths < units, estimates - widths > units):
+            assert np.array(probabilities)[missed].sum() <= 0.05 / (4 * parts)
+
+
+def test_a_range_that_holds_with_others_is_wider() -> None:
+    scale, estimates = _scale("0.1", 1, Fraction(1, 100)), np.array([0.0, 50.0, 1000.0])
+    widths = [scale.widths(estimates, "0.95", parts) for parts in (1, 2, 8, 64)]
+    assert (np.diff(widths, axis=0) > 0).all()
 
 
 def test_a_scale_is_written_and_read() -> None:

@@ -75,7 +75,7 @@ def selected_columns(
     catalog: Catalog, policy: Policy, text: str, names: Sequence[str] | None = None
 ) -> SelectedColumns:
     """Parse a SELECT and code its columns, or only the named ones."""
-    rows = lower_subquery(parse_text(text, None), catalog, {})
+    rows = lower_subquery(parse_text(text, None, catalog.column_names()), catalog, {})
     columns_by_name = {name.lower(): (name, expression) for name, expression in rows.scope[""].items()}
     selected = list(columns_by_name) if names is None else [_column_key(name, columns_by_name) for name in names]
     if not selected or len(set(selected)) != len(selected):

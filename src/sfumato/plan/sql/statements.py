@@ -127,7 +127,7 @@ def parse(text: object, catalog: Catalog, parameters: Parameters | None = None) 
     """Return the query that a text means, or raise ``Unsupported``: decided from text, parameter values and policy
     alone.
     """
-    return lower_query(parse_text(text, parameters), catalog)
+    return lower_query(parse_text(text, parameters, catalog.column_names()), catalog)
 
 
 def lower_query(statement: exp.Select, catalog: Catalog) -> Query:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from sfumato.plan.sql.parameters import (
     locate_parameters,
     parameter_literals,
 )
-from sfumato.plan.sql.text_positions import refuse, suggest_keyword, suggest_name
+from sfumato.plan.sql.text_positions import refuse, suggest_keyword, suggest_name, suggest_quotes
 from sfumato.plan.sql.written_dates import fold_written_dates
 from sfumato.untrusted import escape_unprintable
 
@@ -40,9 +40,12 @@ _CLOSING = {TokenType.R_PAREN, TokenType.END, TokenType.R_BRACKET, TokenType.R_B
 _CHAINED = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
 
-def parse_select(text: object, parameters: Parameters | None = None) -> exp.Select:
-    """Return the only SELECT statement of a text; refuse anything else before it is looked at closely."""
-    statement = _statement(text, parameters)
+def parse_select(text: object, parameters: Parameters | None = None, column_names: Iterable[str] = ()) -> exp.Select:
+    """Return the only SELECT statement of a text; refuse anything else before it is looked at closely.
+
+    ``column_names`` are the declared ones: one that is a word of SQL is found where the parser fails.
+    """
+    statement = _statement(text, parameters, column_names)
     if isinstance(statement, exp.Union):
         statement = _select_from_union(statement)
     if isinstance(statement, exp.Pivot):
@@ -129,7 +132,7 @@ def parse_listing(text: object) -> ListingRequest | None:
 _LISTING_COMMAND = re.compile(r"\s*(SHOW|DESCRIBE|DESC|SUMMARIZE|PRAGMA)\b", re.IGNORECASE)
 
 
-def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
+def _statement(text: object, parameters: Parameters | None, column_names: Iterable[str] = ()) -> exp.Expr:
     """Parse the only statement of a text, with literals in the place of its parameters."""
     if not isinstance(text, str):
         raise Unsupported("not-text", "a question must be SQL text", fix="pass one string")
@@ -147,7 +150,7 @@ def _statement(text: object, parameters: Parameters | None) -> exp.Expr:
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
-        raise _not_sql(error, text) from None
+        raise _not_sql(error, text, column_names) from None
     if not statements:
         raise Unsupported("one-statement", "the question is empty", fix="write SELECT … FROM … [WHERE] [GROUP BY]")
     if len(statements) != 1:
@@ -362,14 +365,15 @@ def _too_deep() -> Unsupported:
     )
 
 
-def _not_sql(error: SqlglotError, text: str = "") -> Unsupported:
+def _not_sql(error: SqlglotError, text: str = "", column_names: Iterable[str] = ()) -> Unsupported:
     error_details = getattr(error, "errors", None) or [{}]
     line, column = error_details[0].get("line"), error_details[0].get("col")
     if "number of provided arguments" in str(error_details[0].get("description")):
         rule, fix = "this function has more arguments than are supported", "leave out the last arguments"
         return Unsupported("arguments", rule, fix=fix, line=line, column=column)
     default_fix = "look for a missing comma, quote or parenthesis there; names with spaces need double quotes"
-    fix = suggest_keyword(text) or default_fix
+    word = str(error_details[0].get("highlight"))
+    fix = suggest_quotes(word, column_names) or suggest_keyword(text) or default_fix
     return Unsupported("not-sql", "this is not valid SQL", fix=fix, line=line, column=column)
 
 

@@ -58,6 +58,18 @@ def suggest_keyword(text: str) -> str:
     return ""
 
 
+def suggest_quotes(word: str, column_names: Iterable[str]) -> str:
+    """Suggest double quotes around a word of SQL that is also the name of a column; empty for any other word.
+
+    >>> suggest_quotes("alter", ["age", "alter"]), suggest_quotes("age", ["age", "alter"])
+    ('alter is a word of SQL: write the column in double quotes, "alter"', '')
+    """
+    for name in column_names:
+        if name.lower() == word.lower() and quoted(name) != name:
+            return f"{word} is a word of SQL: write the column in double quotes, {quoted(name)}"
+    return ""
+
+
 _MAX_LENGTH = 60
 
 
