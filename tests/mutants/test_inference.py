@@ -58,6 +58,22 @@ MUTANTS = (
         (f"{_ESTIMATES}::test_bands_and_intervals_cover",),
     ),
     Mutant(
+        "a band ends above 0 where everybody left has the event",
+        Kind.RANGES,
+        "inference.survival_estimates:LifeTable.limits",
+        "if first < self.length:",
+        "if first < 0:",
+        (f"{_ESTIMATES}::test_bands_cover_where_nearly_all_have_the_event",),
+    ),
+    Mutant(
+        "one event more than all of a few makes a variance negative",
+        Kind.RANGES,
+        "inference.survival_estimates:LifeTable.greenwood",
+        "np.minimum(np.maximum(self.hazard, 0.0) + 1 / self.at_risk[:self.length], _MAX_HAZARD)",
+        "np.maximum(self.hazard, 0.0) + 1 / self.at_risk[:self.length]",
+        (f"{_ESTIMATES}::test_a_curve_lies_within_its_ranges_whatever_its_hazards",),
+    ),
+    Mutant(
         "the null of the log-rank test has no noise",
         Kind.RANGES,
         "inference.survival_estimates:log_rank",

@@ -151,7 +151,7 @@ class SurvivalCurves:
         numbers["survival"] = float(life_table.survival[period])
         ranges = {
             ("low", "high"): life_table.limits(life_table.width),
-            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width),
+            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width, sampling=False),
             ("band_low", "band_high"): life_table.band,
         }
         for names, ends in ranges.items():
