@@ -126,7 +126,7 @@ def test_bands_and_intervals_cover_at_length(units: int, periods: int, scale: fl
 )
 @pytest.mark.parametrize("scale", [0.05, 1.0])
 def test_a_curve_lies_within_its_ranges_whatever_its_hazards(events: tuple[int, ...], scale: float) -> None:
-    """Also where everybody left has the event, where one event more would be all of few, and where noise lets it rise."""
+    """Also where everybody left has the event, one event more would be all of few, and noise lets the curve rise."""
     life_table = LifeTable(np.array(events, dtype=np.float64), np.zeros(3), NoiseLaw(1, scale))
     noise_limits = life_table.limits(life_table.noise_width, sampling=False)
     for lower, upper in (life_table.band, life_table.limits(life_table.width), noise_limits):

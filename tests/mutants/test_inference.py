@@ -130,6 +130,22 @@ MUTANTS = (
         (f"{_SCORES}::test_the_level_is_kept_under_noise",),
     ),
     Mutant(
+        "the number of rows is taken to be exact in the null of a correlation",
+        Kind.RANGES,
+        "inference.score_tests:correlation",
+        "rows + row_noises[0] + row_noises[1]",
+        "rows + 0 * row_noises[0]",
+        (f"{_SCORES}::test_the_noise_of_the_number_of_rows_is_in_the_null_of_a_correlation",),
+    ),
+    Mutant(
+        "the number of rows is taken to be exact in the variance of a correlation",
+        Kind.RANGES,
+        "inference.score_tests:_pair_noise",
+        "(mean_x * mean_y / reach) ** 2 / 8",
+        "0 * reach",
+        (f"{_SCORES}::test_the_noise_of_the_number_of_rows_is_in_the_variance_of_a_correlation",),
+    ),
+    Mutant(
         "the noise of a share is forgotten in its p-value",
         Kind.RANGES,
         "inference.score_tests:share_tails",
