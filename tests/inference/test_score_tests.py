@@ -97,7 +97,7 @@ def test_the_noise_of_the_number_of_rows_is_in_the_variance_of_a_correlation() -
 
 
 def test_the_noise_of_the_number_of_rows_is_in_the_null_of_a_correlation() -> None:
-    """With Gaussian noise and many rows near one end the score is normal, so p is that of χ²; an exact n gives 0.028."""
+    """With Gaussian noise and many rows near one end the score is normal, and p that of χ²; an exact n gives 0.028."""
     law, rows = NoiseLaw(2, 1000.0), 1e5
     deviation = 1000 * np.sqrt(1.25)  # of Σx, Σy: law/2 each; of n: law/4
     pairs = PairSums(rows, (-rows, -rows), (rows, rows), rows + 1.96 * deviation, (law, law), _NONE, (1.0, 1.0))
