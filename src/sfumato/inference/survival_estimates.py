@@ -176,12 +176,22 @@ class LifeTable:
         ends = np.minimum(lower, self.survival), np.maximum(upper, self.survival)
         return np.clip(ends[0], 0.0, 1.0), np.clip(ends[1], 0.0, 1.0)
 
-    def _most_left(self, period: int, *, sampling: bool) -> float:
-        """Return the most of 1 − h that is not rejected: (p − x)² ≤ q²·(p(1 − p)/N + v/N²), v of all cells left."""
+    @cached_property
+    def _tail(self) -> float:
+        """The quantile of a sum of noises in its deviations that half of what may be missed exceeds, or less."""
         missed = (1 - self.confidence) / 2
         quantile = NormalDist().inv_cdf(1 - missed)
-        if self.law.order == 1:  # one Laplace noise has a heavier tail than a normal number and than sums of it
-            quantile = max(quantile, -math.log(2 * missed) / math.sqrt(2))
+        # one Laplace noise has a heavier tail than a normal number and than sums of it
+        return max(quantile, -math.log(2 * missed) / math.sqrt(2)) if self.law.order == 1 else quantile
+
+    @cached_property
+    def at_risk_noise(self) -> Floats:
+        """The ± of each number at risk by noise."""
+        return self._tail * self.at_risk_deviation
+
+    def _most_left(self, period: int, *, sampling: bool) -> float:
+        """Return the most of 1 − h that is not rejected: (p − x)² ≤ q²·(p(1 − p)/N + v/N²), v of all cells left."""
+        quantile = self._tail
         at_risk, left = float(self.at_risk[period]), max(0.0, 1 - float(self.hazard[period]))
         own = quantile**2 / at_risk if sampling else 0.0
         noise = (quantile / at_risk) ** 2 * self.law.variance * (2 * (len(self.events) - period) - 1)
