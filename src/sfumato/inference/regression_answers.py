@@ -130,7 +130,8 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
     confidence = float(Fraction(receipt.confidence))
     table = fit.coefficients(confidence)
     formula = fit.design.formula
-    references = enumerate(fit.references)
+    terms = {each.name for each in table}  # without an intercept, the first category keeps all its values
+    references = (fit.design.level_label(level) for level in enumerate(fit.references))
     return RegressionAnswer(
         COLUMNS,
         TYPES,
@@ -143,7 +144,7 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
         formula="" if formula is None else formula.text,
         rows_used=fit.rows,
         r_squared=fit.r_squared(confidence),
-        references=tuple(fit.design.level_label(level) for level in references),
+        references=tuple(label for label in references if label not in terms),
     )
 
 
