@@ -101,7 +101,18 @@ def test_without_noise_it_is_the_plain_regression(formula: str, columns: object)
     assert z == pytest.approx((solution / deviations).tolist(), rel=1e-4)
     if "-" not in formula and "0" not in formula:
         total = ((data["y"] - data["y"].mean()) ** 2).sum()
-        assert fit.r_squared[0] == pytest.approx(1 - residual[0] / total, rel=1e-6)
+        assert fit.r_squared(0.95)[0] == pytest.approx(1 - residual[0] / total, rel=1e-6)
+
+
+def test_the_range_of_r_squared_has_the_confidence_asked_for_and_is_endless_where_the_total_may_be_noise() -> None:
+    data, design = rows(2000, 20), regression_design(parse_formula("y ~ x + w"), DOMAINS, 4096)
+    exact = exact_moments(design, data)
+    fit = LinearFit(design, noisy(design, exact, 1.0, np.random.default_rng(3)), True)
+    (value, low, high), (_, lowest, highest) = fit.r_squared(0.8), fit.r_squared(0.95)
+    assert 0 < lowest < low < value < high < highest < 1
+    assert (value - lowest) / (value - low) == pytest.approx(1.959964 / 1.281552, rel=1e-5)
+    lost = LinearFit(design, noisy(design, exact, 2000.0, np.random.default_rng(3)), True)
+    assert lost.r_squared(0.95)[1:] == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("squares_off", [0.0, -2.0])
@@ -235,4 +246,4 @@ def test_every_release_has_a_table(totals: str) -> None:
     assert len(table) == 6
     assert all(math.isfinite(each.value) for each in table)
     assert all(each.noise[0] <= each.value <= each.noise[1] for each in table)
-    assert 0 <= fit.r_squared[1] <= fit.r_squared[2] <= 1
+    assert 0 <= fit.r_squared(0.95)[1] <= fit.r_squared(0.95)[2] <= 1

@@ -78,6 +78,32 @@ def test_noise_is_in_the_variances() -> None:
     assert equal_means(sums, draws=9).statistic == pytest.approx(u**2 / variance)
 
 
+def test_the_noise_of_the_number_of_rows_is_in_the_variance_of_a_correlation() -> None:
+    """Beside numeric derivatives of Σxy − Σx·Σy/n in the four sums and the products."""
+    law_x, law_y, law, rows = NoiseLaw(2, 3.0), NoiseLaw(2, 5.0), NoiseLaw(2, 2.0), 400.0
+    pairs = PairSums(rows, (-300.0, 640.0), (300.0, 1100.0), -450.0, (law_x, law_y), law, (1.0, 2.0))
+    sums = np.array([100.0, 700, 1440, 160, -450])  # above and below of x in [−1, 1], of y in [−2, 2]; products
+
+    def score(totals: Floats) -> float:
+        number = ((totals[0] + totals[1]) / 2 + (totals[2] + totals[3]) / 4) / 2
+        return float(totals[4] - (totals[0] - totals[1]) / 2 * (totals[2] - totals[3]) / 2 / number)
+
+    slopes = np.array([score(sums + step) - score(sums - step) for step in 1e-3 * np.eye(5)]) / 2e-3
+    noise = slopes**2 @ np.array([9.0, 9, 25, 25, 4])
+    variance_x, variance_y = pairs.variances
+    assert correlation(pairs, draws=9).statistic == pytest.approx(
+        score(sums) ** 2 / (rows * variance_x * variance_y + noise), rel=1e-6
+    )
+
+
+def test_the_noise_of_the_number_of_rows_is_in_the_null_of_a_correlation() -> None:
+    """With Gaussian noise and many rows near one end the score is normal, and p that of χ²; an exact n gives 0.028."""
+    law, rows = NoiseLaw(2, 1000.0), 1e5
+    deviation = 1000 * np.sqrt(1.25)  # of Σx, Σy: law/2 each; of n: law/4
+    pairs = PairSums(rows, (-rows, -rows), (rows, rows), rows + 1.96 * deviation, (law, law), _NONE, (1.0, 1.0))
+    assert correlation(pairs).p_value == pytest.approx(0.05, abs=0.012)
+
+
 def count_rejected(simulate: Callable[[Generator], ScoreTest], tables: int, seed: int) -> int:
     generator = np.random.default_rng(seed)
     return sum(simulate(generator).p_value <= 0.05 for _ in range(tables))
@@ -143,6 +169,23 @@ def _pairs(scale: float, rows: int, slope: float) -> Callable[[Generator], Score
     return simulate
 
 
+def _low_pairs(scale: float, rows: int) -> Callable[[Generator], ScoreTest]:
+    """Values near the low end −1 of both ranges, where most of the score's noise is that of the number of rows."""
+    law = NoiseLaw(1, scale)
+
+    def simulate(generator: Generator) -> ScoreTest:
+        x, y = 2 * generator.beta(0.2, 5, (2, rows)) - 1
+        noise = laplace(generator, scale, (7,))
+        above, below = np.array([(1 + x).sum(), (1 + y).sum()]), np.array([(1 - x).sum(), (1 - y).sum()])
+        above, below = above + noise[:2], below + noise[2:4]
+        noisy_rows, (sum_x, sum_y) = float((above + below).sum()) / 4, (above - below) / 2
+        squares = float((x**2).sum() + noise[4]), float((y**2).sum() + noise[5])
+        sums, products = (float(sum_x), float(sum_y)), float((x * y).sum() + noise[6])
+        return correlation(PairSums(noisy_rows, sums, squares, products, (law, law), law, (1.0, 1.0)), draws=199)
+
+    return simulate
+
+
 HALVES, UNEVEN, FOUR = np.array([0.5, 0.5]), np.array([0.8, 0.2]), np.array([0.1, 0.2, 0.3, 0.4])
 NULLS = {
     "2 × 2": _table(5.0, 200, HALVES, UNEVEN),
@@ -151,6 +194,7 @@ NULLS = {
     "shares": _shares(4.0, (120, 80), (0.3, 0.3)),
     "means": _means(3.0, (100, 60, 40), 0.0),
     "pairs": _pairs(8.0, 300, 0.0),
+    "low pairs": _low_pairs(20.0, 60),
 }
 ALTERNATIVES = {
     "shares": _shares(2.0, (500, 500), (0.3, 0.45)),

@@ -121,6 +121,36 @@ def test_bands_and_intervals_cover_at_length(units: int, periods: int, scale: fl
     assert min(count_covered(units, periods, scale, 1000)) >= least
 
 
+@pytest.mark.parametrize(
+    "events", [(10, 20, 470), (45, 0, 15), (10, 20, 12), (450, 0, 20), (90, -20, 30), (30, 400, -10), (500, 1, 1)]
+)
+@pytest.mark.parametrize("scale", [0.05, 1.0])
+def test_a_curve_lies_within_its_ranges_whatever_its_hazards(events: tuple[int, ...], scale: float) -> None:
+    """Also where everybody left has the event, one event more would be all of few, and noise lets the curve rise."""
+    life_table = LifeTable(np.array(events, dtype=np.float64), np.zeros(3), NoiseLaw(1, scale))
+    noise_limits = life_table.limits(life_table.noise_width, sampling=False)
+    for lower, upper in (life_table.band, life_table.limits(life_table.width), noise_limits):
+        assert ((lower >= 0) & (lower <= life_table.survival) & (life_table.survival <= upper) & (upper <= 1)).all()
+    for end in life_table.band:
+        assert (np.diff(end) <= 0).all()
+
+
+@pytest.mark.parametrize("hazard", [0.9, 0.98])
+def test_bands_cover_where_nearly_all_have_the_event(hazard: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """False alarms: once in 10⁶. A band about a hazard that is cut at 0.95 misses all of 0.98."""
+    monkeypatch.setattr(survival_estimates, "DRAWS", 400)
+    generator, truth = np.random.default_rng(98), np.array([0.7, 0.7 * (1 - hazard)])
+    covered = np.zeros(2, dtype=int)
+    for _ in range(300):
+        cells = np.stack(cohort(generator, 300, np.array([0.3, hazard]), 0.0)) + laplace(generator, 1.0, (2, 2))
+        life_table = LifeTable(cells[0], cells[1], NoiseLaw(1, 1.0))
+        covered += [
+            bool(((low <= truth) & (truth <= high)).all())
+            for low, high in (life_table.band, life_table.limits(life_table.width))
+        ]
+    assert covered.min() >= stats.binom.ppf(1e-6, 300, 0.95)
+
+
 def count_log_rank_rejections(units: int, scale: float, hazards: tuple[float, float], tables: int) -> int:
     generator, law, rejected = np.random.default_rng(units), NoiseLaw(1, scale), 0
     for _ in range(tables):

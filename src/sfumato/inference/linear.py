@@ -31,6 +31,8 @@ from sfumato.inference.design import Design, Regressor, regressors
 from sfumato.inference.moments import MomentEstimates
 
 Floats = NDArray[np.float64]
+_TOTAL_DEVIATIONS = 4.0
+"""How many standard deviations of its noise the total sum of squares needs for a range of R²."""
 
 
 @dataclass(frozen=True)
@@ -194,24 +196,25 @@ class LinearFit:
         widths: Floats = quantile * np.linalg.norm(noise, axis=1) * self._target[1] / self._lengths
         return widths
 
-    @cached_property
-    def r_squared(self) -> tuple[float, float, float]:
-        """R² and its range for the noise of three standard deviations to first order, within [0, 1]."""
+    def r_squared(self, confidence: float) -> tuple[float, float, float]:
+        """Return R² and its range for the noise to first order, within [0, 1]: all of it where the total sum of squares
+        is not four standard deviations above its noise.
+        """
         target = len(self.design.coordinates) - 1
         gram, (residual, _) = self.moments.gram(self.design), self.residual_squares
-        count = max(gram[0, 0], 1.0)
-        mean = gram[0, target] / count
-        total = gram[target, target] - count * mean**2
-        if total <= 0:
-            return 0.0, 0.0, 1.0
-        combination = self._combination @ np.append(self.estimate, 1.0)
+        mean = gram[0, target] / max(gram[0, 0], 1.0)
         centre = np.zeros(target + 1)
         centre[target], centre[0] = 1.0, -mean
-        share = residual / total
-        weights = (np.outer(combination, combination) - share * np.outer(centre, centre)) / total
-        deviation = 1.96 * self._quadratic(weights)[1]
-        value = 1 - share
-        return _within_unit(value), _within_unit(value - deviation), _within_unit(value + deviation)
+        total, total_deviation = self._quadratic(np.outer(centre, centre))
+        if total <= 0:
+            return 0.0, 0.0, 1.0
+        value = 1 - residual / total
+        if total < _TOTAL_DEVIATIONS * total_deviation:
+            return _within_unit(value), 0.0, 1.0
+        combination = self._combination @ np.append(self.estimate, 1.0)
+        weights = (np.outer(combination, combination) - (1 - value) * np.outer(centre, centre)) / total
+        width = NormalDist().inv_cdf((1 + confidence) / 2) * self._quadratic(weights)[1]
+        return _within_unit(value), _within_unit(value - width), _within_unit(value + width)
 
     @cached_property
     def weakest(self) -> tuple[float, tuple[str, ...]]:

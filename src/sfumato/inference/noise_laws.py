@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato.errors import Unsupported
 from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.release.parts.sampled_scales import SampledScale
 from sfumato.release.parts.scales import NoiseScale, NoisyScale
 
 
@@ -23,6 +24,11 @@ class NoiseLaw:
     @classmethod
     def of(cls, scale: NoiseScale) -> NoiseLaw:
         """Return the law of totals on this scale; numbers that were selected have none and are refused."""
+        if isinstance(scale, SampledScale):
+            rule = (
+                "a sampled answer cannot be tested: which units are in the sample is secret, and no part of the noise"
+            )
+            raise Unsupported("test-of-selection", rule, fix="ask without sample")
         if not isinstance(scale, NoisyScale):
             rule = "tests are of counts, means and shares; a quantile or a most frequent value has no additive noise"
             raise Unsupported("test-of-selection", rule, fix="ask for COUNT(*) or AVG(…) by group")

@@ -75,10 +75,8 @@ class RegressionAnswer(Answer):
     def summary_lines(self) -> list[str]:
         """Return what stands below the table first: the formula, the rows, R² and the reference values."""
         value, low, high = self.r_squared
-        fit = (
-            f"{self.formula}; {self.rows_used:,.0f} rows without missing values; R² {value:.3f} [{low:.3f}, {high:.3f}]"
-        )
-        lines = [fit]
+        told = f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be told"
+        lines = [f"{self.formula}; {self.rows_used:,.0f} rows without missing values; {told}"]
         if self.references:
             lines.append(f"reference: {', '.join(self.references)}")
         return lines
@@ -129,9 +127,11 @@ class RegressionAnswer(Answer):
 
 def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
     """Build the table of a fit at the receipt's confidence."""
-    table = fit.coefficients(float(Fraction(receipt.confidence)))
+    confidence = float(Fraction(receipt.confidence))
+    table = fit.coefficients(confidence)
     formula = fit.design.formula
-    references = enumerate(fit.references)
+    terms = {each.name for each in table}  # without an intercept, the first category keeps all its values
+    references = (fit.design.level_label(level) for level in enumerate(fit.references))
     return RegressionAnswer(
         COLUMNS,
         TYPES,
@@ -143,8 +143,8 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
         sampling={"coefficient": tuple(each.sampling for each in table)} if fit.one_row_per_unit else None,
         formula="" if formula is None else formula.text,
         rows_used=fit.rows,
-        r_squared=fit.r_squared,
-        references=tuple(fit.design.level_label(level) for level in references),
+        r_squared=fit.r_squared(confidence),
+        references=tuple(label for label in references if label not in terms),
     )
 
 

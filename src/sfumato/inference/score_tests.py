@@ -269,21 +269,33 @@ class PairSums:
 
 
 def correlation(pairs: PairSums, draws: int = NULL_DRAWS) -> ScoreTest:
-    """Test whether two columns are uncorrelated, by Σxy − Σx·Σy/n, whose sampling variance is then n·v_x·v_y."""
+    """Test whether two columns are uncorrelated, by Σxy − Σx·Σy/n, whose sampling variance is then n·v_x·v_y.
+
+    n is half of (above + below)/width of both columns, so it has noise, too: its part of the score is m_x·m_y·dn.
+    """
     if pairs.rows <= 1:
         return UNTESTABLE
     (mean_x, mean_y), (variance_x, variance_y), rows = pairs.means, pairs.variances, pairs.rows
     seeded = SeededDraws("correlation", rows, pairs.sums, pairs.squares, pairs.products, pairs.product_law)
+    noises = [law.draw(seeded, draws, 2) for law in pairs.sum_laws]
     simulated_x, simulated_y = (
-        rows * mean + law.draw(seeded, draws, 2) @ np.array([0.5, -0.5])
-        for mean, law in zip(pairs.means, pairs.sum_laws, strict=True)
+        rows * mean + noise @ np.array([0.5, -0.5]) for mean, noise in zip(pairs.means, noises, strict=True)
     )
+    row_noises = [noise.sum(axis=1) / (4 * reach) for noise, reach in zip(noises, pairs.reaches, strict=True)]
+    simulated_rows = np.maximum(rows + row_noises[0] + row_noises[1], 1.0)
     sampling = math.sqrt(rows * variance_x * variance_y) * seeded.normals(draws)
     products = rows * mean_x * mean_y + sampling + pairs.product_law.draw(seeded, draws)
-    null_scores = products - simulated_x * simulated_y / rows
+    null_scores = products - simulated_x * simulated_y / simulated_rows
     score = pairs.products - pairs.sums[0] * pairs.sums[1] / rows
-    noise = pairs.product_law.variance + sum(
-        mean**2 * law.variance / 2 for mean, law in zip((mean_y, mean_x), pairs.sum_laws, strict=True)
-    )
-    covariance = np.array([[rows * variance_x * variance_y + noise]])
+    covariance = np.array([[rows * variance_x * variance_y + _pair_noise(pairs)]])
     return _compare(np.array([score]), null_scores[:, None], covariance)
+
+
+def _pair_noise(pairs: PairSums) -> float:
+    """Return the variance of the score's noise: of Σxy, and of both sums of each column in Σx or Σy and in n."""
+    mean_x, mean_y = pairs.means
+    of_sums = (
+        law.variance * (other**2 / 2 + (mean_x * mean_y / reach) ** 2 / 8)
+        for other, law, reach in zip((mean_y, mean_x), pairs.sum_laws, pairs.reaches, strict=True)
+    )
+    return pairs.product_law.variance + sum(of_sums)

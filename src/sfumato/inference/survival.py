@@ -151,9 +151,11 @@ class SurvivalCurves:
         numbers["survival"] = float(life_table.survival[period])
         ranges = {
             ("low", "high"): life_table.limits(life_table.width),
-            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width),
+            ("noise_low", "noise_high"): life_table.limits(life_table.noise_width, sampling=False),
             ("band_low", "band_high"): life_table.band,
         }
+        at_risk, noise = life_table.at_risk[: life_table.length], life_table.at_risk_noise[: life_table.length]
+        ranges["at_risk_low", "at_risk_high"] = np.maximum(at_risk - noise, 0.0), at_risk + noise
         for names, ends in ranges.items():
             numbers |= {name: float(end[period]) for name, end in zip(names, ends, strict=True)}
         with np.errstate(divide="ignore"):
@@ -194,7 +196,7 @@ class SurvivalCurves:
                 tuple(life_table.survival.tolist()),
                 tuple(zip(life_table.band[0].tolist(), life_table.band[1].tolist(), strict=True)),
                 self.starts,
-                tuple(life_table.at_risk.tolist()),
+                tuple(life_table.at_risk[: max(1, life_table.length)].tolist()),
             )
             for group, life_table in zip(self.groups, self.life_tables, strict=True)
         ]
@@ -242,6 +244,7 @@ class SurvivalCurves:
             for period in _evenly(life_table.length, _MAX_SHOWN_PERIODS):
                 low, high = (float(end[period]) for end in life_table.band)
                 at_risk, events = (f"{float(cells[period]):,.0f}" for cells in (life_table.at_risk, life_table.events))
+                at_risk += f" ± {float(life_table.at_risk_noise[period]):,.0f}"
                 curve = [f"{float(life_table.survival[period]):.3f}", f"{low:.3f} to {high:.3f}"]
                 lines.append([*([group] if self.by else []), _time_text(self.times[period]), at_risk, events, *curve])
         return [escape_unprintable(name) for name in columns], [list(map(escape_unprintable, line)) for line in lines]

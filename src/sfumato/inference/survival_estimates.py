@@ -15,6 +15,11 @@ an interval at one time, and of max_t |Z_t|/se_t for a band that holds at all ti
 
 The curve ends before the first period whose number at risk is not four standard deviations of its own noise above
 0 and at least ten: the first-order terms would not hold there. That is decided from released numbers alone.
+
+*Where nearly all have the event*, log(1 − h) has no bounded derivative. From the first period k on whose hazard may be
+above 0.95 the lower end is 0, and the upper end is that of S_{k−1} times the most of 1 − h_k that a score test does not
+reject (Wilson 1927, with the noise in its variance), at half of what may be missed: the band before k gets the other
+half (Bonferroni), and an interval at one time misses S_{k−1} from above with that half.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +45,8 @@ _LEAST_AT_RISK = 10.0
 _NOISE_DEVIATIONS = 4.0
 _MAX_HAZARD = 0.95
 """The largest hazard in a derivative, which grows beyond all bounds at 1."""
+_HAZARD_DEVIATIONS = 2.0
+"""How far below the largest hazard a period's hazard must be, in its standard deviations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +110,21 @@ class LifeTable:
         """The sampling variance of each period's term of log S, at one event more than was counted: a period
         without events does not prove that its hazard is 0.
         """
-        hazard = np.clip(self.hazard, 0.0, _MAX_HAZARD) + 1 / self.at_risk[: self.length]
+        hazard = np.minimum(np.maximum(self.hazard, 0.0) + 1 / self.at_risk[: self.length], _MAX_HAZARD)
         return np.asarray(hazard / ((1 - hazard) * self.at_risk[: self.length]))
+
+    @cached_property
+    def exhausted(self) -> int:
+        """The first period whose hazard may be above the largest of a derivative; the curve's length if there is none.
+
+        The noise of D/N is ((1 − h)·dD − h·dR)/N, with R the 2r − 1 cells that are left of r periods.
+        """
+        at_risk, hazard = self.at_risk[: self.length], np.clip(self.hazard, 0.0, 1.0)
+        left_cells = 2 * (len(self.events) - np.arange(self.length)) - 1
+        noise = self.law.variance * ((1 - hazard) ** 2 + hazard**2 * left_cells) / at_risk**2
+        deviation = np.sqrt(hazard * (1 - hazard) / at_risk + noise)
+        first = _first(hazard > _MAX_HAZARD - _HAZARD_DEVIATIONS * deviation)
+        return self.length if first is None else first
 
     @cached_property
     def noise_error(self) -> Floats:
@@ -138,19 +159,51 @@ class LifeTable:
         """The half-width of log S with which a band holds at all times together."""
         if not self.length:
             return np.zeros(0)
-        largest = (np.abs(self._simulated[1]) / self.error).max(axis=1)
-        return self.error * upper_quantiles(largest[:, None], self.confidence)[0]
+        kept = slice(None, self.exhausted or None)
+        largest = (np.abs(self._simulated[1]) / self.error)[:, kept].max(axis=1)
+        confidence = self.confidence if self.exhausted == self.length else (1 + self.confidence) / 2
+        return self.error * upper_quantiles(largest[:, None], confidence)[0]
 
-    def limits(self, width: Floats) -> tuple[Floats, Floats]:
-        """Return the ends of S for a half-width of log S."""
-        lower = np.exp(self.log_survival - width)
-        return np.clip(lower, 0.0, 1.0), np.clip(np.exp(self.log_survival + width), 0.0, 1.0)
+    def limits(self, width: Floats, *, sampling: bool = True) -> tuple[Floats, Floats]:
+        """Return the ends of S for a half-width of log S, of noise alone or of noise and sampling; they hold the curve
+        wherever noise made it rise and it was pooled.
+        """
+        lower, upper = np.exp(self.log_survival - width), np.exp(self.log_survival + width)
+        first = self.exhausted
+        if first < self.length:
+            before = min(1.0, float(upper[first - 1])) if first else 1.0
+            lower[first:], upper[first:] = 0.0, before * self._most_left(first, sampling=sampling)
+        ends = np.minimum(lower, self.survival), np.maximum(upper, self.survival)
+        return np.clip(ends[0], 0.0, 1.0), np.clip(ends[1], 0.0, 1.0)
+
+    @cached_property
+    def _tail(self) -> float:
+        """The quantile of a sum of noises in its deviations that half of what may be missed exceeds, or less."""
+        missed = (1 - self.confidence) / 2
+        quantile = NormalDist().inv_cdf(1 - missed)
+        # one Laplace noise has a heavier tail than a normal number and than sums of it
+        return max(quantile, -math.log(2 * missed) / math.sqrt(2)) if self.law.order == 1 else quantile
+
+    @cached_property
+    def at_risk_noise(self) -> Floats:
+        """The ± of each number at risk by noise."""
+        return self._tail * self.at_risk_deviation
+
+    def _most_left(self, period: int, *, sampling: bool) -> float:
+        """Return the most of 1 − h that is not rejected: (p − x)² ≤ q²·(p(1 − p)/N + v/N²), v of all cells left."""
+        quantile = self._tail
+        at_risk, left = float(self.at_risk[period]), max(0.0, 1 - float(self.hazard[period]))
+        own = quantile**2 / at_risk if sampling else 0.0
+        noise = (quantile / at_risk) ** 2 * self.law.variance * (2 * (len(self.events) - period) - 1)
+        middle = (left + own / 2) / (1 + own)
+        return min(1.0, middle + math.sqrt(max(0.0, middle**2 - (left**2 - noise) / (1 + own))))
 
     @cached_property
     def band(self) -> tuple[Floats, Floats]:
         """The band at all times together; no curve that rises lies in it, so its ends are nonincreasing, too."""
         lower, upper = self.limits(self.band_width)
-        return np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(upper)
+        falling = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(upper)
+        return np.minimum(falling[0], self.survival), np.maximum(falling[1], self.survival)
 
     def median_index(self) -> tuple[int | None, int | None, int | None]:
         """Return the period in which half are left, and the first and last that it may be (Brookmeyer & Crowley 1982:

@@ -16,7 +16,7 @@ _ROW_HEIGHT = 17.0
 
 @dataclass(frozen=True)
 class SurvivalLine:
-    """One curve: survival at the end of each period with its band, and the numbers at risk at each period's start."""
+    """One curve: survival at the end of each period with its band, and the numbers at risk at its periods' starts."""
 
     name: str
     times: tuple[float, ...]
@@ -66,11 +66,12 @@ def _risk_table(curves: Sequence[SurvivalLine], scale: LinearScale, name_width: 
         parts.append(label(0, y, curve.name, size=SMALL_FONT, fill=LINES[row], max_width=name_width))
         for time, _ in ticks:
             number = _at_risk_at(curve, time)
-            parts.append(label(scale(time), y, f"{number:,.0f}", anchor="middle", size=SMALL_FONT, fill=LINES[row]))
+            if number is not None:
+                parts.append(label(scale(time), y, f"{number:,.0f}", anchor="middle", size=SMALL_FONT, fill=LINES[row]))
     return Drawing(tuple(parts), INNER_WIDTH, 14 + _ROW_HEIGHT * (len(curves) + 1))
 
 
-def _at_risk_at(curve: SurvivalLine, time: float) -> float:
-    """Return the number at risk in the period of this time, no less than 0."""
+def _at_risk_at(curve: SurvivalLine, time: float) -> float | None:
+    """Return the number at risk in the period of this time, no less than 0; None after the curve's end."""
     period = max((index for index, start in enumerate(curve.starts) if start <= time), default=0)
-    return max(0.0, curve.at_risk[period])
+    return max(0.0, curve.at_risk[period]) if period < len(curve.at_risk) else None

@@ -38,6 +38,8 @@ def test_without_noise_it_is_the_regression_of_the_rows(tmp_path: Path, monkeypa
         assert answer.column("coefficient") == pytest.approx(exact_coefficients(frame).tolist(), rel=2e-3, abs=2e-3)
         assert answer.rows_used == pytest.approx(len(frame.dropna(subset=["age", "sex"])))
         assert answer.references == ("sex[F]", "arm[a]")
+        every_arm = made.regress("hours ~ 0 + arm", "people").release(**PRICE)
+        assert every_arm.references == ()
         restricted = made.regress("hours ~ age", "people", where="arm = 'b'").release(**PRICE)
         used = frame[(frame["arm"] == "b") & frame["age"].notna()]
         assert restricted.column("coefficient") == pytest.approx(

@@ -128,6 +128,8 @@ def test_everything_is_shown(clinic: sf.Curator, tmp_path: Path) -> None:
     assert (frame.band_low <= frame.low + 1e-9).all()
     assert ((frame.noise_low <= frame.survival) & (frame.survival <= frame.noise_high)).mean() > 0.9
     assert (frame.hazard_low <= frame.cumulative_hazard + 1e-9).all()
+    assert ((frame.at_risk_low < frame.at_risk) & (frame.at_risk < frame.at_risk_high)).all()
+    assert f"{frame.at_risk[0]:,.0f} ± {frame.at_risk_high[0] - frame.at_risk[0]:,.0f}" in text
     assert frame.attrs["sfumato"]["guarantee"] == "ε = 5"
     picture = curves.plot(str(tmp_path / "curves.svg"))
     assert (tmp_path / "curves.svg").read_text() == picture.svg
@@ -136,6 +138,12 @@ def test_everything_is_shown(clinic: sf.Curator, tmp_path: Path) -> None:
     assert "<svg" in curves._repr_html_()
     assert curves.log_rank is not None
     assert curves.log_rank.p_value > 0.01
+
+
+def test_a_sampled_answer_is_not_tested(clinic: sf.Curator) -> None:
+    question = clinic.sql("SELECT arm, died, COUNT(*) AS n FROM patients GROUP BY arm, died")
+    with pytest.raises(Unsupported, match="a sampled answer cannot be tested"):
+        question.release(epsilon=1, sample="0.5").test("independence")
 
 
 def test_free_calls(clinic: sf.Curator) -> None:
