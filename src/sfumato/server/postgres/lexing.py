@@ -7,11 +7,16 @@ length of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 
 _MAX_COMMENT_DEPTH = 64
+MAX_TOKENS = 5_000
+"""The most tokens of one statement."""
+MAX_NAME_PARTS = 4
+"""Catalog, schema, table and column."""
 
 
 class TokenKind(Enum):
@@ -56,6 +61,10 @@ class UnfinishedText(Exception):
         self.position = position
 
 
+class TooManyTokens(Exception):
+    """A statement of more than ``MAX_TOKENS`` tokens."""
+
+
 _SPACE = re.compile(r"\s+")
 _LINE_COMMENT = re.compile(r"--[^\r\n]*")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
@@ -77,7 +86,10 @@ def tokenize(sql: str) -> list[SqlToken]:
     """Return the tokens of a text without its comments; raise ``UnfinishedText`` for a quote or comment that does not
     end.
     """
-    tokens: list[SqlToken] = []
+    return [*_iterate_tokens(sql)]
+
+
+def _iterate_tokens(sql: str) -> Iterator[SqlToken]:
     position = 0
     while position < len(sql):
         skipped = _skip_blank(sql, position)
@@ -85,9 +97,8 @@ def tokenize(sql: str) -> list[SqlToken]:
             position = skipped
             continue
         token = _next_token(sql, position)
-        tokens.append(token)
+        yield token
         position = token.end
-    return tokens
 
 
 def _skip_blank(sql: str, position: int) -> int:
@@ -159,12 +170,17 @@ class StatementText:
 
 
 def split_statements(sql: str) -> list[StatementText]:
-    """Split a text at its semicolons; empty statements are left out."""
+    """Split a text at its semicolons; empty statements are left out.
+
+    Raises: TooManyTokens: A statement is too long; what follows it is not read.
+    """
     statements: list[StatementText] = []
     start, tokens = 0, list[SqlToken]()
-    for token in (*tokenize(sql), SqlToken(TokenKind.SYMBOL, ";", len(sql), len(sql))):
+    for token in chain(_iterate_tokens(sql), [SqlToken(TokenKind.SYMBOL, ";", len(sql), len(sql))]):
         if not token.is_symbol(";"):
             tokens.append(replace(token, start=token.start - start, end=token.end - start) if start else token)
+            if len(tokens) > MAX_TOKENS:
+                raise TooManyTokens
             continue
         if tokens:
             statements.append(StatementText(sql[start : token.start], tuple(tokens), start))
@@ -174,20 +190,18 @@ def split_statements(sql: str) -> list[StatementText]:
 
 def skip_words(tokens: Sequence[SqlToken], *words: str) -> Sequence[SqlToken]:
     """Leave out these words at the beginning, in any order and number."""
-    rest = tokens
-    while rest and rest[0].is_word(*words):
-        rest = rest[1:]
-    return rest
+    first_kept = next((index for index, token in enumerate(tokens) if not token.is_word(*words)), len(tokens))
+    return tokens[first_kept:]
 
 
 def dotted_name(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToken]]:
-    """Read a name of one or more parts, and return the tokens after it; no parts where no name begins."""
+    """Read a name of one to ``MAX_NAME_PARTS`` parts, and return the tokens after it; no parts where no name begins."""
     parts: list[str] = []
-    rest = tokens
-    while rest and rest[0].kind in (TokenKind.WORD, TokenKind.QUOTED):
-        parts.append(rest[0].identifier)
-        rest = rest[1:]
-        if not rest or not rest[0].is_symbol("."):
+    index = 0
+    while index < len(tokens) and tokens[index].kind in (TokenKind.WORD, TokenKind.QUOTED):
+        parts.append(tokens[index].identifier)
+        index += 1
+        if len(parts) == MAX_NAME_PARTS or index == len(tokens) or not tokens[index].is_symbol("."):
             break
-        rest = rest[1:]
-    return parts, rest
+        index += 1
+    return parts, tokens[index:]

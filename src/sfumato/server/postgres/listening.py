@@ -358,6 +358,7 @@ class PostgresServer:
                 return
             if await session.handle_frame(kind, body):
                 await connection.flush()
+            await asyncio.sleep(0)  # messages that have arrived already are read without waiting
 
 
 def _tune(accepted: socket.socket) -> None:

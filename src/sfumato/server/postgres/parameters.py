@@ -14,6 +14,8 @@ from sfumato.server.postgres.lexing import SqlToken, TokenKind
 from sfumato.server.postgres.statements import Refusal
 
 MAX_PARAMETERS = 1000
+_MAX_LOOK_BACK = 100
+"""How many tokens before a parameter are searched for the column it is compared with."""
 _CASTS = {
     "bool": types.BOOL, "boolean": types.BOOL, "int": types.INT8, "integer": types.INT8, "int4": types.INT8,
     "int8": types.INT8, "bigint": types.INT8, "smallint": types.INT8, "int2": types.INT8, "float8": types.FLOAT8,
@@ -42,8 +44,8 @@ def parameter_oids(
     """Return the type of every parameter: as given, or else inferred."""
     inferred: dict[int, int] = {}
     for index, token in enumerate(tokens):
-        if token.kind is TokenKind.PARAMETER:
-            inferred.setdefault(int(token.value[1:]), _infer(tokens, index, column_types) or 0)
+        if token.kind is TokenKind.PARAMETER and int(token.value[1:]) not in inferred:
+            inferred[int(token.value[1:])] = _infer(tokens, index, column_types) or 0
     count = max(parameter_count(tokens), len(given))
     sent = [*given, *([0] * (count - len(given)))]
     return tuple(
@@ -72,7 +74,7 @@ def _compared_column(tokens: Sequence[SqlToken], index: int, column_types: Mappi
     ``region IN ($1, $2)``.
     """
     has_operator = False
-    for token in reversed(tokens[max(0, index - 100) : index]):
+    for token in reversed(tokens[max(0, index - _MAX_LOOK_BACK) : index]):
         if token.kind in (TokenKind.PARAMETER, TokenKind.NUMBER, TokenKind.STRING) or token.value in ("(", ","):
             continue
         if token.is_symbol_of(_COMPARISONS) or token.is_word(*_BETWEEN_OPERANDS):

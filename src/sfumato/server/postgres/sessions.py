@@ -23,7 +23,7 @@ from sfumato.privacy.numbers import exact
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, Terms
 from sfumato.server.postgres.error_reports import UNFINISHED, error_message, notice
-from sfumato.server.postgres.lexing import StatementText, UnfinishedText, split_statements
+from sfumato.server.postgres.lexing import MAX_TOKENS, StatementText, TooManyTokens, UnfinishedText, split_statements
 from sfumato.server.postgres.parameters import parameter_count, parameter_oids
 from sfumato.server.postgres.results import (
     Result,
@@ -53,11 +53,14 @@ from sfumato.server.postgres.statements import (
     TransactionCommand,
     classify,
 )
+from sfumato.server.requests.calls import in_thread
 
 MAX_STATEMENTS, MAX_PORTALS = 1000, 100
 """Prepared statements and portals of one connection."""
 MAX_SQL_BYTES = 65536
 MAX_STATEMENTS_PER_TEXT = 100
+_MAX_INLINE_LETTERS = 2048
+"""Longer texts are split and classified in a worker thread, so that other connections do not wait for it."""
 _IDLE, _OPEN, _FAILED = "I", "T", "E"
 _ROLLBACK_NOTICE = "what was asked in this transaction stays charged: its answers are released"
 _EXPLAIN_COLUMNS = text_result(("QUERY PLAN",), []).columns
@@ -200,8 +203,7 @@ class Session:
     async def _simple_query(self, sql: str) -> None:
         offset = 0
         try:
-            texts = split_text(sql)
-            statements = [self._classify(text) for text in texts]
+            statements = [statement for _, statement in await _classified(sql)]
             await self._require_one_question(statements)
             if not statements:
                 await self._outbox.send(protocol.EMPTY_QUERY)
@@ -212,14 +214,6 @@ class Session:
         except Exception as error:  # the rest of the text is not run
             await self._fail(error, sql, offset)
         self._end_implicit_transaction()
-
-    def _classify(self, text: StatementText) -> Statement:
-        try:
-            return classify(text)
-        except Refusal as refusal:
-            if refusal.position:
-                refusal.position += text.offset
-            raise
 
     async def _require_one_question(self, statements: Sequence[Statement]) -> None:
         """Refuse a text with two questions before either is asked: its reader could see the price of one only."""
@@ -265,8 +259,8 @@ class Session:
                 raise protocol.ProtocolViolation("a message that may not be sent now")
 
     async def _parse(self, message: protocol.Parse) -> None:
-        texts = split_text(message.sql)
-        if len(texts) > 1:
+        classified = await _classified(message.sql)
+        if len(classified) > 1:
             raise Refusal("42601", "a prepared statement is one statement", hint="Prepare them one by one.")
         if message.name and message.name in self._prepared:
             raise Refusal(
@@ -275,14 +269,13 @@ class Session:
         if len(self._prepared) >= MAX_STATEMENTS:
             rule = f"a connection has at most {MAX_STATEMENTS:,} prepared statements"
             raise Refusal("54000", rule, hint="Close some: DEALLOCATE ALL.")
-        if not texts:
+        if not classified:
             self._prepared[message.name] = PreparedStatement(None, (), False)
             return
-        statement = self._classify(texts[0])
+        text, statement = classified[0]
         self._require_possible_now(statement)
-        oids = parameter_oids(
-            texts[0].tokens, await self._given_oids(message, statement, texts[0]), self._column_types()
-        )
+        given = await self._given_oids(message, statement, text)
+        oids = parameter_oids(text.tokens, given, self._column_types())
         self._prepared[message.name] = PreparedStatement(statement, oids, self._ranges, message.sql)
 
     async def _given_oids(self, message: protocol.Parse, statement: Statement, text: StatementText) -> tuple[int, ...]:
@@ -601,6 +594,24 @@ def _offset_of(statement: Statement) -> int:
     return rows.offset if isinstance(rows, Rows) else 0
 
 
+async def _classified(sql: str) -> list[tuple[StatementText, Statement]]:
+    """Return the statements of a client's text with what each asks for."""
+    return _classify_text(sql) if len(sql) <= _MAX_INLINE_LETTERS else await in_thread(_classify_text, sql)
+
+
+def _classify_text(sql: str) -> list[tuple[StatementText, Statement]]:
+    return [(text, _classify(text)) for text in split_text(sql)]
+
+
+def _classify(text: StatementText) -> Statement:
+    try:
+        return classify(text)
+    except Refusal as refusal:
+        if refusal.position:
+            refusal.position += text.offset
+        raise
+
+
 def split_text(sql: str) -> list[StatementText]:
     """Split a client's text into statements; refuse one that is too long or ends inside a quote or comment."""
     if len(sql.encode(errors="replace")) > MAX_SQL_BYTES:
@@ -611,6 +622,9 @@ def split_text(sql: str) -> list[StatementText]:
     except UnfinishedText as unfinished:
         rule = UNFINISHED.format(unfinished.what)
         raise Refusal("42601", rule, hint="Close the quote or comment.", position=unfinished.position + 1) from None
+    except TooManyTokens:
+        rule = f"a statement has at most {MAX_TOKENS:,} words and symbols"
+        raise Refusal("54001", rule, hint="Send a shorter statement.") from None
     if len(texts) > MAX_STATEMENTS_PER_TEXT:
         rule = f"a text has at most {MAX_STATEMENTS_PER_TEXT} statements"
         raise Refusal("54000", rule, hint="Send fewer at once.")

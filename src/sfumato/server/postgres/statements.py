@@ -189,14 +189,16 @@ def _rows(text: StatementText, start: int, stop: int) -> Rows:
 
 
 _PRICE_COMMENT = re.compile(r"\s*/\*\+?\s*sfumato\b([^*]*)\*/", re.IGNORECASE)
-_COMMENT_TERM = re.compile(r"\s*,?\s*([a-z_]+)\s*=\s*(?:'([^']*)'|([^\s,']+))\s*", re.IGNORECASE)
+# Possessive: blanks before a term that cannot be read are passed over once.
+_COMMENT_TERM = re.compile(r"\s*+,?+\s*+([a-z_]+)\s*=\s*(?:'([^']*)'|([^\s,']+))\s*", re.IGNORECASE)
 
 
 def parse_price_comment(comment: str) -> dict[str, str]:
     """Parse the terms of ``/* sfumato epsilon=0.1 within='visits=50, cost=3' */``."""
     terms: dict[str, str] = {}
     position = 0
-    while comment[position:].strip():
+    stop = len(comment.rstrip())
+    while position < stop:
         match = _COMMENT_TERM.match(comment, position)
         if match is None:
             raise Refusal(

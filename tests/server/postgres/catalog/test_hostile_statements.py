@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import resource
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from server.postgres.catalog.captured import catalog, policy, statements
 from sfumato.errors import Unsupported
-from sfumato.server.postgres.catalog import Catalog, database, functions, parsing
+from sfumato.server.postgres.catalog import Catalog, answering, database, functions, parsing
 from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog.engine_process import count_letters
 from sfumato.server.postgres.catalog.policy_rows import Identity
 
 REFUSED = {
@@ -131,6 +135,106 @@ def test_long_statements_end(sql: str) -> None:
         catalog().run(sql, ())
     assert time.monotonic() - started < 30
     assert catalog().run("SELECT 2", ()).rows == ((2,),)
+
+
+_DOUBLED = "SELECT 'abcdefgh' AS x"
+for _ in range(27):
+    _DOUBLED = f"SELECT x || x AS x FROM ({_DOUBLED}) AS s"
+_REPLACED = "relname"
+for _ in range(9):
+    _REPLACED = f"replace({_REPLACED}, 'a', 'aaaaaaaaaa')"
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT length(x) FROM ({_DOUBLED}) AS s",
+        f"SELECT length({_REPLACED}) FROM pg_class",
+        "SELECT length(replace(x, 'x', x)) FROM (SELECT replace(x, 'x', x) AS x FROM (SELECT '"
+        + "x" * 900
+        + "' AS x) s) t, pg_class",
+    ],
+    ids=["doubled", "replaced", "squared"],
+)
+def test_texts_that_grow_do_not_fill_the_memory_of_the_server(sql: str) -> None:
+    """DuckDB's own limit does not count them: they end at the limit of the process that they run in."""
+    catalog().run("SELECT 1", ())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(Unsupported, match="catalog-statement"):
+        catalog().run(sql, ())
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 100_000
+    assert catalog().run("SELECT 3 AS answered", ()).rows == ((3,),)
+
+
+def test_the_process_of_the_engine_has_a_limit_of_memory() -> None:
+    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    assert locked.rows("SELECT 1") == [(1,)]
+    process = locked._engine._process
+    assert process is not None
+    limits = Path(f"/proc/{process.pid}/limits").read_text()
+    (limited,) = (line.split()[3] for line in limits.splitlines() if line.startswith("Max address space"))
+    assert database.MEMORY_LIMIT < int(limited) < 4 * database.MEMORY_LIMIT
+
+
+def test_an_engine_that_has_ended_is_replaced() -> None:
+    locked = CatalogDatabase(policy(), Identity("clinic", "ana"))
+    assert locked.rows("SELECT 1") == [(1,)]
+    process = locked._engine._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert locked.rows("SELECT 2") == [(2,)]
+    locked._engine._ends_idle = 0.0  # idle for so long that it may end by itself at any moment
+    replaced = locked._engine._process
+    assert locked.rows("SELECT 3") == [(3,)]
+    assert locked._engine._process is not replaced
+    locked._engine.stop()
+
+
+def test_letters_in_arrays_are_counted() -> None:
+    assert count_letters(("ab", ["c", None, ["de"]], {"x": "f"}, 7)) == 2 + (2 + 1 + 4) + 2 + 4
+    sql = "SELECT array_agg(attname || attname || attname || attname) FROM pg_attribute, generate_series(1, 90)"
+    with pytest.raises(Unsupported, match="4,000,000 letters"):
+        catalog().run(sql, ())
+
+
+def test_kept_answers_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "MAX_CACHED_BYTES", 100_000)
+    shared = answering._SharedAnswers(policy(), Identity("clinic", "kept"))
+    computed: list[object] = []
+
+    def text(key: str, letters: int) -> str:
+        def compute() -> str:
+            computed.append(key)
+            return "x" * letters
+
+        return shared.cached((key,), compute)
+
+    for _ in range(2):
+        assert len(text("short", 30_000)) == 30_000
+        assert len(text("long", 70_000)) == 70_000
+    assert computed == ["short", "long", "long"]
+    for number in range(10):
+        text(f"other {number}", 30_000)
+    assert shared._cached_bytes == sum(size for _, size in shared._answers.values()) <= 100_000
+    text("short", 30_000)
+    assert computed[-1] == "short"
+
+
+def test_the_database_of_a_user_is_opened_once() -> None:
+    shared = answering._SharedAnswers(policy(), Identity("clinic", "opened"))
+    opened: list[object] = []
+
+    def open_slowly() -> CatalogDatabase:
+        opened.append(None)
+        time.sleep(0.05)
+        return cast(CatalogDatabase, opened)
+
+    shared._open = open_slowly
+    with ThreadPoolExecutor(4) as pool:
+        assert len({id(each) for each in pool.map(lambda _: shared.database, range(4))}) == 1
+    assert len(opened) == 1
 
 
 def test_an_answer_has_a_limit_of_rows() -> None:

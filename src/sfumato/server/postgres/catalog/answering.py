@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,6 @@ from typing import TypeVar, cast
 
 from sqlglot import exp
 
-from sfumato.caching import cached_property
 from sfumato.errors import Unsupported
 from sfumato.policy import Policy
 from sfumato.server.postgres.catalog.column_names import column_name
@@ -31,8 +31,10 @@ from sfumato.server.postgres.catalog.result_types import declared_oids
 from sfumato.server.postgres.catalog.rewriting import Names, rewrite
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
 
-_MAX_CACHED, _MAX_CACHED_ROWS = 1_024, 1_000
-"""How many answers are kept, and how many rows one may have."""
+MAX_CACHED_BYTES, MAX_ENTRY_BYTES = 8 * 2**20, 65_536
+"""The most bytes of the answers that are kept for one user, and of one of them."""
+_MAX_CACHED_TREE = 8_000
+"""The most letters of a statement whose syntax tree is kept."""
 _MAX_COUNTED = 1_000
 _T = TypeVar("_T")
 
@@ -109,8 +111,12 @@ class Catalog:
         )
 
 
-@lru_cache(maxsize=512)
 def _parsed(sql: str) -> exp.Query | None:
+    return _cached_tree(sql) if len(sql) <= _MAX_CACHED_TREE else parse_statement(sql)
+
+
+@lru_cache(maxsize=128)
+def _cached_tree(sql: str) -> exp.Query | None:
     return parse_statement(sql)
 
 
@@ -156,13 +162,19 @@ class _SharedAnswers:
 
     def __init__(self, policy: Policy, identity: Identity) -> None:
         self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity)
-        self._answers: OrderedDict[tuple[object, ...], object] = OrderedDict()
+        self._database: CatalogDatabase | None = None
+        self._opening = threading.Lock()
+        self._answers: OrderedDict[tuple[object, ...], tuple[object, int]] = OrderedDict()
+        self._cached_bytes = 0
         self._lock = threading.Lock()
         self.refused: Counter[str] = Counter()
 
-    @cached_property
+    @property
     def database(self) -> CatalogDatabase:
-        return self._open()
+        with self._opening:
+            if self._database is None:
+                self._database = self._open()
+            return self._database
 
     def cached(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
         """Return what was computed before for the same text: clients send the same statements at every connection.
@@ -172,14 +184,22 @@ class _SharedAnswers:
         with self._lock:
             if key in self._answers:
                 self._answers.move_to_end(key)
-                return cast(_T, self._answers[key])
+                return cast(_T, self._answers[key][0])
         computed = self._counted(compute)
-        if not isinstance(computed, CatalogRows) or len(computed.rows) <= _MAX_CACHED_ROWS:
-            with self._lock:
-                self._answers[key] = computed
-                if len(self._answers) > _MAX_CACHED:
-                    self._answers.popitem(last=False)
+        size = len(pickle.dumps((key, computed)))
+        if size <= MAX_ENTRY_BYTES:
+            self._keep(key, computed, size)
         return computed
+
+    def _keep(self, key: tuple[object, ...], answer: object, size: int) -> None:
+        """Keep an answer, and forget those unused for longest beyond the limit of bytes."""
+        with self._lock:
+            if key not in self._answers:
+                self._answers[key] = answer, size
+                self._cached_bytes += size
+            while self._cached_bytes > MAX_CACHED_BYTES:
+                _, (_, freed) = self._answers.popitem(last=False)
+                self._cached_bytes -= freed
 
     def _counted(self, compute: Callable[[], _T]) -> _T:
         try:

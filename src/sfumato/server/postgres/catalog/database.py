@@ -1,4 +1,6 @@
-"""A DuckDB in memory that holds the catalog and nothing else, locked before a client's statement reaches it."""
+"""A DuckDB in a process of its own that holds the catalog and nothing else, locked before a client's statement reaches
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sfumato.errors import Unsupported
+from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.policy import Policy
 from sfumato.server.postgres.catalog.derived_rows import derived_statements
 from sfumato.server.postgres.catalog.described_relations import describe_relations
+from sfumato.server.postgres.catalog.engine import CatalogEngine, EngineSetup
+from sfumato.server.postgres.catalog.engine_process import Limits
 from sfumato.server.postgres.catalog.functions import SETTABLE, SETTINGS, macro_statements, variable_statements
 from sfumato.server.postgres.catalog.policy_rows import (
     DATABASE,
@@ -30,6 +34,8 @@ TIME_LIMIT = 5.0
 """Seconds that one statement may take."""
 MAX_ROWS, MAX_LETTERS = 20_000, 4_000_000
 """The most rows of one answer, and the most letters of its texts."""
+MEMORY_LIMIT = 512 * 2**20
+"""The most bytes that statements may add to the engine's process."""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": "1",
     "memory_limit": "256MB",
@@ -44,21 +50,17 @@ class CatalogDatabase:
     """The relations of one policy as one user sees them. Thread-safe: one statement runs at a time."""
 
     def __init__(self, policy: Policy, identity: Identity) -> None:
-        import duckdb
-
         self.identity = identity
         self.described = number_relations(describe_relations(policy))
         self.relation_oids = dict(_relation_spellings(self.described))
         self.type_oids = dict(_type_spellings(self.described))
         self._lock = threading.Lock()
-        self._connection = duckdb.connect(":memory:", config=_SETTINGS)
-        self._fill()
-        for setting in _LOCKDOWN:
-            self._connection.execute(f"SET {setting}")
+        lockdown = [(f"SET {setting}", None) for setting in _LOCKDOWN]
+        self._engine = CatalogEngine(EngineSetup(_SETTINGS, (*self._contents(), *lockdown), MEMORY_LIMIT))
 
     def columns(self, statement: str) -> list[tuple[str, int]]:
         """Return name and type OID of each column of a generated SELECT, which is bound but not run."""
-        rows = self._fetch(f"DESCRIBE {statement}")
+        rows, _ = self._fetch(f"DESCRIBE {statement}")
         for name, kind, *_ in rows:
             if kind.startswith(("STRUCT", "MAP")):
                 raise Unsupported(
@@ -71,8 +73,7 @@ class CatalogDatabase:
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a generated SELECT within the limits of time and rows; refuse it beyond them."""
-        rows = self._fetch(statement)
-        letters = sum(len(cell) for row in rows for cell in row if isinstance(cell, (str, list)))
+        rows, letters = self._fetch(statement)
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             raise Unsupported(
                 "catalog-size",
@@ -82,41 +83,39 @@ class CatalogDatabase:
             )
         return rows
 
-    def _fetch(self, statement: str) -> list[tuple[Any, ...]]:
-        import duckdb
+    def _fetch(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
+        """Return rows and the number of their letters; no rows beyond the limit of letters."""
+        if not self._lock.acquire(timeout=TIME_LIMIT):
+            raise TooManyRequests("a user runs one catalog statement at a time", 5)
+        try:
+            answer = self._engine.run(statement, Limits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
+        finally:
+            self._lock.release()
+        if answer is None:
+            raise Unsupported(
+                "catalog-statement",
+                f"this catalog statement cannot be evaluated, or takes over {TIME_LIMIT:g} seconds or 256 MB",
+                fix="read fewer relations at once, or ask for one table by its name",
+                place="the statement",
+            )
+        return answer
 
-        with self._lock:
-            timer = threading.Timer(TIME_LIMIT, self._connection.interrupt)
-            timer.start()
-            try:
-                return self._connection.execute(statement).fetchmany(MAX_ROWS + 1)
-            except duckdb.Error:
-                # What the engine says quotes generated SQL, which its reader did not write.
-                raise Unsupported(
-                    "catalog-statement",
-                    f"this catalog statement cannot be evaluated, or takes over {TIME_LIMIT:g} seconds or 256 MB",
-                    fix="read fewer relations at once, or ask for one table by its name",
-                    place="the statement",
-                ) from None
-            finally:
-                timer.cancel()
-
-    def _fill(self) -> None:
-        run = self._connection.execute
-        run(f"CREATE SCHEMA {SCHEMA}")
-        run(f"SET search_path = '{SCHEMA},main'")
-        run("; ".join(relation.ddl for relation in relations().values()))
+    def _contents(self) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+        """Yield the statements that fill the catalog, with their parameters."""
+        yield f"CREATE SCHEMA {SCHEMA}", None
+        yield f"SET search_path = '{SCHEMA},main'", None
+        yield "; ".join(relation.ddl for relation in relations().values()), None
         rows = catalog_rows(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
         for relation in relations().values():
             if rows.get(relation.stored_name):
-                run(*_insertion(relation, rows[relation.stored_name]))
+                yield _insertion(relation, rows[relation.stored_name])
         for name, value in self._named_values().items():
-            run(f"SET VARIABLE {name} = $value", {"value": value})
+            yield f"SET VARIABLE {name} = $value", {"value": value}
         for name, oids in self._spellings().items():
-            run(f"SET VARIABLE {name} = MAP($keys, $values)", {"keys": [*oids], "values": [*oids.values()]})
-        run("; ".join(variable_statements()))
+            yield f"SET VARIABLE {name} = MAP($keys, $values)", {"keys": [*oids], "values": [*oids.values()]}
+        yield "; ".join(variable_statements()), None
         for statement in (*macro_statements(), *derived_statements()):
-            run(statement)
+            yield statement, None
 
     def _named_values(self) -> Mapping[str, object]:
         return {

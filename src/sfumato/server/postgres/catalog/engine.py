@@ -1,0 +1,96 @@
+"""The catalog's engine as the server sees it: a child process that is started when needed and ended when it hangs."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.server.postgres.catalog import engine_process
+from sfumato.server.postgres.catalog.engine_process import Limits, Rows
+
+IDLE_SECONDS = engine_process.IDLE_SECONDS - 10
+"""A process that was idle for so long is replaced before it ends by itself."""
+
+START_SECONDS, GRACE_SECONDS = 60.0, 2.0
+"""How long the process may take to fill its database, and to stop a statement after its time is over."""
+
+
+@dataclass(frozen=True)
+class EngineSetup:
+    """What the process is started with: DuckDB's settings, statements with their parameters, and bytes of memory."""
+
+    settings: Mapping[str, Any]
+    statements: tuple[tuple[str, Mapping[str, Any] | None], ...]
+    memory: int
+
+
+class CatalogEngine:
+    """Runs one statement at a time; not thread-safe."""
+
+    def __init__(self, setup: EngineSetup) -> None:
+        self._setup = setup
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ends_idle = 0.0
+
+    def run(self, statement: str, limits: Limits) -> tuple[Rows, int] | None:
+        """Return rows and the number of their letters; None where the engine fails or exceeds a limit."""
+        try:
+            process = self._running()
+            answer: tuple[Rows, int] | None = _exchange(process, (statement, *limits), limits.seconds + GRACE_SECONDS)
+        except (OSError, EOFError, pickle.UnpicklingError):  # it has died of the statement, or was killed
+            self.stop()
+            return None
+        return answer
+
+    def stop(self) -> None:
+        """End the process; the next statement starts another."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and time.monotonic() < self._ends_idle and self._process.poll() is None:
+            self._ends_idle = time.monotonic() + IDLE_SECONDS
+            return self._process
+        self.stop()
+        self._process = _start()
+        weakref.finalize(self, _end, self._process)
+        opening = sys.path, dict(self._setup.settings), self._setup.statements, self._setup.memory
+        _exchange(self._process, opening, START_SECONDS)
+        self._ends_idle = time.monotonic() + IDLE_SECONDS
+        return self._process
+
+
+def _start() -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", engine_process.__file__]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def _exchange(process: subprocess.Popen[bytes], request: object, seconds: float) -> Any:
+    """Send a request and return its reply; kill a process that does not reply in time."""
+    assert process.stdin is not None and process.stdout is not None  # noqa: PT018
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        pickle.dump(request, process.stdin)
+        process.stdin.flush()
+        return pickle.load(process.stdout)
+    finally:
+        timer.cancel()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+    process.wait()
