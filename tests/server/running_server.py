@@ -95,15 +95,21 @@ source = "karate.csv"
 id = "row"
 columns = { source = { type = "integer", bounds = [0, 33] }, target = { type = "integer", bounds = [0, 33] } }
 
+[tables.patients]
+source = "patients.csv"
+id = "row"
+columns = { months = { type = "integer", bounds = [0, 5] }, died = { type = "boolean" } }
+
 [analysts.ana]
 share = 0.5
 """
 
 
 def write_club(folder: Path) -> Path:
-    """Write a policy whose rows are edges, with its table."""
+    """Write a policy whose rows are edges, or patients, with its tables."""
     folder.mkdir(exist_ok=True)
     shutil.copy(Path(__file__).parents[1] / "data" / "graphs" / "karate.edges.csv", folder / "karate.csv")
+    (folder / "patients.csv").write_text("months,died\n1,true\n3,false\n5,true\n")
     policy = folder / "club.toml"
     policy.write_text(CLUB)
     return policy

@@ -65,6 +65,7 @@ REGISTRY = Registry(
         "curator.proposals.released_bounds.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._plan_table": _SAID,
         "curator.proposals.marginals.MarginalsProposal.price": "it searches the least price for a width with vectors",
+        "curator.proposals.moment_proposals.MomentsProposal.receipt": _SAID,
         "curator.proposals.mwem.MwemProposal.explain": _SAID,
         "curator.proposals.online.OnlineProposal.explain": _SAID,
         "curator.proposals.private_bounds.BoundsProposal.explain": _SAID,

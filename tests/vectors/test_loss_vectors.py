@@ -11,6 +11,7 @@ import sfumato as sf
 from sfumato.privacy import divergences, theorems
 from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss, excess_power, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
+from sfumato.privacy.subsampled_losses import TangentLoss
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
 from vectors.laws import (
     INVERTED,
@@ -99,6 +100,21 @@ _RARE = ("0.999999", "0.000001"), ("0.999998", "0.000002")
 
 
 _RARE_PAIRS: Pairs = [(real(p), real(q)) for p, q in zip(*_RARE, strict=True)]
+
+
+@REGISTRY.formula("privacy.losses.AtomLoss.renyi")
+def _renyi_of_atoms() -> Iterator[Vector]:
+    """ln Σ pᵅq^{1−α}/(α − 1) of P and Q as probabilities, from the losses ln(p/q) and P: in 50 digits."""
+    for p, q in ((("1/2", "1/3", "1/6"), ("1/4", "1/4", "1/2")), (("9/10", "1/10"), ("1/100", "99/100"))):
+        pairs = [(real(F(a)), real(F(b))) for a, b in zip(p, q, strict=True)]
+        loss = TangentLoss(tuple(float(MP.log(a / b)) for a, b in pairs), tuple(float(a) for a, _ in pairs), 0.0)
+        for order in (1.5, 2.0, 40.0):
+            exact_order = MP.mpf(order)
+            total = sum(a**exact_order * b ** (1 - exact_order) for a, b in pairs)
+            expected = MP.log(total) / (exact_order - 1)
+            yield between(expected * (1 - 1e-13), expected * (1 + 1e-13), loss.renyi, order)
+        expected = sum(a * MP.log(a / b) for a, b in pairs)
+        yield between(expected * (1 - 1e-13), expected * (1 + 1e-13), loss.renyi, 1.0)
 
 
 @REGISTRY.formula("privacy.divergences.renyi")

@@ -28,6 +28,7 @@ from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.parts.other_parts import QuantilesPart
+from sfumato.release.parts.sampled_scales import SampledScale
 from sfumato.release.parts.scales import NoisyScale, QuantileScale
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
@@ -155,6 +156,31 @@ def _plain() -> Iterator[Vector]:
     reach = 2 * 80 + 1 * 80 + both / 100
     rounded = CombinedEstimate(2, 1, False, Fraction(1, 100))
     yield exact([5000.0, 5000 - reach, 5000 + reach], ask, rounded, _numbers(telling(1, 2), 1000.0, 3000.0), 2)
+
+
+@formula("release.parts.sampled_scales.SampledScale.half_width")
+def _sampled_half_width() -> Iterator[Vector]:
+    for rate, scale in (("1/10", 2), ("1/2", 3), ("1/1000", 7)):
+        sampled = SampledScale(telling(scale), Fraction(rate), Fraction(1))
+        yield exact(scale * 5 * 20 / Fraction(rate), sampled.half_width, "0.95", 5)
+
+
+@formula("release.parts.sampled_scales.SampledScale.widths")
+def _sampled_widths() -> Iterator[Vector]:
+    """The totals n from which a sample of s units is as unlikely as e^{−x} by Chernoff's bound, found by Brent."""
+
+    def beyond(n: float, s: float, q: float, exponent: float) -> float:
+        rest = (n - s) * math.log((n - s) / ((1 - q) * n)) if n > s else 0.0
+        return rest + (s * math.log(s / (q * n)) if s else 0.0) - exponent
+
+    for rate, total, parts in (("1/10", 2_000.0, 1), ("1/2", 300.0, 4), ("1/50", 40_000.0, 2)):
+        sampled, q = SampledScale(telling(), Fraction(rate), Fraction(1)), float(Fraction(rate))
+        noise, exponent = parts / 0.025, math.log(4 * parts / 0.05)
+        low, high = max(0.0, total * q - noise), total * q + noise
+        largest = optimize.brentq(beyond, high / q, 50 * high / q, (high, q, exponent), xtol=1e-9)
+        least = optimize.brentq(beyond, low, low / q, (low, q, exponent), xtol=1e-9) if low else 0.0
+        wide = max(largest - total, total - least)
+        yield between(wide, wide * (1 + 1e-6), sampled.widths, np.array([total]), "0.95", parts)
 
 
 @formula("release.noisy_rows.noise_forms.IndependentNoises.widths")

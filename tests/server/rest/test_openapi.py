@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from server.requests.test_proposals import EDGE_SPECS, NEED_DELTA, SPECS
+from server.requests.test_proposals import EDGE_SPECS, NEED_DELTA, PATIENT_SPECS, SPECS
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server.requests.proposals import KINDS
 from sfumato.server.requests.specs import ACTS
@@ -74,6 +74,7 @@ def test_types_are_closed_and_named() -> None:
 
 # ── every answer, as it is described ────────────────────────────────────────────────────────────
 
+CLUB_SPECS = {**EDGE_SPECS, **PATIENT_SPECS}
 PLACE = "/v1/policies/{policy}"
 Answered = tuple[str, str, httpx.Response]
 """A path and a method as they are described, and what was answered there."""
@@ -87,7 +88,7 @@ class Calls:
 
     def __call__(self, method: str, path: str, user: str = "olga", *, at: str = "", **more: Any) -> Answered:
         named = {path.rpartition("/")[2], more.get("json", {}).get("kind")}
-        policy = "club" if named & EDGE_SPECS.keys() else "flights"
+        policy = "club" if named & CLUB_SPECS.keys() else "flights"
         place = re.sub(r"{(?!policy)\w+}", at, path).replace("{policy}", policy)
         return path, method.lower(), self.served.call(user, method, place, **more)
 
@@ -107,7 +108,7 @@ class Calls:
 
     def asking(self, acts: Sequence[str]) -> Iterator[Answered]:
         price = {"propose": {}, "columns": {}, "plot": {}, "price": {"within": 10**6}}
-        for kind, spec in (*SPECS.items(), *EDGE_SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
+        for kind, spec in (*SPECS.items(), *CLUB_SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
             for act in acts:
                 sent = {"act": act, "spec": spec, "price": price.get(act, {"epsilon": "0.05"})}
                 found = self("POST", f"{PLACE}/proposals/{kind}", json=sent)
@@ -122,7 +123,7 @@ class Calls:
             yield ended
             if line := ended[2].json()["line"]:
                 yield self("GET", f"{PLACE}/releases/{{line}}", at=str(line))
-        for kind, spec in EDGE_SPECS.items():
+        for kind, spec in CLUB_SPECS.items():
             yield self.bought(f"{kind}-1", kind, spec)
         other = {"sql": f"{COUNT} WHERE origin = 'EWR'"}
         yield self.bought("later", "questions", other, Prefer="respond-async")

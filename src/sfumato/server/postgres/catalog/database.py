@@ -42,6 +42,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "max_temp_directory_size": "0B",
+    "temp_directory": "",
 }
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
