@@ -382,7 +382,8 @@ def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:
 
 def _number(value: Fraction) -> str:
     """Write a number as SQL; a negative one in parentheses."""
-    text = str(value.numerator) if value.denominator == 1 else repr(float(value))
+    is_integer = value.denominator == 1 and abs(value) < 2**63
+    text = str(value.numerator) if is_integer else repr(float(value))
     return f"({text})" if value < 0 else text
 
 
