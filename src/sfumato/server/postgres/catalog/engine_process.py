@@ -1,6 +1,6 @@
 """The process in which catalog statements run: DuckDB in memory, under a limit of memory that the kernel enforces.
 
-DuckDB's own limit does not count texts inside of an expression, so nested ``replace`` outgrows it. This file is run as
+DuckDB's own limit does not count texts inside of an expression, so nested REPLACE outgrows it. This file is run as
 a script with the standard library and DuckDB only; requests and replies are pickles on standard input and output.
 """
 
