@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sfumato.errors import ApprovalNeeded, RequestDecided
 from sfumato.policy import Type
 from sfumato.server.postgres import types
+from sfumato.server.postgres.error_reports import sqlstate
 from sfumato.server.postgres.lexing import split_statements, tokenize
 from sfumato.server.postgres.parameters import parameter_oids
 from sfumato.server.postgres.protocol import ProtocolViolation, decode, decode_startup
@@ -149,3 +151,10 @@ def test_copy_writes_what_postgresql_writes() -> None:
     empty = Result(columns, [])
     binary = list(copy_messages(empty, CopyFormat("binary")))[1]
     assert binary[5:] == b"PGCOPY\n\xff\r\n\0" + struct.pack("!iih", 0, 0, -1)
+
+
+def test_what_was_not_charged_is_no_system_error() -> None:
+    """58000 means charged and then stopped: a release that waits for approval is not allowed, and costs nothing."""
+    needed = ApprovalNeeded("this release needs approval", place="the question", fix="file a request")
+    decided = RequestDecided("the request was refused", place="request 7", fix="file another")
+    assert [sqlstate(needed), sqlstate(decided)] == ["42501", "55000"]

@@ -23,6 +23,8 @@ _SQLSTATES: Mapping[type[SfumatoError], str] = {
     errors.AnswerPending: "55P03",
     errors.NotSignedIn: "28000",
     errors.NotAllowed: "42501",
+    errors.ApprovalNeeded: "42501",
+    errors.RequestDecided: "55000",
     errors.NotThere: "3D000",
     errors.Paused: "55000",
     errors.SourceChanged: "55000",
