@@ -64,7 +64,7 @@ def escape_unprintable(text: str) -> str:
 def single_line(text: str) -> str:
     """Return a text on one line, with control and invisible characters escaped.
 
-    >>> single_line("the report\n  approved  by nobody")
+    >>> single_line("the report" + chr(10) + "  approved  by nobody")
     'the report approved by nobody'
     """
     return escape_unprintable(" ".join(text.split()))
