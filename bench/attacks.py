@@ -13,7 +13,7 @@ from timing import cpu_seconds, installed, row
 
 from sfumato import attacks
 from sfumato.attacks.answerers import group_sums, invented_bits, random_groups
-from sfumato.attacks.fitting import least_deviations
+from sfumato.attacks.reconstruction import least_deviations
 
 
 def wall_seconds(call: Callable[[], object]) -> float:

@@ -7,7 +7,8 @@ A table is read once, and its exact moments get fresh noise for every draw. *tab
 coefficient of the table at hand, for the noise alone; *population* draws the rows anew from the table, with
 replacement, and counts the intervals for noise and sampling that miss the coefficient of the whole table. An interval
 without ends covers; its share stands beside it. *zero* is how often a coefficient that is 0, of a column of shuffled
-values, is found at the level of 5 %.
+values, is found at the level of 5 %. Logistic regressions make all their scans in numpy, with the same rounding, noise
+and fit as a release.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import sfumato as sf
+from sfumato.curator.proposals.logistic import LogisticProposal, ScanNoise
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.inference.design import Design
 from sfumato.inference.linear import LinearFit
+from sfumato.inference.logistic import LogisticFit
+from sfumato.inference.logistic_scans import COEFFICIENT_STEPS, NoisyScan, ScanTotals
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.release.prices import Price
@@ -119,6 +123,9 @@ def coordinates(design: Design, frame: pd.DataFrame) -> Floats:
     numbers = {}
     for column in design.columns:
         (name,) = column.factors
+        if column.sql == "0":  # the residual of a logistic design
+            numbers[name] = np.zeros(len(frame))
+            continue
         scaled = (frame[name].to_numpy(float) - float(column.middle)) / float(column.slope)
         numbers[name] = np.floor(scaled * design.scale + 0.5) / design.scale
     rows = np.ones((len(frame), len(design.coordinates)))
@@ -203,6 +210,97 @@ def _fit(design: Design, estimates: MomentEstimates, case: Case) -> LinearFit:
     return LinearFit(design, estimates, one_row_per_unit=case.rows_per_unit == 1)
 
 
+def logistic_cases(folder: Path) -> Iterator[Case]:
+    for case in adult(folder):
+        if case.name == "adult, 4":
+            four = "income_50K ~ age + sex + education_num + hours_per_week"
+            yield Case("adult income, 4", case.frame, case.columns, four)
+            yield Case("adult income, zero", case.frame, case.columns, f"{four} + shuffled")
+            levels = "income_50K ~ age + sex + hours_per_week + race + relationship + C(education_num)"
+            yield Case("adult income, 6 and 16 levels", case.frame, case.columns, levels)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a logistic design in numpy: coordinates in units of 1, the event, and how often each row counts."""
+
+    coordinates: Floats
+    event: Floats
+    weights: Floats
+
+    def scan(self, totals: ScanTotals, coefficients: tuple[int, ...]) -> NDArray[np.int64]:
+        """Return the weighted sums of a scan as the engine reads them, up to the rounding of sums."""
+        design, steps = totals.logistic.design, totals.mean_steps
+        score = np.clip(self.coordinates @ (np.array(coefficients) / COEFFICIENT_STEPS), -30, 30)
+        mean = np.floor(steps / (1 + np.exp(-score)) + 0.5) / steps
+        gradient = self.coordinates.T @ (self.weights * (self.event - mean))
+        curvature = (self.coordinates * (self.weights * mean * (1 - mean))[:, None]).T @ self.coordinates
+        size = len(design.coordinates)
+        gram = np.zeros((size, size))
+        gram[:-1, :-1], gram[:-1, -1], gram[-1, :-1] = curvature, gradient, gradient
+        values = np.zeros(len(design.entries))
+        values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
+        by_moment = dict(zip(design.entries, values, strict=True))
+        sums = [self.weights.sum(), *(by_moment[moment] for moment in totals.logistic.moments)]
+        return np.rint(np.array(sums) / totals.deviation_units).astype(np.int64)
+
+
+def logistic_fit(
+    proposal: LogisticProposal, rows: Rows, noise: ScanNoise, design: Design, *, noisy: bool = True
+) -> LogisticFit:
+    """Make all scans of rows in numpy."""
+    totals, coefficients = proposal._start, (0,) * (len(design.coordinates) - 1)  # noqa: SLF001
+    fit = None
+    for mechanism in noise.mechanisms if noisy else noise.mechanisms[-1:] * 12:
+        exact = rows.scan(totals, coefficients)
+        drawn = mechanism.apply(exact) if noisy else exact
+        scan = NoisyScan(coefficients, tuple(drawn.tolist()), mechanism)
+        fit = LogisticFit.of(scan, totals, design, one_row_per_unit=True)
+        coefficients = fit.next_coefficients()
+    assert fit is not None
+    return fit
+
+
+def measure_logistic(case: Case, proposal: LogisticProposal, epsilon: str, count: int) -> None:
+    """Print the errors and misses of so many logistic fits at one price."""
+    random, noise = np.random.default_rng(5), proposal._noise(Price(epsilon, DELTA))  # noqa: SLF001
+    ones = np.ones(len(case.frame))
+    event = case.frame[proposal.logistic.design.columns[-1].factors[0]].to_numpy(float)
+    rows = Rows(coordinates(proposal.logistic.design, case.frame)[:, :-1], event, ones)
+    precise = proposal._noise(Price(50, DELTA))  # noqa: SLF001
+    truth = logistic_fit(proposal, rows, precise, proposal.logistic.design, noisy=False)
+    pinned = truth.pinned
+    table = logistic_fit(proposal, rows, precise, pinned, noisy=False).coefficients(0.95)
+    true, deviations = [each.value for each in table], np.array([each.sampling or 0 for each in table]) / 1.959964
+    errors, missed, endless, population, found, widths = [], [], [], [], [], []
+    for _ in range(count):
+        table = logistic_fit(proposal, rows, noise, pinned).coefficients(0.95)
+        errors.append([each.value - value for each, value in zip(table, true, strict=True)])
+        missed.append([not each.noise[0] <= value <= each.noise[1] for each, value in zip(table, true, strict=True)])
+        endless.append([not np.isfinite(each.noise[1] - each.noise[0]) for each in table])
+        widths.append([each.noise[1] - each.noise[0] for each in table])
+        weights = random.multinomial(len(event), ones / len(event)).astype(float)
+        resampled = Rows(rows.coordinates, event, weights)
+        table = logistic_fit(proposal, resampled, noise, pinned).coefficients(0.95)
+        ends = [each.both or (0, 0) for each in table]
+        population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
+        if case.name.endswith("zero"):  # the last column is shuffled anew: its coefficient is 0 on the average
+            shuffled = rows.coordinates.copy()
+            shuffled[:, -1] = random.permutation(shuffled[:, -1])
+            table = logistic_fit(proposal, Rows(shuffled, event, ones), noise, pinned).coefficients(0.95)
+            found.append((table[-1].p or 0) < 0.05)
+    rms = np.sqrt((np.array(errors) ** 2).mean(axis=0))
+    ratio = rms / deviations
+    line = [f"{case.name:<30} ε = {epsilon:<4} rms {ratio.mean():6.2f} se (worst {ratio.max():.2f})"]
+    line.append(f"misses: table {100 * np.mean(missed):.1f} % (worst {100 * np.mean(missed, axis=0).max():.1f} %)")
+    line.append(f"population {100 * np.mean(population):.1f} % (worst {100 * np.mean(population, axis=0).max():.1f} %)")
+    line.append(f"unbounded {100 * np.mean(endless):.1f} %")
+    line.append(f"width/needed {np.median(np.median(np.array(widths), axis=0) / (2 * 1.959964 * rms)):.2f}")
+    if case.name.endswith("zero"):
+        line.append(f"level of zero {100 * np.mean(found):.1f} %")
+    print("  ".join(line), flush=True)
+
+
 def speed(rows: int) -> None:
     """Compare the time of all moments of ten columns with plain sums of the same products."""
     import duckdb
@@ -245,6 +343,11 @@ def main() -> None:
                 proposal = made.regress(case.formula, "people")
                 for epsilon in ("0.3", "1", "4"):
                     measure(case, proposal, epsilon, options.draws)
+    for case in () if options.adult is None else logistic_cases(options.adult):
+        with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
+            fitted = made.logistic(case.formula, "people")
+            for epsilon in ("0.3", "1", "4"):
+                measure_logistic(case, fitted, epsilon, options.draws)
     speed(options.rows)
 
 

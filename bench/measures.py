@@ -25,7 +25,7 @@ from sfumato.plan.readings.dense_readings import ValueCounts, Values
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.plan.values.functions import call
-from sfumato.policy.toml_parsing import read
+from sfumato.policy.toml_files import read
 
 REGIONS = tuple((f"r{index}",) for index in range(50))
 QUARTILES = "SELECT quantile_cont(cost, [0.25, 0.5, 0.75]) FROM visits"

@@ -1,7 +1,7 @@
 """The PostgreSQL wire beside a real PostgreSQL, in round trips on loopback, and beside REST.
 
-Replies of Sfumato leave at ticks of 10 ms, so that pings do not show how busy it is: a round trip takes up to one tick
-longer than its work. The CPU time of the server's process, which no tick adds to, is printed beside it.
+Replies for which the curator is asked leave at ticks of 10 ms: such a round trip takes up to one tick longer than its
+work. The CPU time of the server's process, which no tick adds to, is printed beside it.
 
 Run with: .venv/bin/python bench/postgres.py
 """
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -30,12 +31,24 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import sfumato as sf
 from postgres_server import PostgresServer, installations
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.postgres import types
+from sfumato.server.postgres.results import Result, ResultColumn, copy_messages
+from sfumato.server.postgres.statements import CopyFormat
 
 MOST_SECONDS = 300
 ROUNDS = 200
 QUESTION = "SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin"
 SETTINGS = "free_per_second = 1000000\nanswer_after = 0.001\nlog = '/dev/null'\n"
 IDLE = 200
+CELLS = 1_000_000
+PSQL_STATEMENTS = (
+    "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n "
+    "ON n.oid = c.relnamespace WHERE c.relname OPERATOR(pg_catalog.~) '^({table})$' COLLATE pg_catalog.default "
+    "AND pg_catalog.pg_table_is_visible(c.oid) ORDER BY 2, 3",
+    "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_catalog.pg_attribute a "
+    "WHERE a.attrelid = '{table}'::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+)
+"""What psql sends for a table's columns, without its triggers, policies and publications."""
 
 
 def main() -> None:
@@ -47,6 +60,8 @@ def main() -> None:
         compare("connect with SCRAM", ours, ours.connect_once, theirs and theirs.connect_once, "≤ 3", 20)
         rest = ours.by_rest()
         compare("a stored answer, against REST", ours, ours.run(QUESTION), rest, "≤ 1.2")
+        compare(r"psql \d flights", ours, ours.describe("flights"), theirs and theirs.describe("pg_class"), "≤ 5", 30)
+        copy_cells(theirs)
         idle(ours)
     print(f"load of this machine: {', '.join(f'{each:.1f}' for each in os.getloadavg())}")
 
@@ -63,6 +78,8 @@ class Address:
     process: int
     http: str = ""
     options: str = ""
+    other: Address | None = None
+    """The same server for another user."""
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(**self.keywords, options=self.options, autocommit=True)
@@ -73,6 +90,12 @@ class Address:
     def run(self, sql: str) -> Callable[[], object]:
         cursor = self.connect().cursor()
         return lambda: cursor.execute(sql).fetchall()
+
+    def describe(self, table: str) -> Callable[[], object]:
+        """Return a call that lists a table's columns as psql does, on a connection that stays open."""
+        cursor = self.connect().cursor()
+        statements = [sql.replace("{table}", table) for sql in PSQL_STATEMENTS]
+        return lambda: [cursor.execute(sql).fetchall() for sql in statements]
 
     def by_rest(self) -> Callable[[], object]:
         client = httpx.Client(headers={"Authorization": f"Bearer {self.keywords['password']}"}, timeout=60)
@@ -119,14 +142,34 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def copy_cells(theirs: Address | None) -> None:
+    """Print the time of writing a result of a million cells as a binary COPY, without a network, beside the whole time
+    of PostgreSQL's COPY of the same cells.
+    """
+    columns = tuple(ResultColumn(f"c{index}", types.INT8 if index % 2 else types.FLOAT8) for index in range(10))
+    rows = [tuple(index + column if column % 2 else index / 7 for column in range(10)) for index in range(CELLS // 10)]
+    result, form = Result(columns, rows), CopyFormat("binary")
+    ours = statistics.median(seconds(lambda: deque(copy_messages(result, form), 0)) for _ in range(3))
+    beside = None if theirs is None else statistics.median(seconds(lambda: read_copy(theirs)) for _ in range(3))
+    show(f"{CELLS:,} cells by binary COPY", ours, ours, beside, "≤ 2")
+
+
+def read_copy(server: Address) -> None:
+    numbers = ", ".join("g" if index % 2 else "g / 7.0::float8" for index in range(10))
+    statement = f"COPY (SELECT {numbers} FROM generate_series(1, {CELLS // 10}) AS g) TO STDOUT (FORMAT binary)"
+    with server.connect() as connection, connection.cursor().copy(statement) as copy:
+        while copy.read():
+            pass
+
+
 def idle(ours: Address) -> None:
     """Print what idle connections add to the memory of the server."""
     before = memory_of(ours.process)
-    connections = [ours.connect() for _ in range(IDLE)]
+    connections = [who.connect() for who in (ours, ours.other or ours) for _ in range(IDLE // 2 - 5)]
     added = memory_of(ours.process) - before
     for each in connections:
         each.close()
-    print(f"{f'{IDLE} idle connections':<44}{added / 1e6:>9.1f} MB{'':<32}  ≤ 50 MB")
+    print(f"{f'{len(connections)} idle connections':<44}{added / 1e6:>9.1f} MB{'':<32}  ≤ 50 MB")
 
 
 def cpu_of(process: int) -> float:
@@ -145,8 +188,9 @@ def served(folder: Path) -> Iterator[Address]:
     settings = folder / "server.toml"
     settings.write_text(SETTINGS)
     with closing(PeopleFile(policy.parent / "sfumato.ledger.people")) as people:
-        people.add_user("ana", "analyst", by="bench")
-        token = people.new_token("ana", by="bench")[1]
+        for name in ("ana", "ben"):  # one user has at most 100 connections
+            people.add_user(name, "owner" if name == "ben" else "analyst", by="bench")
+        token, other_token = (people.new_token(name, by="bench")[1] for name in ("ana", "ben"))
     http, wire = free_port(), free_port()
     addresses = ["--listen", f"127.0.0.1:{http}", "--postgres", f"127.0.0.1:{wire}", "--settings", str(settings)]
     process = subprocess.Popen(
@@ -156,7 +200,8 @@ def served(folder: Path) -> Iterator[Address]:
         assert process.stdout is not None
         process.stdout.readline()
         keywords = {"host": "127.0.0.1", "port": wire, "user": "ana", "password": token, "dbname": "flights"}
-        yield Address(keywords, process.pid, f"http://127.0.0.1:{http}", "-c sfumato.epsilon=0.5")
+        other = Address({**keywords, "user": "ben", "password": other_token}, process.pid)
+        yield Address(keywords, process.pid, f"http://127.0.0.1:{http}", "-c sfumato.epsilon=0.5", other)
     finally:
         process.terminate()
         process.wait(60)

@@ -1,11 +1,18 @@
 """How near synthetic tables come, and what they take: total variation of all 3-way marginals, CPU seconds, memory.
 
 .venv/bin/python bench/synthesis.py [--adult FOLDER] [--nist national2019.csv] [--repeat 5] [--methods aim,mst]
+.venv/bin/python bench/synthesis.py --peers --adult FOLDER [--epsilon 1] [--repeat 5] [--scratch FOLDER] [--libraries …]
 
 ADULT is the encoded table of 14 columns (48,842 rows, UCI) with its domain; NIST's excerpt has 27,253 rows and, with
 ages, densities and incomes in bins, 20 columns. δ = 1e-9. The error is that of the model, then that of rows drawn from
 it, over all sets of three columns with at most 10,000 cells; AUC is that of income, learned from n synthetic rows.
 Every run draws fresh noise; one line is a mean with its deviation.
+
+With ``--peers`` other libraries run beside, each installed from the registry into an environment of its own under the
+scratch folder (``peer_runs.py``): the same four fifths of the rows, cells, ε and δ, add-remove neighbours. Errors are
+of as many drawn rows, over all sets of two and of three columns with at most 10,000 cells; AUC is of two learners on
+the last fifth; CPU seconds and peak MB are of the process that fits and draws. One line is a median; what failed to
+install or to end is a line too, and the end says where a peer is better.
 """
 
 from __future__ import annotations
@@ -148,6 +155,141 @@ def forecast_seconds(columns: int = 59, ways: int = 3) -> dict[str, float]:
     return found
 
 
+# ── peers ──────────────────────────────────────────────────────────────────────────────────────
+
+PEERS = {"mbi": ["mbi==2.0.0", "pandas"], "dpmm": ["dpmm==0.1.9"], "smartnoise": ["smartnoise-synth==1.0.8"]}
+OURS = "sfumato"
+MEASURES = ("error2", "error3", "auc_trees", "auc_logistic", "cpu", "mb")
+HIGHER_IS_BETTER = {"auc_trees", "auc_logistic"}
+PEER_SECONDS = 4 * 3600
+
+
+def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Four fifths to learn from, and the rest, the same in every run."""
+    kept = rows.sample(frac=0.8, random_state=0)
+    return kept, rows.drop(kept.index)
+
+
+def rows_error(drawn: pd.DataFrame, real: pd.DataFrame, domain: dict[str, int], count: int) -> float:
+    """The mean total variation of all sets of so many columns."""
+    names = list(domain)
+    places = [tuple(names.index(name) for name in each) for each in sets_of(domain, count)]
+    sizes = tuple(domain.values())
+    pairs = zip(*(_shares(each[names].to_numpy(), places, sizes) for each in (drawn, real)), strict=True)
+    return float(np.mean([_distance(*pair) for pair in pairs]))
+
+
+def held_out_areas(drawn: pd.DataFrame, held_out: pd.DataFrame, target: str = "income>50K") -> dict[str, float]:
+    """The area under the ROC curve on held-out rows, of two learners of drawn rows; nan without scikit-learn."""
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.metrics import roc_auc_score
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import OneHotEncoder
+    except ImportError:
+        return dict.fromkeys(("auc_trees", "auc_logistic"), math.nan)
+    features = [name for name in held_out.columns if name != target]
+    learners = {
+        "auc_trees": HistGradientBoostingClassifier(random_state=0),
+        "auc_logistic": make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression(max_iter=300)),
+    }
+    found = {}
+    for name, learner in learners.items():
+        if drawn[target].nunique() < 2:
+            found[name] = 0.5
+            continue
+        learner.fit(drawn[features], drawn[target] == 1)
+        scores = learner.predict_proba(held_out[features])[:, 1]
+        found[name] = float(roc_auc_score(held_out[target] == 1, scores))
+    return found
+
+
+def draw_ours(method: str, train: str, domain_file: str, epsilon: str, out: str) -> dict[str, float]:
+    """Fit and draw with this library in this process, as ``peer_runs.py`` does with another."""
+    rows, domain = pd.read_csv(train), json.loads(Path(domain_file).read_text())
+    columns = {name: {"type": "integer", "values": list(range(size))} for name, size in domain.items()}
+    table = sf.Table("people", pa.Table.from_pandas(rows.astype("int64")), columns, id="row")
+    policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": table})
+    cpu, wall = time.process_time(), time.time()
+    with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
+        proposal = curator.synthesize("people", method, [list(each) for each in sets_of(domain)])
+        drawn = proposal.release(epsilon=epsilon, delta="1e-9").sample(len(rows))
+    taken = {"cpu": time.process_time() - cpu, "wall": time.time() - wall}
+    drawn.to_pandas().to_csv(out, index=False)
+    return taken | {"mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def installed(library: str, scratch: Path) -> str:
+    """The interpreter of an environment with this library; it is installed once. Raises what pip said."""
+    folder = scratch / library
+    python = folder / "bin" / "python"
+    if not (folder / "installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-q", *PEERS[library]], check=True, capture_output=True, text=True
+        )
+        (folder / "installed").touch()
+    return str(python)
+
+
+def run_peer(library: str, method: str, scratch: Path, epsilon: str) -> dict[str, float]:
+    """One run of a library on the split in the scratch folder; its measures."""
+    files = [str(scratch / name) for name in ("train.csv", "domain.json")]
+    out = str(scratch / f"{library}-{method}-{epsilon}.csv")
+    if library == OURS:
+        command = [sys.executable, "-W", "ignore", __file__, "--ours", method, *files, epsilon, out]
+    else:
+        runner = str(Path(__file__).with_name("peer_runs.py"))
+        command = [installed(library, scratch), "-W", "ignore", runner, library, method, *files, epsilon, "1e-9", out]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PEER_SECONDS)
+    taken = json.loads(done.stdout.splitlines()[-1])
+    real, held_out = (pd.read_csv(scratch / name) for name in ("train.csv", "held_out.csv"))
+    drawn, domain = pd.read_csv(out), json.loads(Path(files[1]).read_text())
+    errors = {f"error{count}": rows_error(drawn, real, domain, count) for count in (2, 3)}
+    return errors | held_out_areas(drawn[list(domain)], held_out[list(domain)]) | taken
+
+
+def compare_peers(folder: Path, scratch: Path, epsilons: list[str], repeat: int, libraries: list[str]) -> None:
+    """Print the median of every measure of every library, what failed, and where a peer is better than we are."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    rows, domain = adult(folder)
+    for name, part in zip(("train.csv", "held_out.csv"), split(rows), strict=True):
+        part.to_csv(scratch / name, index=False)
+    (scratch / "domain.json").write_text(json.dumps(domain))
+    for epsilon in epsilons:
+        medians: dict[str, dict[str, float]] = {}
+        for library, method in itertools.product([OURS, *libraries], ("aim", "mst")):
+            try:
+                found = [run_peer(library, method, scratch, epsilon) for _ in range(repeat)]
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired, KeyError) as error:
+                said = str(getattr(error, "stderr", "") or error).strip().splitlines()
+                print(f"ε = {epsilon} {library} {method}: FAILED: {said[-1][:200] if said else error}", flush=True)
+                continue
+            median = {name: float(np.median([each[name] for each in found])) for name in MEASURES}
+            medians[f"{library} {method}"] = median
+            told = "  ".join(f"{name} {value:.4g}" for name, value in median.items())
+            print(f"ε = {epsilon} {library:10} {method}  {told}  (median of {repeat})", flush=True)
+        for line in losses(medians):
+            print(f"ε = {epsilon} {line}", flush=True)
+
+
+def losses(medians: dict[str, dict[str, float]]) -> list[str]:
+    """Say for each measure and method by how much a peer is better than we are, or that none is."""
+    said = []
+    for method, name in itertools.product(("aim", "mst"), MEASURES):
+        ours = medians.get(f"{OURS} {method}")
+        peers = {key: each[name] for key, each in medians.items() if key.endswith(method) and not key.startswith(OURS)}
+        if ours is None or not peers:
+            continue
+        best = (max if name in HIGHER_IS_BETTER else min)(peers, key=lambda key: peers[key])
+        is_better = (peers[best] > ours[name]) == (name in HIGHER_IS_BETTER) and peers[best] != ours[name]
+        said.append(
+            f"{method} {name}: {'LOSS' if is_better else 'gain'}, ours {ours[name]:.4g}, {best} {peers[best]:.4g}"
+        )
+    return said
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adult", help="the folder with adult_encoded.csv and its domain")
@@ -156,7 +298,18 @@ def main() -> None:
     parser.add_argument("--methods", default="aim,mst,mwem,independent")
     parser.add_argument("--epsilon", help="of ADULT, such as 0.1,1")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--ours", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--peers", action="store_true", help="run other libraries beside, on ADULT")
+    parser.add_argument("--libraries", default=",".join(PEERS), help="of --peers")
+    parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "sfumato-peers")
     given = parser.parse_args()
+    if given.ours:
+        print(json.dumps(draw_ours(*given.ours)))
+        return
+    if given.peers:
+        libraries = [name for name in given.libraries.split(",") if name]
+        compare_peers(Path(given.adult), given.scratch, list(_prices("adult", given.epsilon)), given.repeat, libraries)
+        return
     if given.one:
         print(json.dumps(run(*given.one)))
         return

@@ -79,9 +79,24 @@ for link in json.loads(pathlib.Path("pg-symlinks.json").read_text()):
     cd "$here"
 }
 
-# Tables on Spark are tested with Java 17 or newer.
+# Tables on Spark are tested with Java 17 or newer; the JDBC driver's test is compiled.
 get_java() {
-    has java || get_packages "tests of tables on Spark" openjdk-17-jre-headless
+    has javac || get_packages "tests of tables on Spark and of JDBC" openjdk-17-jdk-headless
+}
+
+# The PostgreSQL wire is tested with the drivers that analysts use. They stay apart from the package's own environment.
+get_drivers() {
+    [ -e /usr/share/java/postgresql.jar ] || get_packages "tests of JDBC" libpostgresql-jdbc-java
+    grep -qs '^.PostgreSQL Unicode' /etc/odbcinst.ini || get_packages "tests of ODBC" odbc-postgresql unixodbc
+    clients=$venv/clients
+    if [ ! -e "$clients" ] && has timeout; then
+        mkdir -p "$clients.partial"
+        timeout 300 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --target "$clients.partial/python" \
+            psycopg2-binary "psycopg[binary]" sqlalchemy adbc-driver-postgresql connectorx pyodbc pgcli </dev/null >/dev/null 2>&1 || true
+        has npm && timeout 120 npm install --silent --prefix "$clients.partial" pg </dev/null >/dev/null 2>&1 || true
+        # Where they cannot be had, an empty folder remembers that it was tried.
+        mv "$clients.partial" "$clients" 2>/dev/null || true
+    fi
 }
 
 set_up() {

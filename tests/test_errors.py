@@ -223,3 +223,14 @@ def test_a_description_has_no_quotes_and_an_exact_number_is_digits() -> None:
     values = "an array", errors.ValueWords("an array"), Fraction(1, 4), Fraction(1, 3)
     rules = [errors.InvalidParameter("x", value, "a number").rule for value in values]
     assert [rule.partition("; got ")[2] for rule in rules] == ["'an array'", "an array", "0.25", "1/3"]
+
+
+def test_lists_of_exact_numbers_are_shown_as_they_are_typed() -> None:
+    for value, shown in (
+        ((Fraction(10), Fraction(1, 3)), "(10, 1/3)"),
+        ([Fraction(1, 2), "x"], "[0.5, 'x']"),
+        ((Fraction(1),), "(1,)"),
+        ((1, 2), "(1, 2)"),
+    ):
+        assert f"got {shown}\n" in str(errors.InvalidParameter("x", value, "else"))
+    assert "…" in str(errors.InvalidParameter("x", [Fraction(1)] * 30, "else"))

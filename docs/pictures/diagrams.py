@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from sfumato.plots.marks import text_width
+from sfumato.plots.picture import text_width
 
 HERE = Path(__file__).parent
 WIDTH = 460

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sfumato.plots.bars import paired_bars
 from sfumato.plots.frame import Drawing, framed_picture, side_by_side
-from sfumato.plots.marks import label, translated
+from sfumato.plots.picture import label, translated
 
 PICTURE = Path(__file__).parent / "museum.svg"
 _RATIO = math.exp(-1)

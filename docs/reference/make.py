@@ -17,26 +17,27 @@ from sfumato.policy.domains import MAX_LETTERS
 PAGE = Path(__file__).parent / "what-can-be-asked.md"
 
 INTRODUCTION = f"""\
-One `SELECT` about the private tables of one policy, in the dialect of DuckDB. What is not on this page is refused
-before any data are read, with a stable code, the place in the text, the rule and the nearest thing that works. A
-question has at most {LONGEST // 1024} KB, {MAX_TOKENS:,} SQL tokens and {MAX_COLUMNS} columns, and can be nested
-at most {DEEPEST} levels deep.
+One statement about the tables of one policy, nearly always a `SELECT`, in the dialect of DuckDB. What is not on
+this page is refused before any data are read, with a stable code, the place in the text, the rule and the nearest
+thing that works. A question has at most {LONGEST // 1024} KB, {MAX_TOKENS:,} SQL tokens and {MAX_COLUMNS} columns,
+and can be nested at most {DEEPEST} levels deep.
 
-What it costs is decided from its text and the policy too, before anything is charged or evaluated (`too-costly`):
+Its computing time is limited too, from its text and the policy, before anything is charged (`too-costly`):
 on one row of the private table at most {MAX_STEPS:,} steps (of about 3 ns; a `LIKE` takes the letters of the text
 times those of the pattern) and at most {MAX_BYTES // 1024} KiB of texts made. A column of texts is cut at its declared
-`max_length`, {MAX_LETTERS:,} letters if none is declared: a smaller one buys more patterns. One row becomes at most
-{MAX_MATCHES:,}, beside rows of public tables and items of lists, of which a question joins at most {MAX_JOINS}.
+`max_length`, {MAX_LETTERS:,} letters if none is declared: with a smaller one, a question can use more
+patterns. Joins with public tables and items of lists make of one row at most {MAX_MATCHES:,}; a question joins at most
+{MAX_JOINS} of them.
 
-A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: what is computed and larger is NULL,
-what is smaller is 0. Texts become numbers, booleans and dates in `CAST` as the cells of a CSV file do
-([how](policy.md#what-happens-to-a-cell)); what is infinite is NULL. Groups in which a condition of
-`WHERE` never holds, whatever the data, are left out, and a column that nothing is declared of may be grouped by where
-`WHERE` says what it is: `WHERE n BETWEEN 1 AND 5`, `WHERE name IN ('a', 'b')`.
+A real is 0 or between 2⁻⁵⁰⁰ and 2⁵⁰⁰ in size, in data, policies and questions: a computed one that is larger becomes
+NULL, a smaller one 0. Texts become numbers, booleans and dates in `CAST` as the cells of a CSV file do
+([how](policy.md#what-happens-to-a-cell)); a text of an infinite number becomes NULL. Groups that `WHERE` excludes,
+whatever the data, are left out. You may group by an undeclared column if `WHERE` lists or bounds its values:
+`WHERE n BETWEEN 1 AND 5`, `WHERE name IN ('a', 'b')`.
 
 A real within bounds may be grouped by once it is rounded to few enough values: `FLOOR(x)`, `ROUND(x, 1)`,
 `CAST(x AS INTEGER)`, `WIDTH_BUCKET`, and what is made of them. Dates in words (`STRFTIME`, `DAYNAME`,
-`MONTHNAME`) stand in the order of time.
+`MONTHNAME`) are sorted by time.
 
 A list that the policy declares (`most_items`) is asked about item by item: `FROM visits, UNNEST(tags) AS t(tag)`, with
 `CROSS JOIN`, or `SELECT UNNEST(tags) AS tag FROM visits` in a subquery. One row becomes at most `most_items` rows, a
@@ -119,7 +120,7 @@ CLAUSES = (
     ("FROM table [AS name]", "a private table", "SELECT COUNT(*) FROM flights AS f WHERE f.delay > 0"),
     (
         "JOIN public ON a = b, USING (a)",
-        "public tables, INNER or LEFT, on either side",
+        "public tables: INNER on either side, LEFT after the private table",
         "SELECT name, COUNT(*) FROM flights JOIN airlines USING (carrier) GROUP BY name",
     ),
     (
@@ -279,7 +280,12 @@ REFUSED = (
     ("rows themselves", "SELECT * FROM flights", "star", "COUNT, SUM, AVG"),
     ("the id", "SELECT COUNT(*) FROM flights WHERE tailnum = 'N1'", "unit-column", "COUNT(DISTINCT id)"),
     ("lists of values", "SELECT LIST(delay) FROM flights", "aggregate", "quantiles, or counts by group"),
-    ("windows in the answer", "SELECT SUM(delay) OVER () FROM flights", "window", "a subquery with the window"),
+    (
+        "windows over rows in the answer",
+        "SELECT SUM(delay) OVER () FROM flights",
+        "window",
+        "a subquery with the window",
+    ),
     (
         "windows over several units",
         "SELECT SUM(s) FROM (SELECT SUM(delay) OVER (ORDER BY day) AS s FROM flights)",
@@ -330,15 +336,14 @@ REFUSED = (
 """What, an example, the stable code of its refusal, and what works instead."""
 
 ABOUT_KINDS = """\
-Beside questions in SQL there are other kinds of release. Each has a spec, which `curator.propose` takes in Python and
-at a server alike; most have a method of the curator too, and a command."""
+Beside questions in SQL there are other kinds of release. Each has a spec, which `curator.propose` takes; the table
+says which a server accepts. Most have a method of the curator too, and a command."""
 
 _KINDS = {
     "logic": "Conditions and choices",
     "numeric": "Numbers",
     "textual": "Text",
     "temporal": "Dates and times",
-    "casting": "Types",
 }
 
 

@@ -70,7 +70,7 @@ def encode_index(index: search.Index) -> dict[str, Any]:
     return {
         "pages": [_page_entry(page, index.groups.get(page.path, "")) for page in index.pages],
         "sections": [
-            [section.anchor, section.heading if place else ""]
+            _section_entry(section.anchor, section.heading if place else "")
             for page in index.pages
             for place, section in enumerate(page.sections)
         ],
@@ -97,6 +97,16 @@ def encode_index(index: search.Index) -> dict[str, Any]:
 def _page_entry(page: pages.Page, group: str) -> list[Any]:
     url = "index.html" if page.path == pages.FRONT_PAGE else page.path.removesuffix(".md") + ".html"
     return [url, page.title, page.summary, group, len(page.sections)]
+
+
+def _section_entry(anchor: str, heading: str) -> list[str]:
+    """Return a section's heading, and its anchor where search.js would not make it of the heading.
+
+    >>> _section_entry("by-the-id", "By the id"), _section_entry("", "")
+    (['By the id'], ['', ''])
+    """
+    plain = re.sub(r"[- ]+", "-", re.sub(r"[^a-z0-9_ -]", "", heading.lower()).strip())
+    return [heading] if plain and plain == anchor else [heading, anchor]
 
 
 def _postings(weights: Mapping[int, int], letters: Mapping[int, str]) -> str:

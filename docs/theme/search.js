@@ -12,6 +12,9 @@
   const common = new Set(index.common);
   const pageOf = index.pages.flatMap(([, , , , sections], page) => Array(sections).fill(page));
 
+  const anchorOf = (heading) =>
+    heading.toLowerCase().replace(/[^a-z0-9_ -]/g, "").trim().replace(/[- ]+/g, "-");
+
   const tokenize = (text) =>
     (text.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").match(/[\p{L}\p{N}]+/gu) || [])
       .filter((word) => !/^\p{N}+$/u.test(word) && !common.has(word) && word.length <= index.maxLetters);
@@ -95,7 +98,7 @@
       .sort((a, b) => found.get(b) - found.get(a) || a - b)
       .filter((section) => !pages.has(pageOf[section]) && pages.add(pageOf[section]))
       .map((section) => {
-        const [anchor, heading] = index.sections[section];
+        const [heading, anchor = anchorOf(heading)] = index.sections[section];
         const [url, title, summary, group] = index.pages[pageOf[section]];
         return { url: `${url}#${anchor}`, title, heading, summary, group, score: found.get(section) };
       });

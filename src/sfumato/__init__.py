@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from sfumato.plan.sql.histograms import histogram as histogram
     from sfumato.policy import Domain as Domain, Policy as Policy, PublicFace as PublicFace, Table as Table
     from sfumato.privacy.precedents import precedents as precedents
+    from sfumato.publish.linked.synthetic_tables import SyntheticTables as SyntheticTables
     from sfumato.publish.published_files import synopsis as synopsis
     from sfumato.publish.synopsis import Synopsis as Synopsis
     from sfumato.publish.synthetic import Synthetic as Synthetic
@@ -204,6 +205,7 @@ __all__ = [
     "Synopsis",
     "SynopsisDamaged",
     "Synthetic",
+    "SyntheticTables",
     "Tab",
     "TabClosed",
     "Table",
@@ -282,6 +284,7 @@ _LATER = {
     "sfumato.privacy.precedents": ("precedents",),
     "sfumato.publish.published_files": ("synopsis",),
     "sfumato.publish.synopsis": ("Synopsis",),
+    "sfumato.publish.linked.synthetic_tables": ("SyntheticTables",),
     "sfumato.publish.synthetic": ("Synthetic",),
     "sfumato.release.answers.answer": ("Answer",),
     "sfumato.release.answers.receipts": ("Receipt",),

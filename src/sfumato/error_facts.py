@@ -37,7 +37,15 @@ def shorten(value: object, width: int = 60) -> str:
 def _show(value: object, longest: int) -> str:
     if isinstance(value, Fraction):
         return _exact_text(value)
+    if isinstance(value, (tuple, list)) and any(isinstance(part, Fraction) for part in value[:_SHOWN_PARTS]):
+        parts = [_show(part, longest) for part in value[:_SHOWN_PARTS]]
+        joined = ", ".join([*parts, *["…"] * (len(value) > _SHOWN_PARTS)])
+        return f"[{joined}]" if isinstance(value, list) else f"({joined}{',' * (len(parts) == 1)})"
     return repr(value[:longest]) if isinstance(value, str) else repr(value)
+
+
+_SHOWN_PARTS = 20
+"""The most parts of a list of exact numbers that are shown."""
 
 
 def suggest_value(parameter: str, allowed: str) -> str:

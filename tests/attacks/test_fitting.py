@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sfumato.attacks.fitting import least_deviations, least_squares
+from sfumato.attacks.reconstruction import least_deviations, least_squares
 
 
 def least(matrix: np.ndarray, answers: np.ndarray, most: float, cost: float) -> float:

@@ -13,8 +13,8 @@ from claims.claimed_questions import SAMPLING_KEY, Claims
 from claims.clinic import REGIONS, clinic
 from claims.recorded import check_claims
 from mechanisms.recorded import keyed
+from sfumato.audit.asked_questions.neighbouring_outcomes import flatten_release
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
-from sfumato.audit.asked_questions.visible_outcomes import flatten_release
 from sfumato.curator import Curator
 from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
 from sfumato.plan.bounding import for_neighbours, weighted_bounding, whole_bounding

@@ -13,8 +13,8 @@ from claims.claimed_questions import Claims, noise_claims, with_prefix
 from claims.clinic import clinic
 from claims.recorded import check_claims
 from mechanisms.recorded import keyed
+from sfumato.audit.asked_questions.neighbouring_outcomes import flatten_release
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
-from sfumato.audit.asked_questions.visible_outcomes import flatten_release
 from sfumato.curator import Curator
 from sfumato.release.batch_prices import PricedBatch
 from sfumato.release.parts.question_parts import rounded_down, rounded_up as size_rounded_up

@@ -443,7 +443,7 @@ def test_sets_of_columns() -> None:
         made = outcome(lambda: synthesis._check_columns(["a", "b"], [3, cells]))
         found |= claims_of(f"columns {cells}", made)
     for memory in (1, 0, -1, "1 GiB", "1.5 MiB", "2kb", "3 B", "0 B", "x", None, True, "0.1 B"):
-        found |= claims_of(f"memory {memory}", outcome(lambda: synthesis._parse_memory(memory)))
+        found |= claims_of(f"memory {memory}", outcome(lambda: synthesis.parse_memory(memory)))
     few = ((1, [2, 3]), (2, [2, 3]), (3, [2, 3]))
     for k, own in (*few, (2, [3163, 3163, 2]), (2, [3162, 3162, 2]), (3, [2] * 106), (3, [2] * 107)):
         found |= claims_of(f"score {k} {own[:3]} {len(own)}", outcome(lambda: scores._check_sets(k, own)))

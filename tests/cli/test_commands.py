@@ -293,7 +293,6 @@ def test_the_example_is_tracked_so_that_wheels_hold_it() -> None:
     assert {Path(name).name for name in found} == {
         *FILES,
         "__init__.py",
-        "deployments.py",
         "deployments.csv",
         "DEPLOYMENTS.md",
     }

@@ -20,7 +20,7 @@ from sfumato.reports.account_reports import reviewed_lines
 from sfumato.reports.bundles import bundle
 from sfumato.reports.signing_keys import SigningKey
 from sfumato.server.people.database import people_file_path
-from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.people_file import PeopleFile, open_owners
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 People = Callable[[str], RemoteCurator]
@@ -83,7 +83,9 @@ def test_other_kinds_shares_and_ends(people: People) -> None:
     assert ana.requests.withdraw(filed.number, "not needed").state == "withdrawn"
     again = ana.requests.file(marginals, "0.4", purpose="a table", days=2)
     assert olga.requests.refuse(again.number, "too fine").reason == "too fine"
-    share = olga.requests.grant("ana", epsilon="0.5", days=7, purpose="drafts", tables=["visits"], kinds=["marginals"])
+    limits = {"tables": ["visits"], "kinds": ["marginals"], "measures": ["count"]}
+    share = olga.requests.grant("ana", epsilon="0.5", days=7, purpose="drafts", **limits)
+    assert share.words.endswith("kinds: marginals; tables: visits; counts only")
     assert marginals.release(epsilon="0.4").receipt.line
     assert ana.requests.show(share.number).used == "0.4"
     with pytest.raises(InvalidParameter):
@@ -137,7 +139,11 @@ def test_the_command_line(address: tuple[str, dict[str, str], Path], monkeypatch
     other = run("ana", "file", "clinic", "--kind", "marginals", "--spec", spec, "--epsilon", "0.3", "--purpose", "x")
     number = other.split(":")[0].removeprefix("request ")
     assert "withdrawn" in run("ana", "withdraw", "clinic", number)
-    assert "up to ε = 0.2" in run("olga", "grant", "clinic", "ana", "--epsilon", "0.2", "--days", "3", "--purpose", "y")
+    terms = ("--epsilon", "0.2", "--days", "3", "--purpose", "y", "--measure", "count")
+    granted = run("olga", "grant", "clinic", "ana", *terms)
+    assert "up to ε = 0.2" in granted
+    assert "counts only" in granted
+    assert "ε = 0 of 0.2 used" in run("olga", "list", "clinic")
     monkeypatch.setenv("SFUMATO_TOKEN", tokens["ana"])
     wrong = CliRunner().invoke(main, ["requests", "file", "clinic", "--purpose", "x", "--server", where])
     assert wrong.exit_code == 2
@@ -162,7 +168,11 @@ def test_marked_answers_are_approved_and_signed(
     with pytest.raises(NotAllowed):
         ana.requests.approve(marked.number)
     assert olga.requests.approve(marked.number).state == "approved"
-    assert reviewed_lines(policy) == (shown,)
+    with open_owners(policy) as is_owner:
+        assert [is_owner(name) for name in ("olga", "ana", "nobody")] == [True, False, False]
+        assert reviewed_lines(policy, is_owner=is_owner) == (shown,)
+    with pytest.raises(SfumatoError, match="no answers are marked"):
+        reviewed_lines(policy, is_owner=lambda name: name != "olga")  # disabled since
     signer, path = SigningKey.new(), tmp_path / "bundle.zip"
     report = bundle(policy, signer, path, questions=reviewed_lines(policy))
     assert [each.answer_line for each in report.questions if each.answer is not None] == [shown]

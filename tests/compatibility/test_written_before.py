@@ -58,7 +58,7 @@ def test_an_answer_of_every_kind_is_kept() -> None:
     assert kinds <= answered
 
 
-@pytest.mark.parametrize("name", ["survival", "test"])
+@pytest.mark.parametrize("name", ["survival", "test", "logistic"])
 def test_answers_of_kinds_that_were_added_later_are_read(name: str) -> None:
     """They are computed from the answers of questions, which the ledger of the workspace holds."""
     text = kept("answers")[name]
@@ -72,7 +72,7 @@ def _is_stored(answer: type) -> bool:
 
 def test_bodies_of_every_kind_propose_the_same_release(curators: tuple[sf.Curator, sf.Curator]) -> None:
     served = {kind.name for kind in all_kinds().values() if "rest" not in kind.skins}
-    assert served - {"degrees", "survival", "test"} <= set(workspace.BODIES)
+    assert served - {"degrees", "linked", "survival", "test"} <= set(workspace.BODIES)
     assert workspace.spec_identities(curators[0]) == kept("bodies")
 
 

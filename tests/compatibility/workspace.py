@@ -26,7 +26,7 @@ from plan.described import CATALOG
 from plan.test_sql import pairs
 from sfumato.plan.canonical import digest
 from sfumato.plan.sql.statements import parse
-from sfumato.policy.toml_parsing import read
+from sfumato.policy.toml_files import read
 from sfumato.privacy import codec
 from sfumato.reports import SigningKey, bundle
 from sfumato.server.requests import proposals as requests
@@ -185,6 +185,7 @@ BODIES = {
     "clipped": {"question": "SELECT AVG(cost) AS mean FROM visits", "rows": 1},
     "regress": {"table": "visits", "formula": "cost ~ age + region + age:region"},
     "components": {"table": "visits", "columns": ["age", "cost"]},
+    "logistic": {"table": "visits", "formula": "urgent ~ age + region"},
 }
 """A body of every kind that a server releases, as clients send it."""
 

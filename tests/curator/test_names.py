@@ -16,7 +16,7 @@ import sfumato as sf
 from cli.running import run
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.quoting import quoted
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
 TABLE, ID, WARD, COST, DAY = "2024 Visits – Ärzte", "Patient N°", "Station", "Total Cost €", 'day "of" visit'

@@ -187,7 +187,7 @@ def test_weights_are_positive_numbers_of_columns(tmp_path: Path, weights: Any, s
 def test_an_explanation_shows_the_split_and_what_an_even_one_would_give(tmp_path: Path) -> None:
     with opened(tmp_path) as curator:
         told = str(curator.sql("SELECT AVG(cost) AS mean, STDDEV(cost) AS sd FROM visits").explain())
-        even = str(curator.sql("SELECT AVG(cost) AS mean, COUNT(*) AS n FROM visits").explain())
+        even = str(curator.sql("SELECT SUM(cost) AS total, COUNT(*) AS n FROM visits").explain())
     assert "% of the price" in told
     assert "split" in told
     assert "sample standard deviation of cost" in told

@@ -16,7 +16,7 @@ from sfumato.curator import check
 from sfumato.curator.policy_account import amend, open_account
 from sfumato.curator.weak_policies import describe_exposure, describe_weak_policy, proposed_delta
 from sfumato.policy import Policy, read
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 TEXT = """[unit]

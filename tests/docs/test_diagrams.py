@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from docs.test_site import _luminance
-from sfumato.plots.marks import text_width
+from sfumato.plots.picture import text_width
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import shutil
+import string
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,12 +130,18 @@ def test_the_front_page_opens_with_three_doors_of_five_pages() -> None:
         assert door.count("\n- ") == 5, door
 
 
+def _anchor(heading: str, anchor: str | None = None) -> str:
+    """The anchor that search.js goes to: it is made of the heading where none is given."""
+    letters = "".join(letter for letter in heading.lower() if letter in string.ascii_lowercase + string.digits + "_- ")
+    return "-".join(letters.replace("-", " ").split()) if anchor is None else anchor
+
+
 def test_the_search_knows_every_page(site: Path) -> None:
     script = (site / "search-index.js").read_text()
     index = json.loads(script.removeprefix("window.searchIndex=").removesuffix(";\n"))
     assert {url for url, *_ in index["pages"]} == {str(page.relative_to(site)) for page in pages(site)}
     urls = [url for url, *_, sections in index["pages"] for _ in range(sections)]
-    places = [f"{url}#{anchor}" for url, (anchor, _) in zip(urls, index["sections"], strict=True)]
+    places = [f"{url}#{_anchor(*section)}" for url, section in zip(urls, index["sections"], strict=True)]
     assert not [place for place in places if place.partition("#")[2] not in read(site / place.partition("#")[0]).places]
 
 

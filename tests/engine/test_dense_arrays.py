@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from engine.refilling import refill
 from engine.tables import policy_of
 from sfumato.engine import arrays
 from sfumato.engine.duckdb.connection import Sources
@@ -28,7 +29,7 @@ from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginal, Marginals,
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column
 from sfumato.plan.values.functions import call
-from sfumato.policy import Table, Type
+from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
 
 COLUMNS = {
@@ -60,10 +61,14 @@ def rows(seed: int, units: int = 8) -> list[Row]:
 
 
 def engine(found: list[Row], *, units: bool) -> DuckDB:
+    return DuckDB(declared(found, units=units))
+
+
+def declared(found: list[Row], *, units: bool) -> Policy:
     columns = list(zip(*found, strict=True)) if found else [[]] * 5
     table = pa.table({name: pa.array(cells, kind) for (name, kind), cells in zip(STORED.items(), columns, strict=True)})
     limits = {"max_rows": 3, "max_groups": 2} if units else {}
-    return DuckDB(policy_of(Table("t", table, COLUMNS, id="who" if units else "row", **limits)))
+    return policy_of(Table("t", table, COLUMNS, id="who" if units else "row", **limits))
 
 
 def bounded(opened: DuckDB, strategy: Strategy, names: tuple[str, ...], measures: Any, groups: int = 48) -> BoundedPlan:
@@ -82,9 +87,12 @@ def marginals(strategy: Strategy) -> Marginals:
         return Marginals(bounded(opened, strategy, ("sex", "ward", "smokes"), lambda _: (Count(),)), CELLS, SETS)
 
 
+_opened = cache(lambda units: engine([], units=units))
+
+
 def read(found: list[Row], strategy: Strategy, key: int = 7) -> tuple[np.ndarray, ...]:
-    with closing(engine(found, units=strategy is not Strategy.WHOLE)) as opened:
-        return opened.read(marginals(strategy), key)
+    units = strategy is not Strategy.WHOLE
+    return refill(_opened(units), declared(found, units=units)).read(marginals(strategy), key)
 
 
 FEWER_CELLS = [((0,), (1,)), ((), (2,)), ((0, 2), (1,)), ((0, 1),)]
@@ -279,17 +287,19 @@ def test_one_unit_moves_no_more_values_than_its_limits_allow(relation: Neighbour
     def measures(fields: Any) -> tuple[Any, ...]:
         return Sum(fields["age"]), Count(call("NOT", call("IS NULL", fields["age"])))
 
+    opened = engine([], units=True)
+    reading = ValueCounts(bounded(opened, Strategy.SAMPLE, ("sex",), measures, 3), (("f",), ("m",), (None,)))
+    stated = for_neighbours(reading.bounded, relation).measures[1].sensitivity
     for seed, ages in itertools.product(range(2), ([5] * 9, list(range(6)) * 2, [None] * 9)):
         others = rows(seed, 4)
         sides = []
         for own in ([(9, "f", 1, True, age) for age in ages], [(9, "m", 1, True, 0)] * 9):
-            opened = engine(others + (own if relation is Neighbours.REPLACE or not sides else []), units=True)
-            reading = ValueCounts(bounded(opened, Strategy.SAMPLE, ("sex",), measures, 3), (("f",), ("m",), (None,)))
-            got = opened.read(reading, 3)
+            found = others + (own if relation is Neighbours.REPLACE or not sides else [])
+            got = refill(opened, declared(found, units=True)).read(reading, 3)
             sides.append(Counter(dict(zip(zip(got.group, got.steps, strict=True), got.counts.tolist(), strict=True))))
         moved = sum((sides[0] - sides[1]).values()) + sum((sides[1] - sides[0]).values())
-        stated = for_neighbours(reading.bounded, relation).measures[1].sensitivity
         assert moved <= stated.total
+    opened.close()
 
 
 @pytest.mark.parametrize(

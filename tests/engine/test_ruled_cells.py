@@ -17,7 +17,7 @@ from engine.tables import in_csv, in_database, in_parquet
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.inspection import DuckDBInspector
 from sfumato.plan.costs import MAX_STEPS
-from sfumato.plan.values.written_forms import max_steps
+from sfumato.plan.values.grammars import max_steps
 from sfumato.policy import Policy, Table
 from sfumato.policy.cell_rules import MAX_MAPPED, MAX_WORDS, CellRules
 from sfumato.policy.date_formats import MAX_FORMATS

@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import PATIENT, account, pure
-from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, RequestDecided, SfumatoError
+from sfumato.errors import ApprovalNeeded, InvalidParameter, NotThere, RequestDecided, SfumatoError, Unsupported
 from sfumato.ledger import Account, Entry
 from sfumato.ledger.accounts.approvals import ApprovalCondition, RequestUse
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
@@ -29,6 +29,7 @@ from sfumato.ledger.approval_requests import (
     RequestRecord,
     RequestState,
     RequestStep,
+    every_name,
 )
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.sqlite import SQLiteRows
@@ -79,7 +80,8 @@ def request(clinic: Account, entry: Entry, **changes: Any) -> ApprovalRequest:
 
 
 def condition(requester: str = "ana", policy: str = POLICY, **changes: Any) -> ApprovalCondition:
-    built = ApprovalCondition(requester, policy, "", "the rules say so", "questions", frozenset(("visits",)))
+    tables, measures = frozenset(("visits",)), frozenset(("count",))
+    built = ApprovalCondition(requester, policy, "", "the rules say so", "questions", tables, measures, every_name)
     return replace(built, **changes)
 
 
@@ -116,6 +118,7 @@ ACTORS = {
     RequestAct.REFUSE: "oda",
     RequestAct.WITHDRAW: "ana",
     RequestAct.RELEASE: "ana",
+    RequestAct.LAPSE: "olga",
 }
 ALLOWED = {
     (RequestState.FILED, RequestAct.APPROVE): RequestState.APPROVED,
@@ -124,6 +127,7 @@ ALLOWED = {
     (RequestState.APPROVED, RequestAct.REFUSE): RequestState.REFUSED,
     (RequestState.APPROVED, RequestAct.WITHDRAW): RequestState.WITHDRAWN,
     (RequestState.APPROVED, RequestAct.RELEASE): RequestState.RELEASED,
+    (RequestState.APPROVED, RequestAct.LAPSE): RequestState.FILED,
 }
 
 
@@ -142,7 +146,8 @@ def test_every_step_in_every_state(start: RequestState, act: RequestAct) -> None
     if (start, act) in ALLOWED:
         assert record.after(step, now).state(now) is ALLOWED[start, act]
     else:
-        with pytest.raises(RequestDecided, match=f"it is {start}"):
+        nothing_lapses = (start, act) == (RequestState.FILED, RequestAct.LAPSE)
+        with pytest.raises(RequestDecided, match="olga has not approved it" if nothing_lapses else f"it is {start}"):
             record.after(step, now)
 
 
@@ -171,6 +176,56 @@ def test_two_approvals_are_of_two_people() -> None:
     assert once.after(RequestStep(RequestAct.APPROVE, "oda"), 1).state(1) is RequestState.APPROVED
 
 
+def test_an_approval_counts_while_its_owner_is_one(ledger: sf.Ledger) -> None:
+    clinic, entry, owners = account(ledger), release(), {"olga", "oda"}
+    requests = clinic.requests.decided_by(lambda name: name in owners)
+    number = requests.file(request(clinic, entry, approvals=2), "ana").number
+    for name in ("olga", "oda"):
+        requests.take(number, RequestStep(RequestAct.APPROVE, name))
+    paying = clinic.conditioned(condition(is_owner=lambda name: name in owners))
+    owners.remove("oda")
+    with pytest.raises(ApprovalNeeded, match=f"request {number} for it is filed, since oda, who approved it, is no"):
+        paying.charge(entry)
+    seen = requests.read(number)
+    assert (seen.approvers, seen.lapsed) == (("olga",), ("oda",))
+    assert [line.kind for line in ledger.lines()].count("request-step") == 2  # nobody decided since
+    owners.add("otto")
+    requests.take(number, RequestStep(RequestAct.APPROVE, "otto"))
+    owners.add("oda")  # enabled again after the lapse was recorded: approves anew or not at all
+    assert requests.read(number).approvers == ("olga", "otto")
+    paying.charge(entry)
+    steps = [codec.loads_as(RequestStep, line.detail) for line in ledger.lines() if line.kind == "request-step"]
+    assert [(step.act.value, step.by) for step in steps[2:]] == [
+        ("lapse", "oda"),
+        ("approve", "otto"),
+        ("release", "ana"),
+    ]
+    owners.clear()
+    assert requests.read(number).state(requests.now()) is RequestState.RELEASED  # what is done stays done
+    assert ledger.verify().holds
+
+
+def test_a_share_lapses_with_its_owner(ledger: sf.Ledger) -> None:
+    clinic, entry, owners = account(ledger), release(), {"olga"}
+    clinic.requests.file(share(clinic), "ana", approved_by="olga")
+    assessing(clinic, entry, is_owner=lambda name: name in owners).charge(entry)
+    owners.clear()
+    other = release(plan="q")
+    with pytest.raises(ApprovalNeeded, match="since olga, who approved it"):
+        assessing(clinic, other, is_owner=lambda name: name in owners).charge(other)
+
+
+def test_an_owner_who_is_disabled_while_a_release_starts_is_asked_for_in_its_transaction(ledger: sf.Ledger) -> None:
+    clinic, entry, asked = account(ledger), release(), list[bool]()
+    approve(clinic, clinic.requests.file(request(clinic, entry), "ana").number)
+    pending = clinic.conditioned(condition(is_owner=lambda _: bool(asked.append(True)))).ask(entry, {})
+    assert not asked
+    with pytest.raises(ApprovalNeeded):
+        pending.begin()
+    assert asked
+    assert charges(ledger) == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -190,7 +245,8 @@ def test_a_request_with_impossible_terms_is_refused(change: dict[str, Any]) -> N
 def test_requests_are_written_and_read_back() -> None:
     share = GrantedShare("ana", Fraction(1, 3), POLICY, 2, DAY, ("visits",), ("questions",), "drafts")
     step = RequestStep(RequestAct.RELEASE, "ana", charge=7, epsilon=Fraction(1, 7))
-    for value in (REQUEST, share, step):
+    gaussian = replace(REQUEST, delta=Fraction(1, 10**6))
+    for value in (REQUEST, share, step, gaussian, replace(share, measures=("count",))):
         assert codec.loads(codec.dumps(value)) == value
     assert codec.dumps(step) == '{"act":"release","by":"ana","charge":7,"epsilon":"1/7","kind":"request-step/1"}'
 
@@ -319,6 +375,9 @@ def test_a_share_pays_up_to_its_epsilon(ledger: sf.Ledger) -> None:
     [
         ({"kinds": ("synthesis",)}, {}),
         ({"tables": ("staff",)}, {}),
+        ({"measures": ("sum",)}, {}),
+        ({"measures": ("count",)}, {"measures": frozenset(("count", "sum"))}),
+        ({"measures": ("count",)}, {"measures": None}),
         ({}, {"tables": frozenset(("visits", "staff"))}),
         ({}, {"tables": None}),
         ({}, {"policy": "policy-2"}),
@@ -401,6 +460,31 @@ def test_releases_that_race_spend_once(ledger: sf.Ledger) -> None:
     outcomes = race(*[lambda: clinic.conditioned(condition()).charge(release())] * 8)
     assert sum(isinstance(each, ApprovalNeeded) for each in outcomes) == 7
     assert charges(ledger) == 1
+
+
+def test_requests_that_race_stay_within_the_bound(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    subjects = [request(clinic, release(plan=f"p{number}")) for number in range(8)]
+    file = clinic.requests.file
+    outcomes = race(*[lambda each=each: file(each, "ana", max_open=3) for each in subjects])  # type: ignore[misc]
+    assert sum(isinstance(each, Unsupported) for each in outcomes) == 5
+    assert len(clinic.requests.list()) == 3
+
+
+def test_equal_requests_that_race_are_one(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    subject = request(clinic, release())
+    outcomes = race(*[lambda: clinic.requests.file(subject, "ana", max_open=3)] * 6)
+    assert {each.number for each in outcomes} == {clinic.requests.list()[0].number}
+
+
+def test_shares_and_others_leave_room_for_own_requests(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    clinic.requests.file(share(clinic), "ana", approved_by="olga")
+    clinic.requests.file(request(clinic, release(), requester="ben"), "ana", max_open=1)
+    clinic.requests.file(request(clinic, release()), "ana", max_open=1)
+    with pytest.raises(Unsupported, match="at most 1 open requests"):
+        clinic.requests.file(request(clinic, release(plan="q")), "ana", max_open=1)
 
 
 def test_approvals_that_race_count_once_each(ledger: sf.Ledger) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import sfumato as sf
 from ledger.small_accounts import account, pure
-from sfumato.ledger.disk_reserve import RESERVE_BYTES, DiskReserve
+from sfumato.ledger.local_files import RESERVE_BYTES, DiskReserve
 from small_disks import SmallDisk, small_disk
 
 BODIES = ["small", "x" * 60_000, "y" * (3 << 20)]

@@ -250,8 +250,8 @@ def test_tables_are_built_only_when_the_draws_pay() -> None:
     sf.Laplace(7).apply(np.zeros(1000, np.int64))
     sf.Gaussian(7).apply(np.zeros(1000, np.int64))
     assert guide_tables.guide.cache_info().currsize == 0
-    sf.Gaussian(7).apply(np.zeros(additive._GAUSSIAN_TABLE_PAYS, np.int64))
-    sf.Laplace(7).apply(np.zeros(additive._LAPLACE_TABLE_PAYS, np.int64))
+    sf.Gaussian(7).apply(np.zeros(additive._TABLE_PAYS["gaussian"], np.int64))
+    sf.Laplace(7).apply(np.zeros(additive._TABLE_PAYS["laplace"], np.int64))
     assert guide_tables.guide.cache_info().currsize == 2
 
 
@@ -284,12 +284,21 @@ def _repeated_runs(noise: np.ndarray, length: int = 32) -> int:
     [
         (sf.Laplace(1000), 2 * grids.CHUNK + 100),
         (sf.Gaussian(1000), 2 * grids.CHUNK + 100),
-        (sf.Laplace(2), additive._LAPLACE_TABLE_PAYS + grids.CHUNK),
-        (sf.Gaussian(5), additive._GAUSSIAN_TABLE_PAYS + 2 * grids.CHUNK),
+        (sf.Laplace(2), additive._TABLE_PAYS["laplace"] + grids.CHUNK),
+        (sf.Gaussian(5), additive._TABLE_PAYS["gaussian"] + 2 * grids.CHUNK),
+        (sf.Gaussian(500), additive._TABLE_PAYS["gaussian"] + 2 * grids.CHUNK),
         (sf.Laplace((1000, 2000)), 2 * grids.CHUNK + 100),
         (sf.Gaussian((1000, 2000)), 2 * grids.CHUNK + 100),
     ],
-    ids=["Laplace", "Gaussian", "Laplace by table", "Gaussian by table", "Laplace scales", "Gaussian scales"],
+    ids=[
+        "Laplace",
+        "Gaussian",
+        "Laplace by table",
+        "Gaussian by table",
+        "Gaussian by blocks",
+        "Laplace scales",
+        "Gaussian scales",
+    ],
 )
 def test_no_noise_is_used_again_in_a_later_chunk(mechanism: sf.Laplace | sf.Gaussian, count: int) -> None:
     noise = mechanism.apply(np.zeros(count // 2 * 2, np.int64).reshape(-1, 2)).reshape(-1)

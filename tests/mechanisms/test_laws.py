@@ -68,9 +68,8 @@ def test_laplace_draws_follow_the_law(scale: Fraction, method: str, long: bool) 
 @pytest.mark.parametrize("sigma", [*SMALL, Fraction(65), Fraction(1000)], ids=str)
 @pytest.mark.parametrize("method", ["vector", "table", "one", "many"])
 def test_gaussian_draws_follow_the_law(sigma: Fraction, method: str, long: bool) -> None:
+    """Beyond the largest deviation of a table, a table draws blocks."""
     count = (10**7 if long else 100_000) if method != "one" else 10_000 if long else 5_000
-    if method == "table" and sigma > guide_tables.LARGEST:
-        return
     draws = _drawn(gaussian, "gaussian", sigma, method, count)
     reach = math.ceil(4 * float(sigma)) + 2
     assert passes(*chi_square(draws, gaussian_masses(sigma, reach), reach))
@@ -80,7 +79,7 @@ def _drawn(law: object, kind: str, size: Fraction, method: str, count: int) -> N
     if method == "one":
         return np.array([law.draw_one(size) for _ in range(count)])  # type: ignore[attr-defined]
     if method == "table":
-        guide = guide_tables.guide(kind, size)
+        guide = guide_tables.guide(kind, size) if size <= guide_tables.LARGEST else gaussian.blocks(size)
         assert guide is not None
         return guide.draw(count)
     if method == "many":
@@ -112,9 +111,13 @@ def test_large_laplace_scales_by_parts(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12)], ids=str)
 def test_large_gaussian_deviations(sigma: Fraction) -> None:
+    for draw in (gaussian.draw, lambda sigma, count: gaussian.blocks(sigma).draw(count)):  # type: ignore[union-attr]
+        _require_normal(np.concatenate([draw(sigma, 1 << 16) for _ in range(4)]), sigma)
+
+
+def _require_normal(draws: NDArray[np.int64], sigma: Fraction) -> None:
     from statistics import NormalDist
 
-    draws = np.concatenate([gaussian.draw(sigma, 1 << 16) for _ in range(4)])
     edges = np.array([NormalDist().inv_cdf(i / 64) for i in range(1, 64)]) * float(sigma)
     counts = np.bincount(np.searchsorted(edges, draws), minlength=64)
     assert passes(float(((counts - draws.size / 64) ** 2 / (draws.size / 64)).sum()), 63)
@@ -294,7 +297,13 @@ def _instructions(call: Callable[[], int], into: list[int]) -> int:
         sys.settrace(before)
 
 
-LAWS = [("laplace", Fraction(5, 2)), ("laplace", Fraction(64)), ("gaussian", Fraction(3)), ("gaussian", Fraction(64))]
+LAWS = [
+    ("laplace", Fraction(5, 2)),
+    ("laplace", Fraction(64)),
+    ("gaussian", Fraction(3)),
+    ("gaussian", Fraction(64)),
+    ("half gaussian", Fraction(65, 2)),
+]
 
 
 @pytest.mark.parametrize(("kind", "size"), LAWS, ids=str)
@@ -307,7 +316,8 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
         reach = int(size * (130 if kind == "laplace" else 16)) + 5
         power = 1 if kind == "laplace" else 2
         half = [mpmath.exp(-((x / scale) ** power) / power) for x in range(reach + 1)]
-        below = list(itertools.accumulate([*half[:0:-1], *half]))  # at x + reach: of all up to x
+        lower = [mpmath.mpf(0)] * reach if kind == "half gaussian" else half[:0:-1]
+        below = list(itertools.accumulate([*lower, *half]))  # at x + reach: of all up to x
 
     def share(x: int, width: int) -> int:
         """⌊F(x)·2^width⌋, within the numbers of the table and next to them."""
@@ -366,6 +376,64 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
                     assert bool(gaussian._accepted(np.array([y]), centre, twice, [sigma], None)[0]) is expected
 
 
+@pytest.mark.parametrize("sigma", [Fraction(65), Fraction(1000), Fraction(10**6) / 7, Fraction(10**12)], ids=str)
+@pytest.mark.parametrize("minus", [False, True])
+def test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says(sigma: Fraction, minus: bool) -> None:
+    """S·h + u with weight e^{−x²/2σ²}, of which h has e^{−(Sh)²/2σ²}: kept iff V < the rest, and refined on it."""
+    blocks = gaussian.blocks(sigma)
+    assert blocks is not None
+    size = 1 << blocks._shift
+    assert 32 < sigma / size <= 64
+    for height, place in itertools.product((0, 1, 30, 90), (1, size // 2, size - 1)):
+        x = size * height + place
+        with mpmath.workdps(DIGITS):
+            rest = Fraction(x**2 - (size * height) ** 2) / (2 * sigma**2)
+            chance = mpmath.exp(-mpmath.mpf(rest.numerator) / rest.denominator)
+            cut, finer = (int(mpmath.floor(chance * mpmath.mpf(2) ** width)) for width in (64, 128))
+        signed = -x if minus else x
+        assert _block_draw(blocks, height, place, minus, cut - 1) == signed
+        assert _block_draw(blocks, height, place, minus, cut - (1 << 50)) == signed
+        if cut + 1 < 1 << 64:  # else the refusal needs more bits
+            assert _block_draw(blocks, height, place, minus, cut + 1) is None
+            assert _block_draw(blocks, height, place, minus, (1 << 64) - 1) is None
+        within = finer & (1 << 64) - 1
+        assert _block_draw(blocks, height, place, minus, cut, max(0, within - 1)) == signed
+        assert _block_draw(blocks, height, place, minus, cut, min((1 << 64) - 1, within + 1)) is None
+
+
+def _block_draw(
+    blocks: gaussian.GaussianBlocks, height: int, place: int, minus: bool, v: int, *more: int
+) -> int | None:
+    """One draw from a block's height, its place and the first 64 bits of V; None if it is refused."""
+    cell = int(np.flatnonzero(blocks._guide.cells == height)[0])
+    word = minus << 63 | v >> 40 << 39 | place
+    again = _plain_one(blocks)
+    chosen = np.array([cell], np.uint16).tobytes() + words(word, v << 24 & (1 << 64) - 1, *more)
+    with recorded(chosen + again) as stream:
+        drawn = int(blocks.draw(1)[0])
+        if len(stream.left) in (len(again), len(again) + 8):  # no further bits of V were needed
+            return drawn
+        assert drawn == 1
+        return None
+
+
+def _plain_one(blocks: gaussian.GaussianBlocks) -> bytes:
+    """The bytes of a draw that is 1 at sight."""
+    cell = int(np.flatnonzero(blocks._guide.cells == 0)[0])
+    return np.array([cell], np.uint16).tobytes() + words(1)
+
+
+def test_minus_zero_of_a_block_is_drawn_anew() -> None:
+    blocks = gaussian.blocks(Fraction(1000))
+    assert blocks is not None
+    cell = _plain_one(blocks)[:2]
+    with recorded(cell + words(0)):
+        assert int(blocks.draw(1)[0]) == 0
+    with recorded(cell + words(1 << 63) + _plain_one(blocks)) as stream:
+        assert int(blocks.draw(1)[0]) == 1
+        assert not stream.left
+
+
 def test_no_word_takes_long() -> None:
     """All zeros and all ones: the rarest words there are still end."""
     calls: list[Callable[[], object]] = [
@@ -374,6 +442,7 @@ def test_no_word_takes_long() -> None:
         lambda: laplace.draw(Fraction(10**12), 4),
         lambda: gaussian.draw_one(Fraction(1, 1000)),
         lambda: gaussian.draw(Fraction(10**12), 3),
+        lambda: gaussian.blocks(Fraction(10**12)).draw(3),  # type: ignore[union-attr]
     ]
     for call in calls:
         for byte in (b"\x00", b"\xff"):

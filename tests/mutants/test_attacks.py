@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "the linear programme stops too early",
         Kind.AUDIT,
-        "attacks.fitting:_RELATIVE_GAP",
+        "attacks.reconstruction:_RELATIVE_GAP",
         "1e-07",
         "0.1",
         ("attacks/test_fitting.py::test_the_linear_programme_finds_the_least_deviations",),

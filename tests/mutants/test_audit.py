@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "rare outcomes of a choice are not compared",
         Kind.AUDIT,
-        "audit.exact_laws.worlds:enumerate",
+        "audit.exact_laws:enumerate",
         "min_probability = _PROBABILITY_ERROR if isinstance(mechanism, KeyThreshold) else Fraction(0)",
         "min_probability = _PROBABILITY_ERROR",
         ("audit/exact_laws/test_exact_laws.py::test_a_claim_that_fails_in_a_rare_outcome_alone_does_not_hold",),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "the tails of a stream are of the other answer",
         Kind.SAMPLING,
-        "audit.exact_laws.stream_laws:_ThresholdSum._extend_tail",
+        "audit.mechanism_laws:_ThresholdSum._extend_tail",
         "if above == tail.rising else",
         "if above != tail.rising else",
         ("audit/exact_laws/test_exact_laws.py::test_a_stream_is_the_sum_over_all_thresholds",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "rows that are tied with a quantile count below it only",
         Kind.SAMPLING,
-        "audit.exact_laws.choice_laws:_split_part",
+        "audit.mechanism_laws:_split_part",
         "tied_share = part.share if mechanism.offset == 0 else",
         "tied_share = Fraction(1) if mechanism.offset == 0 else",
         ("audit/exact_laws/test_exact_laws.py::test_the_law_is_the_one_that_is_drawn",),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a largest loss beyond ε refutes a claim that has a δ for it",
         Kind.AUDIT,
-        "audit.exact_laws.worlds:Enumeration.holds",
+        "audit.exact_laws:Enumeration.holds",
         "pure_epsilon is not None and (not self.claim.failure) and (self.largest[0] > pure_epsilon)",
         "pure_epsilon is not None and self.largest[0] > pure_epsilon",
         ("audit/exact_laws/test_exact_laws.py::test_every_mechanism_keeps_its_curve",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "a change beyond the claim counts as the claim",
         Kind.AUDIT,
-        "audit.asked_questions.replayed_totals:_ratio",
+        "audit.asked_questions.neighbouring_outcomes:_ratio",
         "max(1.0 + 1e-09, float(observed / claimed)) if claimed else float('inf')",
         "1.0",
         (
@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "charges are not compared",
         Kind.AUDIT,
-        "audit.asked_questions.visible_outcomes:release_and_record",
+        "audit.asked_questions.neighbouring_outcomes:release_and_record",
         "{name: remaining_before[name] - remaining_after[name] "
         "for name in remaining_before if name in remaining_after}",
         "[name for name in remaining_before if name in remaining_after]",
@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         "counts of a published table are compared as texts",
         Kind.AUDIT,
-        "audit.asked_questions.visible_outcomes:_unpack_integers",
+        "audit.asked_questions.neighbouring_outcomes:_unpack_integers",
         "np.frombuffer(content, '<i8') if content and len(content) % 8 == 0 else None",
         "None",
         ("audit/asked_questions/test_release_sampling.py::test_the_counts_of_a_published_table_are_told_as_numbers",),

@@ -14,8 +14,8 @@ MUTANTS = (
         "the last condition replaces those before it",
         Kind.LIMITS,
         "plan.sql.building:where",
-        "conjunction([*conditions, substitute_names(parse_expression(text), source.names)])",
-        "conjunction([substitute_names(parse_expression(text), source.names)])",
+        "conjunction([*conditions, substitute_names(parse_expression(text, source.names), source.names)])",
+        "conjunction([substitute_names(parse_expression(text, source.names), source.names)])",
         (_PAIRS,),
     ),
     Mutant(

@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "texts are mapped before they are trimmed and turned",
         Kind.KEYS,
-        "engine.sources.ruled_texts:_listed_text",
+        "engine.sources.clean_cells:_listed_text",
         "apply(ScalarFunction.IN, folded, *map(_text, texts))",
         "apply(ScalarFunction.IN, text, *map(_text, texts))",
         (_TABLE,),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "the last of several formats counts",
         Kind.HOSTILE,
-        "engine.lowering.written_dates:iso_text",
+        "engine.lowering.date_lowering:iso_text",
         "for each in formats]",
         "for each in reversed(formats)]",
         (_TABLE,),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a format counts though its day does not exist",
         Kind.HOSTILE,
-        "engine.lowering.written_dates:iso_text",
+        "engine.lowering.date_lowering:iso_text",
         "_matches(each, GRAMMARS[Type.TIMESTAMP])",
         "_matches(each, '[0-9: .-]*')",
         (_TABLE,),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "the year 68 is of the last century",
         Kind.HOSTILE,
-        "engine.lowering.written_dates:_PIVOT",
+        "engine.lowering.date_lowering:_PIVOT",
         "(69|[7-9][0-9])",
         "(6[89]|[7-9][0-9])",
         (_TABLE,),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "noon is an hour that no day has",
         Kind.HOSTILE,
-        "engine.lowering.written_dates:_hour",
+        "engine.lowering.date_lowering:_hour",
         "number % 12 + 12",
         "number + 12",
         (_TABLE,),
@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "groups of thousands have any number of digits",
         Kind.HOSTILE,
-        "plan.values.written_forms:number_pattern",
+        "plan.values.grammars:number_pattern",
         "(?:{separator}[0-9]{{3}}){{1,13}}",
         "(?:{separator}[0-9]{{1,3}}){{1,13}}",
         (f"{_CELLS}::test_random_cells_mean_what_python_reads",),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "a format reads a cell of any length",
         Kind.LIMITS,
-        "engine.lowering.written_dates:iso_text",
+        "engine.lowering.date_lowering:iso_text",
         "apply(ScalarFunction.CASE, is_short, text, missing(Type.TEXT))",
         "apply(ScalarFunction.COALESCE, text, missing(Type.TEXT))",
         (_TABLE,),

@@ -162,6 +162,14 @@ WORST_CASE_MUTANTS = (
         (f"{_WORST}::test_no_unit_is_beyond_a_limit_that_no_unit_can_reach",),
     ),
     Mutant(
+        "rows that a public table repeats count once in a worst case",
+        Kind.LIMITS,
+        "plan.worst_cases:_worst_case",
+        "rows = (scan.possible_rows or 1) * multiplicity(plan.source)",
+        "rows = (scan.possible_rows or 1)",
+        (f"{_WORST}::test_a_row_that_a_public_table_doubles_counts_twice_in_the_worst_case",),
+    ),
+    Mutant(
         "a worst case forgets the units beyond the limit",
         Kind.RANGES,
         "plan.worst_cases:WorstCase.counted",

@@ -42,6 +42,22 @@ MUTANTS = (
         ("engine/duckdb/test_scan.py::test_items_of_a_list_may_have_many_declared_values",),
     ),
     Mutant(
+        "numbers with an exponent are ruled out before they are parsed",
+        Kind.HOSTILE,
+        "engine.duckdb.discovery:_SHAPES",
+        "[0-9.]*([eE][+-]?[0-9]+)? *",
+        "[0-9.]* *",
+        ("engine/duckdb/test_discovery.py",),
+    ),
+    Mutant(
+        "domains are remembered for all files of one size",
+        Kind.KEYS,
+        "engine.duckdb.discovery:remembered",
+        "digest = content(csv_files)",
+        "digest = str(sum(size for _, size, *_ in csv_files.stamps))",
+        ("engine/duckdb/test_discovery.py::test_the_same_bytes_are_inferred_once_and_others_anew",),
+    ),
+    Mutant(
         "many declared values are not looked up",
         Kind.KEYS,
         "engine.duckdb.scan:_listed_value",

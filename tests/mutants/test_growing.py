@@ -32,7 +32,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "ledger.guarded:GuardedStore.append_charge",
         "transaction.append('period', name, period_columns, cost=cost)",
-        "transaction.append('period', name, {**shared_columns, 'question': words}, "
+        "transaction.append('period', name, period_columns, "
         "cost=cost if period == periods[0] else Cost(0, cost.renyi, 0))",
         (f"{_LEDGER}::test_every_period_that_is_read_pays_the_whole_price",),
     ),

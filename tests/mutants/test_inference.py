@@ -18,6 +18,14 @@ MUTANTS = (
         (_ESTIMATES,),
     ),
     Mutant(
+        "a survival curve counts units of two rows once",
+        Kind.LIMITS,
+        "curator.proposals.survival:_require_one_row",
+        "max_rows(question) == 1",
+        "max_rows(question) <= 2",
+        (f"{_CURVES}::test_several_rows_of_a_unit_are_refused",),
+    ),
+    Mutant(
         "numbers at risk are taken to be exact in bands",
         Kind.RANGES,
         "inference.survival_estimates:LifeTable.noise_weights",

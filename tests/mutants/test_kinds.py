@@ -55,6 +55,38 @@ MUTANTS = (
         "len(proposal.periods)",
         ("server/releases/test_static_costs.py",),
     ),
+    Mutant(
+        "a text of one row is printed",
+        Kind.HOSTILE,
+        "curator.cell_proposals:stopping_texts",
+        "count >= _MIN_CELLS",
+        "count >= 1",
+        ("cli/commands/test_messy_files.py::test_texts_that_keep_numbers_from_being_a_number_are_named",),
+    ),
+    Mutant(
+        "power over hundreds of groups is forecast for nothing",
+        Kind.LIMITS,
+        "server.releases.running_releases:proposal_cost",
+        "act == 'power'",
+        "False",
+        ("server/releases/test_static_costs.py",),
+    ),
+    Mutant(
+        "a test from afar is of another price",
+        Kind.CONSENT,
+        "client.remote_proposals:RemoteQuestion._test",
+        "if name in _TESTED_TERMS",
+        "if name not in _TESTED_TERMS",
+        ("client/test_remote_tests.py",),
+    ),
+    Mutant(
+        "conditions of a regression from afar are joined without parentheses",
+        Kind.CONSENT,
+        "client.remote_proposals:RemoteTable.regress",
+        """f"({each['given'][0]})\"""",
+        """f"{each['given'][0]}\"""",
+        ("client/test_remote_tests.py",),
+    ),
 )
 
 test_the_tests_of_kinds_notice = suite(MUTANTS)

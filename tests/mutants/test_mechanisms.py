@@ -4,7 +4,48 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
+_LAWS = "mechanisms/test_laws.py"
 MUTANTS = (
+    Mutant(
+        "the sign of a block's draw is the first bit of V",
+        Kind.REUSE,
+        "mechanisms.gaussian:GaussianBlocks.draw",
+        "glances = words << np.uint64(1)",
+        "glances = words",
+        (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
+    ),
+    Mutant(
+        "a place in a block is kept as if its block began at zero",
+        Kind.SAMPLING,
+        "mechanisms.gaussian:GaussianBlocks._is_kept",
+        "gamma = places * ((heights << self._shift + 1) + places).astype(np.float64) / self._twice",
+        "gamma = places * places.astype(np.float64) / self._twice",
+        (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
+    ),
+    Mutant(
+        "zero is drawn twice as often, with either sign",
+        Kind.SAMPLING,
+        "mechanisms.gaussian:GaussianBlocks.draw",
+        "np.concatenate([unsure[~is_kept], zeros[minus[zeros] < 0]])",
+        "unsure[~is_kept]",
+        (f"{_LAWS}::test_minus_zero_of_a_block_is_drawn_anew",),
+    ),
+    Mutant(
+        "the further bits of V are those of the place",
+        Kind.REUSE,
+        "mechanisms.gaussian:GaussianBlocks._is_kept",
+        "words = glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE) | more",
+        "words = glances | more & np.uint64(0)",
+        (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
+    ),
+    Mutant(
+        "the blocks of large Gaussian noise are drawn from both halves",
+        Kind.SAMPLING,
+        "mechanisms.guide_tables:_outcomes",
+        "range(0 if kind == 'half gaussian' else -reach, reach + 1)",
+        "range(-reach, reach + 1)",
+        (f"{_LAWS}::test_tables_are_exact_around_every_cut",),
+    ),
     Mutant(
         "the noise of the first chunk is used again in every other",
         Kind.REUSE,
@@ -17,8 +58,8 @@ MUTANTS = (
         "the noise of the first chunk from a guide table is used again in every other",
         Kind.REUSE,
         "mechanisms.additive:Sampler.planned",
-        "return lambda _, length: guide.draw(length)",
-        "return (lambda first: lambda _, length: first[:length])(guide.draw(count))",
+        "return lambda _, length: table.draw(length)",
+        "return (lambda first: lambda _, length: first[:length])(table.draw(count))",
         ("mechanisms/test_additive.py::test_no_noise_is_used_again_in_a_later_chunk",),
     ),
     Mutant(

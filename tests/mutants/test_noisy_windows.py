@@ -14,7 +14,7 @@ MUTANTS = (
         "a sum of noises of two scales is as wide as if all had the first scale",
         Kind.RANGES,
         "release.noisy_rows.noise_forms:IndependentNoises.widths",
-        "is_equal &= np.maximum.reduceat(blocks, first) == np.minimum.reduceat(blocks, first)",
+        "is_equal &= np.maximum.reduceat(laws, first) == np.minimum.reduceat(laws, first)",
         "pass",
         _WIDTHS,
     ),
@@ -88,7 +88,7 @@ MUTANTS = (
         "release.noisy_rows.window_functions:_frame_total",
         "form.scaled(np.nan_to_num(1 / divisor))",
         "form.scaled(np.nan_to_num(0 / divisor))",
-        (f"{_WINDOWS[0]}::test_at_least_94_of_100_draws_are_covered",),
+        (f"{_WINDOWS[0]}::test_most_draws_are_covered",),
     ),
     Mutant(
         "rows that QUALIFY selects by noise have ranges of their own",

@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "databases of different size count as replace neighbours",
         Kind.NEIGHBOURS,
-        "privacy.histograms:neighbours",
+        "privacy.sensitivity:neighbours",
         "return differing <= 2 and ",
         "return differing <= 2 or ",
         (HISTOGRAMS,),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "add-remove neighbours may differ in two units",
         Kind.NEIGHBOURS,
-        "privacy.histograms:neighbours",
+        "privacy.sensitivity:neighbours",
         "return differing <= 1",
         "return differing <= 2",
         (HISTOGRAMS,),

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "times of one day are one value of a category",
         Kind.SENSITIVITY,
-        "inference.design:_literal",
+        "inference.design:value_literal",
         "isinstance(value, dt.datetime)",
         "False",
         (f"{_MOMENTS}::test_a_row_is_in_one_value_of_a_category_of_every_type",),

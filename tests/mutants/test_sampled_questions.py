@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "numbers of a sample are not scaled to all units",
         Kind.RANGES,
-        "release.parts.sampled_scales:SampledScale.unit_value",
+        "release.parts.scales:SampledScale.unit_value",
         "self.noise.unit_value / self.rate",
         "self.noise.unit_value",
         (SECRET,),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "the range of a sample is that of the noise",
         Kind.RANGES,
-        "release.parts.sampled_scales:SampledScale.widths",
+        "release.parts.scales:SampledScale.widths",
         "np.maximum(largest - totals, totals - least) * (1 + 1e-09)",
         "np.full(len(totals), noise / rate)",
         (COVERED,),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "what a unit may add to a total of a sample is taken as one",
         Kind.RANGES,
-        "release.parts.sampled_scales:SampledScale.widths",
+        "release.parts.scales:SampledScale.widths",
         "limit = float(self.unit_limit)",
         "limit = 1.0",
         ("release/parts/test_sampled_scales.py::test_a_unit_that_may_add_more_makes_the_range_wider",),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "noise and sampling each miss as often as both may",
         Kind.RANGES,
-        "release.parts.sampled_scales:SampledScale.widths",
+        "release.parts.scales:SampledScale.widths",
         "math.log(4 * parts / float(1 - level))",
         "math.log(4 * parts / float(1 - level)) / 8",
         (COVERED,),
@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a range of a sample leaves nothing to the noise and holds by itself alone",
         Kind.RANGES,
-        "release.parts.sampled_scales:SampledScale.widths",
+        "release.parts.scales:SampledScale.widths",
         "math.log(4 * parts / float(1 - level))",
         "math.log(2 / float(1 - level))",
         ("release/parts/test_sampled_scales.py::test_sampling_alone_misses_a_quarter_as_often_on_each_side",),
@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "a range of a sample is as wide with others as by itself",
         Kind.RANGES,
-        "release.parts.sampled_scales:SampledScale.widths",
+        "release.parts.scales:SampledScale.widths",
         "math.log(4 * parts / float(1 - level))",
         "math.log(4 / float(1 - level))",
         ("release/parts/test_sampled_scales.py::test_a_range_that_holds_with_others_is_wider",),
@@ -198,8 +198,8 @@ MUTANTS = (
         "a unit of a sample adds one step to a sum",
         Kind.RANGES,
         "release.parts.question_parts:NoisyTotals.scales",
-        "scaled.add_remove_sensitivity.per_group * scaled.unit_value",
-        "scaled.unit_value",
+        "self.bounded.noisy_measures[member.share].add_remove_sensitivity.per_group * member.unit_value",
+        "member.unit_value",
         (f"{QUESTIONS}::test_a_unit_adds_all_its_rows_at_the_bound",),
     ),
 )

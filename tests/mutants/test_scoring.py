@@ -22,7 +22,7 @@ MUTANTS = (
         Kind.REUSE,
         "publish.scoring:ScoreDraw.draw",
         "view = replace(self.view, total=scaled_row_count(total, self.unit_value))",
-        "view = replace(self.view, total=scaled_row_count(int(self._rows.extract(found)[0]), self.unit_value))",
+        "view = replace(self.view, total=scaled_row_count(int(self._rows.extract(coded_rows)[0]), self.unit_value))",
         _DRAWN,
     ),
     Mutant(

@@ -356,7 +356,7 @@ MUTANTS = (
     Mutant(
         "bars that begin at zero begin a little below it",
         Kind.ROUNDING,
-        "plots.marks:format_lengths",
+        "plots.picture:format_lengths",
         "listed.replace('-0.00\\n', '0.00\\n')",
         "listed",
         ("plots/test_pictures.py::test_many_lengths_are_written_as_each_of_them_is",),
@@ -492,7 +492,7 @@ MUTANTS = (
     Mutant(
         "a release is charged on a disk that cannot hold its answer",
         Kind.CHARGE_ORDER,
-        "ledger.disk_reserve:DiskReserve.hold",
+        "ledger.local_files:DiskReserve.hold",
         "disk.f_bavail * disk.f_frsize < _CHARGE_BYTES",
         "False",
         ("ledger/test_disk_reserve.py",),

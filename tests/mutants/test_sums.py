@@ -36,7 +36,7 @@ MUTANTS = (
         Kind.RANGES,
         "plan.aggregates.measures:MAX_VALUE_STEPS",
         "MAX_VALUE_STEPS = 2 ** 58",
-        "MAX_VALUE_STEPS = MOST_STEPS",
+        "MAX_VALUE_STEPS = MAX_STEPS",
         (_RANGES,),
     ),
 )

@@ -57,9 +57,9 @@ MUTANTS = (
     Mutant(
         "a choice of what to measure next is free",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_SynthesisSeries.run",
-        "_run_steps(steps, self._release_step)",
-        "_run_steps(steps, lambda s: self._release_step(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
+        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "run_steps(steps, self._release_step)",
+        "run_steps(steps, lambda s: self._release_step(s) if isinstance(s, MeasureStep) else s.draw(lambda r:"
         " self.on_tab.engine.read(r, 1)))",
         _LEDGER,
     ),
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "what is held leaves out how charges are rounded up",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_amount_to_hold",
+        "curator.proposals.synthesis_series:amount_to_hold",
         "charge_units(rounded_up)",
         "0 * charge_units(rounded_up)",
         ("curator/proposals/test_synthesis.py::test_at_every_order_of_the_account_what_is_held_covers_all_steps",),
@@ -90,24 +90,24 @@ MUTANTS = (
     Mutant(
         "an interrupt of a synthesis gives nothing back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_SynthesisSeries.run",
+        "curator.proposals.synthesis_series:SynthesisSeries.run",
         "except KeyboardInterrupt:\n        self.tab.stop()",
-        "except KeyboardInterrupt:\n        self.tab.forfeit()",
+        "except KeyboardInterrupt:\n        self._forfeit()",
         ("curator/proposals/test_synthesis.py::test_an_interrupt_between_steps_gives_the_rest_back",),
     ),
     Mutant(
         "a clock gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_SynthesisSeries.run",
-        "except _TimeLimitReached:\n        self.tab.forfeit()",
+        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "except _TimeLimitReached:\n        self._forfeit()",
         "except _TimeLimitReached:\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back",),
     ),
     Mutant(
         "a step that the clock refuses gives back",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_SynthesisSeries.run",
-        "raise\n        self.tab.forfeit()",
+        "curator.proposals.synthesis_series:SynthesisSeries.run",
+        "raise\n        self._forfeit()",
         "raise\n        self.tab.stop()",
         ("curator/proposals/test_synthesis.py::test_a_step_that_the_clock_refuses_leaves_the_model_so_far",),
     ),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a decided bin has any value in every row",
         Kind.KEYS,
-        "publish.synthetic:Synthetic._draw_part",
+        "publish.synthetic:Synthetic.typed_rows",
         "for deciding, place in self._decided_bins:",
         "for deciding, place in self._decided_bins[:0]:",
         ("publish/synthesis/test_implications.py::test_other_shapes_of_what_decides_are_kept",),
@@ -235,8 +235,8 @@ MUTANTS = (
         "a forecast takes sets of any size",
         Kind.AUDIT,
         "publish.synthesis.forecasting:_nearest_in_size",
-        "np.lexsort((np.arange(len(size_index)) * _GOLDEN % 1, distances))",
-        "np.lexsort((distances, np.arange(len(size_index)) * _GOLDEN % 1))",
+        "np.lexsort((near * _GOLDEN % 1, distances[near]))",
+        "np.lexsort((distances[near], near * _GOLDEN % 1))",
         ("publish/synthesis/test_forecasting.py::test_sets_are_ordered_by_how_near_their_size_is",),
     ),
     Mutant(
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "rows of a synthesis are read before its first charge",
         Kind.CHARGE_ORDER,
-        "curator.proposals.synthesis:_SynthesisSeries.__post_init__",
+        "curator.proposals.synthesis_series:SynthesisSeries.__post_init__",
         "self.tab = self.on_tab.tab",
         "self.tab = self.on_tab.tab\n    self.on_tab.engine.read(self.course.setting.reading, 1)",
         ("curator/proposals/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
@@ -272,6 +272,14 @@ MUTANTS = (
         "return np.array([max(-LARGEST_INTEGER, min(LARGEST_INTEGER, score)) for score in scores], np.int64)",
         "return np.array(scores, np.int64)",
         ("publish/synthesis/test_scores.py::test_scores_beyond_what_a_number_holds_are_cut",),
+    ),
+    Mutant(
+        "candidates are compared with an older model",
+        Kind.REUSE,
+        "publish.synthesis.state:SynthesisState.fit",
+        "self._predicted = {}",
+        "pass",
+        ("publish/synthesis/test_scores.py::test_scores_are_of_the_model_as_it_was_fitted_last",),
     ),
 )
 

@@ -88,7 +88,7 @@ MUTANTS = (
         Kind.NEIGHBOURS,
         "engine.duckdb.owners:_ID_READERS",
         "cell.text.sql",
-        "cleaned(cell, Domain(Type.TEXT))",
+        "clean_cell(cell, Domain(Type.TEXT))",
         (f"{_OWNERS}::test_long_ids_are_told_apart",),
     ),
     Mutant(
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "an account takes another period's column for its own",
         Kind.NEIGHBOURS,
-        "policy.toml_parsing:_parse_unit",
+        "policy.toml_files:_parse_unit",
         "every_row=rows, period=every, period_column=column))",
         "every_row=rows, period=every))",
         (

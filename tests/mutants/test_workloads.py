@@ -45,7 +45,7 @@ MUTANTS = (
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_clip_cells",
         "_correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference('g')))",
-        "Statement((), _uncorrected_totals(bounded, rows))",
+        "StagedSelect((), _uncorrected_totals(bounded, rows))",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),
     ),
     Mutant(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -391,6 +393,17 @@ QUESTIONS = [
         f"SELECT AVG(age) FROM (SELECT MAX(age) AS age, COUNT(*) AS n {BY_UNIT})",
     ),
     (
+        f"SELECT COUNT(*) FROM visits v JOIN ({BY_REGION}) w ON v.region = w.region",
+        "write GROUP BY patient_id, region",
+        f"SELECT COUNT(*) FROM visits v JOIN (SELECT patient_id, region, COUNT(*) AS n {BY_UNIT}, region) w "
+        "ON v.patient_id = w.patient_id AND v.region = w.region",
+    ),
+    (
+        f"SELECT COUNT(*) FROM visits v JOIN ({BY_REGION}) w ON v.region = w.region",
+        "aggregate in the outermost SELECT",
+        BY_REGION,
+    ),
+    (
         "SELECT COUNT(*) FROM (SELECT age FROM visits LIMIT 10)",
         "the outermost SELECT",
         "SELECT COUNT(*) FROM (SELECT age FROM visits) LIMIT 10",
@@ -588,6 +601,35 @@ def test_a_column_that_is_a_word_of_sql_is_written_in_quotes(question: str) -> N
     with pytest.raises(sf.Unsupported) as other:
         parse(question, CATALOG)
     assert "double quotes, " not in other.value.fix
+
+
+@pytest.mark.parametrize("step", ["where", "derive", "agg", "group_by"])
+def test_a_part_of_a_question_says_so_too(tmp_path: Path, step: str) -> None:
+    (tmp_path / "t.csv").write_text("id,alter\na,3\n")
+    (tmp_path / "t.toml").write_text(ALTER)
+    with sf.open(tmp_path / "t.toml") as curator:
+        rows = curator.table("t")
+        steps: dict[str, Callable[[], object]] = {
+            "where": lambda: rows.where("alter > 3"),
+            "derive": lambda: rows.derive(older="alter + 1"),
+            "agg": lambda: rows.agg(n="SUM(alter)"),
+            "group_by": lambda: rows.group_by(decade="alter // 10").agg(n=sf.count()),
+        }
+        with pytest.raises(sf.Unsupported) as refused:
+            steps[step]()
+    assert refused.value.fix == 'alter is a word of SQL: write the column in double quotes, "alter"'
+
+
+ALTER = """
+[unit]
+name = "person"
+budget = { epsilon = 1 }
+[tables.t]
+source = "t.csv"
+id = "id"
+max_rows = 1
+columns = { alter = { type = "integer", bounds = [0, 100] } }
+"""
 
 
 @pytest.mark.parametrize(("key", "proposed", "applied", "where"), KEYS)

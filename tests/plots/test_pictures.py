@@ -22,7 +22,9 @@ from sfumato.plots.bars import bar_panels, parse_bins
 from sfumato.plots.frame import PAGE_HEIGHT, unframed_picture
 from sfumato.plots.heat_maps import HeatMapGrid, colour, heat_map, text_colour_on
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
-from sfumato.plots.marks import (
+from sfumato.plots.picture import (
+    SUFFIXES,
+    Picture,
     escape,
     escape_all,
     format_length,
@@ -34,7 +36,6 @@ from sfumato.plots.marks import (
     tooltip_elements,
     truncate,
 )
-from sfumato.plots.picture import SUFFIXES, Picture
 from sfumato.plots.scales import ChartData, KeyScale, LinearScale, LogScale, TimeScale, format_tick, seconds_since_1970
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -474,7 +475,7 @@ def test_numbers_can_be_read_on_every_colour(signed: bool) -> None:
 def test_colours_can_be_told_apart_without_colour() -> None:
     steps = [luminance(colour(each / 8, signed=False)) for each in range(9)]
     assert steps == sorted(steps, reverse=True)
-    from sfumato.plots.marks import DASHES, INK, LINES, QUIET
+    from sfumato.plots.picture import DASHES, INK, LINES, QUIET
 
     assert len(set(DASHES)) == len(LINES) == len(DASHES)
     for each in (*LINES, INK, QUIET):

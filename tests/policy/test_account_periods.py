@@ -11,7 +11,7 @@ import sfumato as sf
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, read
 from sfumato.policy.policies import ACCOUNT_PERIODS
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 from sfumato.privacy import Neighbours
 
 TEXT = """

@@ -13,7 +13,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.plan.relevant_policy import later_declarations, relevant_policy
 from sfumato.policy import Policy, read
 from sfumato.policy.approval_rules import ApprovalRules
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 
 FILE = """
 [unit]

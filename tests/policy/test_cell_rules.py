@@ -14,7 +14,7 @@ from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import PublicFace, read
 from sfumato.policy.cell_rules import RULE_KEYS, CellRules
 from sfumato.policy.date_formats import DIRECTIVES, parse_format
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 
 MESSY = """
 [unit]
@@ -105,7 +105,7 @@ def test_analysts_read_the_rules(tmp_path: Path) -> None:
         ('age = { type = "text", trim = true }', "age.trim", "listed values"),
         ('age = { type = "integer", map = { "a" = "b" } }', "age.map", "type text"),
         ('age = { values = ["a"], map = { "x" = "b" } }', "age.map", "listed values"),
-        ('age = { values = ["a", "b"], map = { "a" = "b" } }', "age.map", "no listed values"),
+        ('age = { values = ["a", "b"], map = { "a" = "b" } }', "age.map", "keys are not listed values"),
         ('age = { values = ["a"], case = "lower", map = { "X" = "a" } }', "age.map", "after trim and case"),
         ('age = { values = ["Ab"], case = "upper" }', "age.values", "as trim and case leave them"),
         ('age = { values = ["a "], trim = true }', "age.values", "as trim and case leave them"),
@@ -117,7 +117,7 @@ def test_analysts_read_the_rules(tmp_path: Path) -> None:
         ('age = { type = "real", currency = "1" }', "age.currency", "without digits"),
         ('age = { type = "real", currency = "" }', "age.currency", "left out"),
         ('age = { type = "integer", nulls = "NA" }', "age.nulls", "a list"),
-        ('age = { type = "integer", nulls = [" NA"] }', "age.nulls", "without the spaces"),
+        ('age = { type = "integer", nulls = [" NA"] }', "age.nulls", "without spaces at its ends"),
         ('age = { type = "integer", nulls = ["NA", "NA"] }', "age.nulls", "repeated"),
         ('age = { type = "integer", nulls = [true] }', "age.nulls", "texts"),
         ('age = { type = "boolean", true = ["Y"], false = ["Y"] }', "age.false", "has too"),

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Domain, Policy, Table, Via, read
 from sfumato.policy.domains import is_name
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 from sfumato.privacy import Budget, PrivacyUnit
 
 plain = st.from_regex(r"[A-Za-rt-z][A-Za-z0-9_]{0,8}", fullmatch=True)

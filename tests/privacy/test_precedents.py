@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 import sfumato as sf
-from sfumato.data.deployments import SCOPES, deployments
+from sfumato.data import SCOPES, deployments
 from sfumato.plots.scales import LogScale
 from sfumato.privacy.pictures import PlottedPrecedent, draw_precedents
 from sfumato.privacy.precedents import posterior_belief, precedents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from engine.refilling import refill
 from refusals import assert_refused
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.mwem import MwemProposal, propose_mwem
@@ -109,17 +110,16 @@ def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, units: bool) -> None:
     """On neighbours, exactly: with models of every kind the bounds hold, and some neighbour attains them."""
-    with ExitStack() as opened:
-        policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
-        engines = [opened.enter_context(closing(DuckDB(each))) for each in policies]
+    policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
+    with closing(DuckDB(policies[0])) as engine:
         for textbook in (False, True):
-            _check_moves(engines, relation, textbook)
+            _check_moves(engine, policies, relation, textbook)
 
 
-def _check_moves(engines: list[DuckDB], relation: str, textbook: bool) -> None:
-    price, proposal = Price(2), proposed_to(engines[0], textbook=textbook)
+def _check_moves(engine: DuckDB, policies: list[sf.Policy], relation: str, textbook: bool) -> None:
+    price, proposal = Price(2), proposed_to(engine, textbook=textbook)
     reading = proposal._reading(price)
-    found = [engine.read(reading, 3) for engine in engines]
+    found = [refill(engine, each).read(reading, 3) for each in policies]
     candidates, steps = proposal._candidates(price), proposal._split_price(price)
     generator = np.random.default_rng(1)
     furthest: float = 0

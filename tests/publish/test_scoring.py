@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from engine.refilling import refill
 from publish.test_mwem import RELATIONS, Row, pairs, people, policy_of, worlds
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.scores import ScoreProposal, propose_score
@@ -70,17 +71,14 @@ def value(view: SetDistance, rows: CodedRows) -> int:
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_unit_moves_the_distance_within_its_bound(relation: str, units: bool) -> None:
     """On neighbours, exactly, at every number of rows that the candidate may stand for; some neighbours attain it."""
-    with ExitStack() as opened:
-        policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
-        engines = [opened.enter_context(closing(DuckDB(each))) for each in policies]
+    policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
+    with closing(DuckDB(policies[0])) as engine:
         draws = {
-            worst: [
-                proposed_to(engines[0], each, worst=worst, total=1)._draw(Price(2)) for each in (CANDIDATE, ONE_CELL)
-            ]
+            worst: [proposed_to(engine, each, worst=worst, total=1)._draw(Price(2)) for each in (CANDIDATE, ONE_CELL)]
             for worst in (False, True)
         }
         (reading,) = {each.view.reading for both in draws.values() for each in both}
-        read = [engine.read(reading, 3) for engine in engines]
+        read = [refill(engine, each).read(reading, 3) for each in policies]
     for both in draws.values():
         assert max(_furthest(each, read, relation) for each in both) == 1
 

@@ -165,7 +165,7 @@ def test_ranges_hold_on_real_runs(price: Price, long: bool) -> None:
                 step = steps.send(step.draw(lambda _: read))
         except StopIteration:
             course.fit(CLOSE)
-        found = proposal._build_synthesized(course, price, complete=True, is_purchase=False)
+        found = proposal.build_released(course, price, complete=True, is_purchase=False)
         made = Synthetic(found, course.model, RECEIPT)
         for place, (each, wanted) in enumerate(zip(asked, truth, strict=True)):
             ((low, high),) = made.sql(each, confidence="0.8").intervals["n"]

@@ -24,9 +24,8 @@ from sklearn.metrics import roc_auc_score
 
 import sfumato as sf
 from sfumato.quality import Comparison, compare
-from sfumato.quality.distances import MAX_SETS, correlations, cramers_v, marginal_sets
+from sfumato.quality.distances import MAX_SETS, correlations, cramers_v, marginal_sets, nearest_rows
 from sfumato.quality.learning import logistic_probabilities, propensity, roc_auc
-from sfumato.quality.nearest_rows import nearest_rows
 from sfumato.quality.page import HEADING
 from sfumato.quality.paired_columns import MISSING, OTHERS, UNKNOWN, PairedColumn
 

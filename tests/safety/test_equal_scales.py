@@ -97,10 +97,11 @@ def _opened(folder: pytest.TempPathFactory, stored: dict[str, list[Any]], *, uni
 
 MEASURES = (
     "COUNT_IF(kind = 0), COUNT_IF(kind <= 1)",
-    "COUNT(*), COUNT(*) FILTER (WHERE kind = 0), COUNT(cost)",
+    "COUNT_IF(kind >= 1), COUNT_IF(kind <= 1), COUNT(cost)",
     "SUM(cost), SUM(cost) FILTER (WHERE kind = 0), SUM(-cost)",
     "AVG(cost), AVG(cost) FILTER (WHERE kind = 0)",
     "COUNT(DISTINCT kind), COUNT(DISTINCT code), COUNT(DISTINCT shop)",
+    "COUNT(*), COUNT(*) FILTER (WHERE kind = 0), COUNT(cost)",
 )
 GROUPS = (("", ""), ("code,", " GROUP BY code"))
 FAMILIES: dict[str, tuple[Terms, ...]] = {

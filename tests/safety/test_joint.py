@@ -42,8 +42,8 @@ _COLUMNS = {
     "cost": {"type": "real", "bounds": [0, 4], "grid": "1"},
 }
 _STORED = {"who": pa.int64(), "code": pa.int64(), "age": pa.int64(), "cost": pa.float64()}
-GROUPED = "SELECT code, AVG(cost), COUNT(*), SUM(age) FROM people GROUP BY code"
-PLAIN = "SELECT AVG(cost), COUNT(*), SUM(age) FROM people"
+GROUPED = "SELECT code, AVG(cost), COUNT(*) FILTER (WHERE age > 3), SUM(age) FROM people GROUP BY code"
+PLAIN = "SELECT AVG(cost), COUNT(*) FILTER (WHERE age > 3), SUM(age) FROM people"
 NAMES = ("above", "below", "count", "sum")
 """The coordinates of either question: a mean is measured as two sums."""
 SCALARS = 70

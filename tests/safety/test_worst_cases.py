@@ -18,8 +18,8 @@ from sfumato.curator.proposals.clipped_counts import ClippedProposal
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.limits import Strategy
 from sfumato.plan.worst_cases import CutCounts, Shift, WorstCase, worst_cases
-from sfumato.policy import toml_parsing
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy import toml_files
+from sfumato.policy.toml_files import to_toml
 from sfumato.release.requests import PriceRequest
 
 LIMIT, POSSIBLE_ROWS = 1, 2
@@ -281,6 +281,17 @@ def test_no_unit_is_beyond_a_limit_that_no_unit_can_reach(tmp_path: Path) -> Non
         assert said.endswith("for each patient beyond the limit")
 
 
+def test_a_row_that_a_public_table_doubles_counts_twice_in_the_worst_case(tmp_path: Path) -> None:
+    """Two possible rows of a unit, each with two floors: four rows beyond the limit."""
+    floors = sf.Table("floors", pa.table({"ward": ["A", "A", "B"], "floor": [1, 2, 3]}), public=True)
+    private = visits([(("A", 1),)])
+    policy = replace(private, tables={**private.tables, "floors": floors})
+    with sf.Curator(policy, tmp_path / "ledger") as curator:
+        question: Any = curator.sql("SELECT COUNT(*) AS n FROM visits v JOIN floors f ON v.ward = f.ward")
+        cases = worst_cases(question.query, question.row_limits(""))
+        assert [(case.rows, case.unit.more) for case in cases.values()] == [(4, 4)]
+
+
 def test_counts_bound_a_mean_no_further_than_its_range() -> None:
     cell = replace(_case(), limits_rows=False)
     assert cell.counted(CutCounts(share=Fraction(1, 2))).more == 1
@@ -338,8 +349,8 @@ delay = { type = "real", bounds = [-60, 300], possible = [-120, 1500.5] }
 day = { type = "date", bounds = ["2024-01-01", "2024-12-31"], possible = ["2020-01-01", "2030-01-01"] }
 """
     (tmp_path / "clinic.toml").write_text(text)
-    policy = toml_parsing.read(tmp_path / "clinic.toml")
+    policy = toml_files.read(tmp_path / "clinic.toml")
     assert policy.tables["visits"].possible_rows == 500
     assert policy.tables["visits"].rules["delay"].possible == (-120, Fraction(3001, 2))
     (tmp_path / "again.toml").write_text(to_toml(policy, tmp_path))
-    assert toml_parsing.read(tmp_path / "again.toml").tables == policy.tables
+    assert toml_files.read(tmp_path / "again.toml").tables == policy.tables

@@ -6,13 +6,15 @@ can be killed as often as a test likes.
 
 from __future__ import annotations
 
+import ctypes
 import http.client
 import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from forked_commands import FORKED
+from sfumato.engine.duckdb.driver import StatementReader
 from sfumato.server.connections import listening
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
@@ -50,6 +53,7 @@ class ForkedServer:
     listener: socket.socket
     tokens: dict[str, str]
     clocked: bool = True
+    holding: bool = False
     running: list[BaseProcess] = field(default_factory=list)
 
     @property
@@ -66,7 +70,7 @@ class ForkedServer:
         told = []
         for _ in range(many):
             here, there = FORKED.Pipe(duplex=False)
-            made = FORKED.Process(target=_answer, args=(self.given, self.listener, there, self.clocked))
+            made = FORKED.Process(target=_answer, args=(self.given, self.listener, there, self.clocked, self.holding))
             made.start()
             there.close()
             self.running.append(made)
@@ -133,9 +137,13 @@ def forked_server(
     processes: int = 1,
     most: str | None = None,
     clocked: bool = True,
+    holding: bool = False,
     **settings: Any,
 ) -> Iterator[ForkedServer]:
-    """Serve policies, which name these analysts, until the end of the block; one that is not clocked is broken."""
+    """Serve policies, which name these analysts, until the end of the block.
+
+    A server that is not clocked is broken, and so is one that holds all its threads while rows are read.
+    """
     log = str(policies[0].parent / "activity.jsonl")
     chosen = ServerSettings(**{"listen": "127.0.0.1:0", "log": log, "processes": processes, **settings})
     given = ProcessSettings(tuple(policies), None, chosen)
@@ -146,7 +154,7 @@ def forked_server(
             tokens[user] = people.new_token(user, most=most, by="tests")[1]
     with listening(chosen) as listener:
         listener.listen(256)
-        served = ForkedServer(given, listener, tokens, clocked)
+        served = ForkedServer(given, listener, tokens, clocked, holding)
         try:
             served.start(processes)
             yield served
@@ -154,7 +162,21 @@ def forked_server(
             served.kill()
 
 
-def _answer(given: ProcessSettings, listener: socket.socket, ready: Connection, clocked: bool) -> None:
+def _answer(given: ProcessSettings, listener: socket.socket, ready: Connection, clocked: bool, holding: bool) -> None:
     if not clocked:
         setattr(AnswerClock, "wait", lambda *_: 0)  # noqa: B010
+    if holding:
+        setattr(StatementReader, "read", _holding(StatementReader.read))  # noqa: B010
     sys.exit(run(given, listener, lambda: ready.send(True)))
+
+
+def _holding(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Sleep for as long as rows were read, without letting another thread run: the twin that is seen by others."""
+
+    def read_and_hold(reader: StatementReader, *arguments: Any) -> Any:
+        start = time.perf_counter()
+        found = read(reader, *arguments)
+        ctypes.PyDLL(None).usleep(int(1e6 * (time.perf_counter() - start)))  # a PyDLL keeps the interpreter's lock
+        return found
+
+    return read_and_hold

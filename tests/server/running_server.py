@@ -105,6 +105,35 @@ share = 0.5
 """
 
 
+CLINIC = """
+[unit]
+name = "person"
+budget = { epsilon = 30.0 }
+
+[tables.patients]
+source = "people.csv"
+id = "who"
+max_rows = 1
+columns = { sex = { values = ["F", "M"] } }
+
+[tables.visits]
+source = "visits.csv"
+id = "who"
+max_rows = 2
+columns = { ward = { values = ["A", "B"] } }
+"""
+
+
+def write_clinic(folder: Path) -> Path:
+    """Write a policy of patients and their visits, with its tables."""
+    folder.mkdir(exist_ok=True)
+    (folder / "people.csv").write_text("who,sex\n1,F\n2,M\n3,F\n")
+    (folder / "visits.csv").write_text("who,ward\n1,A\n1,B\n2,A\n")
+    policy = folder / "clinic.toml"
+    policy.write_text(CLINIC)
+    return policy
+
+
 def write_club(folder: Path) -> Path:
     """Write a policy whose rows are edges, or patients, with its tables."""
     folder.mkdir(exist_ok=True)
@@ -126,10 +155,10 @@ def running_server(
     **settings: Any,
 ) -> Iterator[RunningServer]:
     """Serve a policy called flights, or the bundled example, and routes beside it, from a thread until the end of the
-    block; with ``club`` also a policy whose rows are edges.
+    block; with ``club`` also a policy whose rows are edges, and one of patients and their visits.
     """
     policy = _example(folder) if policy is None else policy
-    others = (write_club(policy.parent),) if club else ()
+    others = (write_club(policy.parent), write_clinic(policy.parent)) if club else ()
     log = folder / "activity.jsonl"
     chosen = ServerSettings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
     given = ProcessSettings((policy, *others), None, chosen)

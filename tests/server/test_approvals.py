@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "refused": ("refuse",),
     "withdrawn": ("withdraw",),
     "released": ("approve", "release"),
+    "expired": ("approve",),
 }
 CALLS: dict[str, Callable[[SmallServer, Caller, int], Any]] = {
     "show": lambda server, who, number: server.counter.requests.show(who, "clinic", number),
@@ -138,11 +140,14 @@ def expected(state: str, call: str, who: str) -> type[SfumatoError] | None:
     return ApprovalNeeded if call == "release" else RequestDecided
 
 
-def test_every_call_of_every_role_in_every_state(tmp_path: Path) -> None:
+def test_every_call_of_every_role_in_every_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, numbers = governed(tmp_path, epsilon="30"), count(1)
     show = server.counter.requests.show
     for state in STEPS:
         kept = reach(server, state, next(numbers))
+        if state == "expired":  # the last: the clock goes on for all of them
+            later = server.served.account("clinic").requests.now() + 31 * 86_400_000_000
+            monkeypatch.setattr(SQLiteRows, "now", lambda _, later=later: later)
         for call, who in product(CALLS, ("ana", "ben", "owner", "auditor")):
             refusal = expected(state, call, who)
             if refusal is not None:
@@ -155,6 +160,69 @@ def test_every_call_of_every_role_in_every_state(tmp_path: Path) -> None:
         assert show(server.owner, "clinic", kept).state == state
     assert server.ledger.verify().holds
     server.close()
+
+
+OFFERS: dict[str, Callable[[SmallServer, Caller], Any]] = {
+    "file": lambda server, who: file(server, who, RequestedRelease("questions", questions(99), PRICE)),
+    "list": lambda server, who: server.counter.requests.list(who, "clinic"),
+    "grant": lambda server, who: server.counter.requests.grant(
+        who, "clinic", ShareTerms("ben", "0.1", 7, purpose="drafts")
+    ),
+    "waiting": lambda server, who: server.counter.requests.waiting_for(who, "clinic", ASKED),
+    "publish": lambda server, who: server.counter.requests.publish(who, "clinic", [1], "a report"),
+}
+ADMITTED = {
+    "file": {"ana", "ben", "owner"},
+    "list": {"ana", "ben", "owner", "auditor"},
+    "grant": {"owner"},
+    "waiting": {"ana", "ben", "owner"},
+    "publish": {"ana", "ben", "owner"},
+}
+
+
+@pytest.mark.parametrize("offer", OFFERS)
+def test_what_needs_no_request_is_offered_by_role(server: SmallServer, offer: str) -> None:
+    for who in ("ana", "ben", "owner", "auditor"):
+        try:
+            OFFERS[offer](server, getattr(server, who))
+        except NotAllowed:
+            assert who not in ADMITTED[offer], (offer, who)
+        except InvalidParameter:
+            assert offer == "publish"  # that line holds no answer of theirs
+            assert who in ADMITTED[offer]
+        else:
+            assert who in ADMITTED[offer], (offer, who)
+
+
+def test_two_servers_on_one_ledger_decide_together(tmp_path: Path) -> None:
+    """File at one, approve at the other, and let both release: one of them is charged."""
+    one = governed(tmp_path, "approvals = 2")
+    two = one.again()
+    asked = RequestedRelease("questions", COUNT, {"epsilon": "0.2", "fresh": True})
+    try:
+        number = file(one, release=asked)
+        one.counter.requests.approve(one.owner, "clinic", number)
+        with pytest.raises(RequestDecided, match="already approved"):
+            two.counter.requests.approve(two.owner, "clinic", number)
+        assert two.counter.requests.approve(ODA, "clinic", number).state == "approved"
+        ready = threading.Barrier(4)
+
+        def attempt(turn: int) -> bool:
+            ready.wait()
+            try:
+                return not buy((one, two)[turn % 2], key=f"race-{turn}", release=asked).free
+            except ApprovalNeeded:
+                return False
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(attempt, range(4))) == 1
+        assert one.charges() == 1
+        assert two.counter.requests.show(two.ana, "clinic", number).state == "released"
+        one.people.set_disabled("oda", True, by="olga")
+        assert not two.people.is_owner("oda")
+    finally:
+        two.close()
+        one.close()
 
 
 def test_other_analysts_see_no_requests(server: SmallServer) -> None:
@@ -190,6 +258,66 @@ def test_two_owners_approve_where_the_policy_says_so(tmp_path: Path) -> None:
             buy(server)
         assert server.counter.requests.approve(ODA, "clinic", filed).state == "approved"
         assert not buy(server).free
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("kind", ["a request", "a share", "a review"])
+def test_approvals_of_disabled_owners_do_not_count(tmp_path: Path, kind: str) -> None:
+    server = governed(tmp_path, "approvals = 2")
+    requests, show = server.counter.requests, server.counter.requests.show
+    server.people.add_user("ines", "owner", by="olga")
+    try:
+        if kind == "a review":
+            first = file(server, release=RequestedRelease("questions", questions(5), PRICE))
+            requests.approve(server.owner, "clinic", first)
+            requests.approve(ODA, "clinic", first)
+            line = requests.release(server.ana, "clinic", first, "first").result().line
+            number = requests.publish(server.ana, "clinic", [line], "the report").number
+            requests.approve(server.owner, "clinic", number)
+        elif kind == "a share":
+            number = requests.grant(server.owner, "clinic", ShareTerms("ana", "0.3", 7, purpose="drafts")).number
+        else:
+            number = file(server)
+            requests.approve(server.owner, "clinic", number)
+        assert requests.approve(ODA, "clinic", number).state == "approved"
+        server.people.set_disabled("oda", True, by="olga")
+        seen = show(server.ana, "clinic", number)
+        assert (seen.state, seen.approvers) == ("filed", ("olga",))
+        assert seen.steps[-1].endswith("oda, approval lapsed: no longer an enabled owner")
+        if kind != "a review":
+            with pytest.raises(
+                ApprovalNeeded, match=f"request {number} .*filed, since oda, who approved it, is no lon"
+            ):
+                buy(server)
+            assert server.charges() == 0
+        requests.approve(Caller("ines", Role.OWNER), "clinic", number)
+        server.people.set_disabled("oda", False, by="olga")
+        assert show(server.ana, "clinic", number).approvers == ("olga", "ines")
+        assert kind == "a review" or not buy(server).free
+        assert server.ledger.verify().holds
+    finally:
+        server.close()
+
+
+def test_a_release_in_the_queue_is_not_charged_once_its_approver_is_disabled(tmp_path: Path) -> None:
+    server = governed(tmp_path)
+    asked = list[str]()
+
+    def disabling(name: str) -> bool:
+        """Disable the owner between the first look and the charge."""
+        asked.append(name)
+        if len(asked) == 2:
+            server.people.set_disabled("oda", True, by="olga")
+        return server.people.is_owner(name)
+
+    try:
+        server.counter.requests.approve(ODA, "clinic", file(server))
+        server.counter.requests.desk._is_owner = disabling
+        with pytest.raises(ApprovalNeeded, match="since oda"):
+            buy(server)
+        assert server.charges() == 0
+        assert len(asked) >= 2
     finally:
         server.close()
 
@@ -392,7 +520,72 @@ def test_a_granted_share_is_used_up(server: SmallServer) -> None:
         buy(server, key="k4", release=RequestedRelease("questions", questions(2), {"epsilon": "0.05"}))
 
 
+READING = {
+    "SELECT COUNT(*) AS n FROM visits": {"count"},
+    "SELECT region, COUNT(DISTINCT patient) AS n FROM visits GROUP BY region": {"count"},
+    "SELECT SUM(age) AS s FROM visits": {"sum"},
+    "SELECT AVG(age) AS a FROM visits": {"count", "sum"},
+    "SELECT COUNT(*) AS n, AVG(age) AS a FROM visits": {"count", "sum"},
+    "SELECT STDDEV(age) AS a FROM visits": {"count", "sum"},
+    "SELECT MEDIAN(age) AS m FROM visits": {"rank"},
+    "SELECT COUNT(DISTINCT age) AS d FROM visits": {"distinct"},
+    "SELECT MODE(age) AS d FROM visits": {"frequent"},
+}
+
+
+@pytest.mark.parametrize("measures", [("count",), ("count", "sum"), ("rank", "distinct", "frequent")])
+def test_a_share_of_counts_covers_counts_only(server: SmallServer, measures: tuple[str, ...]) -> None:
+    terms = ShareTerms("ana", "1.5", 7, ("visits",), ("questions",), "drafts", measures)
+    granted = server.counter.requests.grant(server.owner, "clinic", terms)
+    assert granted.words.endswith("counts only" if measures == ("count",) else f"measures: {', '.join(measures)}")
+    waiting = server.counter.requests.waiting_for
+    for text, read in READING.items():
+        asked = RequestedRelease("questions", {"sql": text}, {"epsilon": "0.1"})
+        assert bool(waiting(server.ana, "clinic", asked)) == (not read <= set(measures)), text
+    asked = RequestedRelease("questions", {"sql": "SELECT SUM(age) AS s FROM visits"}, {"epsilon": "0.1"})
+    if "sum" not in measures:
+        with pytest.raises(ApprovalNeeded):
+            buy(server, release=asked)
+    counted = RequestedRelease("questions", questions(4), {"epsilon": "0.1"})
+    if "count" in measures:
+        assert not buy(server, key="k2", release=counted).free
+    assert server.charges() == ("count" in measures)
+
+
+def test_a_session_is_in_no_share_of_counts(server: SmallServer) -> None:
+    server.counter.requests.grant(
+        server.owner, "clinic", ShareTerms("ana", "1.5", 7, purpose="drafts", measures=("count",))
+    )
+    spec = {"threshold": 5, "questions": [COUNT["sql"]], "tables": ["visits"]}
+    with pytest.raises(ApprovalNeeded):
+        buy(server, release=RequestedRelease("sessions", spec, PRICE))
+
+
+def test_gaussian_noise_is_shown_with_the_epsilon_that_the_rule_compares(tmp_path: Path) -> None:
+    server = governed(tmp_path, "above = 0.3", "3, delta = 1e-6")
+    try:
+        asked = RequestedRelease("questions", COUNT, {"rho": "0.005", "mechanism": "gaussian"})
+        reason = server.counter.requests.waiting_for(server.ana, "clinic", asked)
+        seen = server.counter.requests.file(server.ana, "clinic", asked, "the annual report")
+        assert (seen.epsilon, seen.delta) != ("", "")
+        at_delta = f"{seen.epsilon} at δ = {seen.delta}"
+        assert f"its ε of {at_delta} is above 0.3" in reason
+        assert seen.delta == "0.000001"
+        assert seen.cost == f"Gaussian noise: ε = {at_delta}"
+        assert seen.epsilon_words == f"ε = {at_delta}"
+        record = server.served.account("clinic").requests.read(seen.number)
+        assert Fraction(seen.epsilon) >= record.subject.epsilon > Fraction(3, 10)
+        assert f"cost      Gaussian noise: ε = {at_delta}" in str(seen)
+        assert '"rho": "0.005"' in str(seen)
+        assert not server.counter.requests.waiting_for(
+            server.ana, "clinic", RequestedRelease("questions", COUNT, {"rho": "0.0005", "mechanism": "gaussian"})
+        )
+    finally:
+        server.close()
+
+
 IMPOSSIBLE = (
+    ShareTerms("ana", "0.3", 7, purpose="x", measures=("counts",)),
     ShareTerms("olga", "0.3", 7, purpose="x"),
     ShareTerms("ana", "0", 7, purpose="x"),
     ShareTerms("ana", "0.3", 0, purpose="x"),

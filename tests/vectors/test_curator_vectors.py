@@ -62,6 +62,13 @@ REGISTRY = Registry(
         "curator.proposals.combined_questions.CombinedQuestion._widths_of": (
             "it measures a stand-in by the estimators of answers, which have vectors"
         ),
+        "curator.proposals.linked_tables.LinkedTablesProposal.price": (
+            "it searches the least price for a width with vectors"
+        ),
+        "curator.proposals.logistic.LogisticProposal._forecast": "it assumes data for widths with vectors",
+        "curator.proposals.logistic.LogisticProposal.explain": _SAID,
+        "curator.proposals.logistic.LogisticProposal.price": "it searches the least price for a width with vectors",
+        "curator.proposals.logistic.LogisticProposal.release": "it adds up the costs of curves with vectors",
         "curator.proposals.released_bounds.Bounds.words": _SAID,
         "curator.proposals.marginals.MarginalsProposal._plan_table": _SAID,
         "curator.proposals.marginals.MarginalsProposal.price": "it searches the least price for a width with vectors",
@@ -81,7 +88,7 @@ REGISTRY = Registry(
         "curator.proposals.survival.SurvivalProposal.build_answer": "it puts noisy counts into their unit",
         "curator.proposals.scores.ScoreProposal.explain": _SAID,
         "curator.proposals.sessions.SessionProposal.explain": _SAID,
-        "curator.proposals.synthesis.SynthesisProposal._operators": _SAID,
+        "curator.proposals.synthesis.SynthesisProposal.operators": _SAID,
         "curator.proposals.synthesis.SynthesisProposal.price": "it searches the least price for a width with vectors",
         "audit.lower_bounds.verdicts.plot_shares": "it draws a picture of two distributions",
         "audit.whole_policies.audit_stages.refute_by_draws": "it draws samples for falsify, which has vectors",
@@ -295,7 +302,7 @@ def _game_revenue() -> Iterator[Vector]:
         yield exact([2.5 * end for end in wanted], Sale.revenue_range, own, "0.95")
 
 
-@formula("curator.proposals.synthesis.SynthesisProposal._first_width")
+@formula("curator.proposals.synthesis.SynthesisProposal.first_width")
 def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         currency = SimpleNamespace(noise=lambda *_: Laplace(scale))  # noqa: B023
@@ -303,7 +310,7 @@ def _first_width() -> Iterator[Vector]:
         own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measurement=None))
         with pytest.MonkeyPatch.context() as patch:  # nothing is read of the counts: their noise is given
             patch.setattr(synthesis, "CellCounts", lambda *_: SimpleNamespace(sensitivity=None))
-            yield exact(float(_wide(scale, sure) * unit), SynthesisProposal._first_width, own, setting, Fraction(sure))
+            yield exact(float(_wide(scale, sure) * unit), SynthesisProposal.first_width, own, setting, Fraction(sure))
 
 
 @formula("curator.proposals.table_auctions.PriceDraw.error")

@@ -14,9 +14,9 @@ import sfumato as sf
 from sfumato.games import commitment, digital_goods, mediation, truth, truthful_with_money
 from sfumato.games.auctions import Sale
 from sfumato.games.commitment import Mixture
-from sfumato.games.crowds import Crowd, market_entry
 from sfumato.games.environment import Environment, law_of_selection
 from sfumato.games.mediation import Mediation, MediatorAdvice, equilibrium, expected_payoffs
+from sfumato.games.play import Crowd, market_entry
 from sfumato.games.rules import StatedMechanism, WelfareSelection, line, total_variation
 from vectors.laws import (
     MP,
@@ -444,7 +444,7 @@ def _mediation_error() -> Iterator[Vector]:
         yield upper(MP.mpf(width + 4) / 2**16, 1e-6, made.error, confidence)
 
 
-@REGISTRY.formula("games.crowds.Crowd.welfare")
+@REGISTRY.formula("games.play.Crowd.welfare")
 def _crowd_welfare() -> Iterator[Vector]:
     for profile, wanted in (
         ((0, 0, 1, 1), (0.5 + 0.5 + 0.7 + 0.7) / 4),

@@ -29,10 +29,11 @@ from sfumato.publish.marginals.group_totals import (
     PlannedGaussianError,
     SynopsisEstimates,
 )
+from sfumato.publish.model_quality import _compare_marginal
 from sfumato.publish.online import close_width
+from sfumato.publish.row_rules import _share_of_bin
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.budget import Concentrated, Pure
-from sfumato.publish.synthetic import _compare_marginal
 from vectors import routes
 from vectors.registry import Registry, Scope, Vector, between, exact
 
@@ -44,6 +45,8 @@ REGISTRY = Registry(
     (Scope(("publish",), frozenset(WORDS), frozenset(PARAMETERS)),),
     {
         "publish.synthesis.budget.SynthesisBudget.charge": "it subtracts an amount from what is left",
+        "publish.linked.links.TableLink.band_widths": "it counts the whole numbers of a band, and is no half-width",
+        "publish.model_cards.ModelCard._error_table": "it shows numbers that have vectors, in words",
         "publish.marginals.planning.with_range_levels.error": "it only ranks ways to join cells, and is never shown",
         "publish.marginals.measuring.expected_width": "it only ranks which synopsis is asked, whose own range is shown",
         "publish.marginals.implied._shares": "it spreads the rows of a model, and is no share of a chance",
@@ -662,7 +665,15 @@ def _assumed() -> Iterator[Vector]:
         yield exact(wanted, each._width_with_assumed_rows, Fraction(sure))
 
 
-@formula("publish.synthetic._compare_marginal")
+@formula("publish.row_rules._share_of_bin")
+def _share_of_bin_vectors() -> Iterator[Vector]:
+    """Of four steps one is a quarter; of a length of 8 without steps, two values are weighed as 2/8; a point is all."""
+    sampler = SimpleNamespace(counts=np.array([4, 0, 0]), ends=np.array([[0, 4], [2, 10], [3, 3]]))
+    for cell, allowed, share in ((0, 1, 0.25), (0, 3, 0.75), (1, 2, 0.25), (2, 1, 1.0)):
+        yield exact(share, _share_of_bin, sampler, cell, allowed)
+
+
+@formula("publish.model_quality._compare_marginal")
 def _quality() -> Iterator[Vector]:
     """½‖y − M‖₁/n̂, and around it ½ of what Σ|Z| exceeds with β: here of one cell, added up term by term."""
     for value, modelled in ((40, 38.0), (10, 30.0), (25, 25.0)):
@@ -831,9 +842,9 @@ def _consistent_ranges() -> Iterator[Vector]:
         )
 
 
-@formula("publish.synthetic.model_quality")
+@formula("publish.model_quality.model_quality")
 def _model_quality() -> Iterator[Vector]:
-    from sfumato.publish.synthetic import model_quality
+    from sfumato.publish.model_quality import model_quality
 
     for value, sure in ((40, "0.95"), (10, "0.9"), (25, "0.999")):
         measured = MeasuredMarginal((0,), np.array([value]), Fraction(2), laplace=True)

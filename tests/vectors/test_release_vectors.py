@@ -15,7 +15,14 @@ from mpmath import mp, mpf
 from scipy import optimize, stats
 
 from sfumato.mechanisms import Gaussian, Laplace
-from sfumato.plan.aggregates.measures import CombinedEstimate, Mean, MeanEstimate, TotalEstimate, rounding
+from sfumato.plan.aggregates.measures import (
+    CombinedEstimate,
+    Mean,
+    MeanEstimate,
+    SummedEstimate,
+    TotalEstimate,
+    rounding,
+)
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 from sfumato.plan.aggregates.spread import CovarianceOfPairs, Variance
 from sfumato.plan.values.expressions import Column, Field, Result
@@ -28,8 +35,7 @@ from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.parts.other_parts import QuantilesPart
-from sfumato.release.parts.sampled_scales import SampledScale
-from sfumato.release.parts.scales import NoisyScale, QuantileScale
+from sfumato.release.parts.scales import NoisyScale, QuantileScale, SampledScale
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
 from sfumato.release.running_totals import RunningNoise
@@ -158,14 +164,14 @@ def _plain() -> Iterator[Vector]:
     yield exact([5000.0, 5000 - reach, 5000 + reach], ask, rounded, _numbers(telling(1, 2), 1000.0, 3000.0), 2)
 
 
-@formula("release.parts.sampled_scales.SampledScale.half_width")
+@formula("release.parts.scales.SampledScale.half_width")
 def _sampled_half_width() -> Iterator[Vector]:
     for rate, scale in (("1/10", 2), ("1/2", 3), ("1/1000", 7)):
         sampled = SampledScale(telling(scale), Fraction(rate), Fraction(1))
         yield exact(scale * 5 * 20 / Fraction(rate), sampled.half_width, "0.95", 5)
 
 
-@formula("release.parts.sampled_scales.SampledScale.widths")
+@formula("release.parts.scales.SampledScale.widths")
 def _sampled_widths() -> Iterator[Vector]:
     """The totals n from which a sample of s units is as unlikely as e^{−x} by Chernoff's bound, found by Brent."""
 
@@ -424,6 +430,17 @@ def _ratio() -> Iterator[Vector]:
         ends = _brute_mean(low, high, a, b, up, down, float(moved))
         value = min(max(low + (high - low) * a / (a + b), ends[0]), ends[1])
         yield exact([value, *ends], _of, MeanEstimate(low, high, moved), [a, b], [up, down])
+
+
+@formula("plan.aggregates.measures.SummedEstimate.estimate")
+def _summed() -> Iterator[Vector]:
+    """Σ f_i·t_i, within Σ |f_i|·w_i; a count is shown rounded, and its range is not."""
+    quarter = Fraction(1, 4)
+    yield exact(
+        [8.0, 7.75 - 4.5, 7.75 + 4.5], _of, SummedEstimate((quarter, quarter, 1), True), [9.0, 2.0, 5.0], [2.0, 8, 2]
+    )
+    yield exact([-3.0, -9.0, 3.0], _of, SummedEstimate((1, -2), False), [1.0, 2.0], [2.0, 2.0])
+    yield exact([6.0, 6.0 - 3.0, 6.0 + 3.0], _of, SummedEstimate((1, 1, 1), False), [1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
 
 
 @formula("plan.aggregates.measures.CombinedEstimate.estimate")

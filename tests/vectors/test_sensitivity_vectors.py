@@ -36,7 +36,6 @@ REGISTRY = Registry(
     ),
     {
         "plan.readings.value_readings._max_values": "it counts the values that a column is declared to have",
-        "plan.aggregates.measures.Count.estimator": "how a mean counts its rows has vectors among estimators of sums",
         "plan.bounding._for_neighbours": "every pair of units is enumerated in tests of bounding, and it is on record",
     },
 )

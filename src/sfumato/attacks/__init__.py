@@ -6,7 +6,8 @@ differencing       differencing two totals that differ by one person; over many 
 suppression        suppressed small cells of a table, with complementary suppression
 averaging          averaging repeated answers to one question
 refusals           whether an answer is withheld, read as an answer
-reconstruction     database reconstruction of everyone's bit from sums over random groups
+reconstruction     database reconstruction of everyone's bit from sums over random groups; solvers for values that
+                   fit many answers: least squares, linear programming
 census             reconstruction of everyone's ancestry from small tables of their block
 linkage            re-identification by columns that two tables share
 membership         membership inference from counts and a person's own values
@@ -16,7 +17,6 @@ policy_attacks     attacks that spend a policy's whole budget on one simulated t
 policy_pages       the report page of attacks on a policy
 scores             test scores in two worlds, and their ROC curves under the trade-off function
 game               a game: guess one person's secret from counts that you choose
-fitting            solvers for values consistent with many answers: least squares, linear programming
 findings           success of an attack beside blind guessing and the ceiling; plots; sweeps over one parameter;
                    many runs of an attack in one question
 """

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sfumato.attacks.answerers import even_share, temporary_curator
 from sfumato.attacks.ceilings import guess_ceiling, replacement_guarantee
 from sfumato.attacks.findings import Finding, Findings
-from sfumato.attacks.fitting import least_deviations
+from sfumato.attacks.reconstruction import least_deviations
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact

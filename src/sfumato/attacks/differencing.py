@@ -59,7 +59,7 @@ def draw_separated_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"few enough for groups of {people_count} people that differ in at least {MIN_DIFFERENCE}",
+                f"fewer: not enough groups of {people_count} people differ in at least {MIN_DIFFERENCE} of them",
                 fix="ask fewer questions, or take more people",
             )
     return chosen[1:]

@@ -2,6 +2,7 @@
 sampling otherwise.
 
 exact_laws        exact output distributions of small mechanisms, and their divergences against the claim
+mechanism_laws    exact laws of single mechanisms, computed apart from the code that draws
 lower_bounds      lower bounds on ε from samples, at a stated confidence
 canaries          one-run audits with canaries, and the lower bound that correct guesses prove
 generated_tables  neighbouring generated tables for a policy, with one unit that tests its limits
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.audit import museum
 from sfumato.audit.canaries import OneRun, Planted, one_run, plant
-from sfumato.audit.exact_laws.worlds import Enumeration, enumerate
+from sfumato.audit.exact_laws import Enumeration, enumerate
 from sfumato.audit.lower_bounds.falsifying import falsify
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.museum import Catch, Exhibit, Tour, catch

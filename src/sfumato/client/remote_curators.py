@@ -11,7 +11,14 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.client.addresses import Address, saved_certificate, saved_token
-from sfumato.client.remote_proposals import PolicyAddress, RemoteProposal, RemoteQuestion, encode_spec, question_sql
+from sfumato.client.remote_proposals import (
+    PolicyAddress,
+    RemoteProposal,
+    RemoteQuestion,
+    RemoteTest,
+    encode_spec,
+    question_sql,
+)
 from sfumato.client.remote_requests import RemoteRequests
 from sfumato.client.remote_server import RemoteServer
 from sfumato.client.wire import Wire, require_seconds
@@ -145,7 +152,8 @@ class RemoteCurator(Proposing):
         kind.require("rest")
         values = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
         _require_sendable(spec, values)
-        proposal: P = RemoteProposal.propose(self._policy_address, kind.name, encode_spec(**values))
+        remote_class = RemoteTest if kind.name == "test" else RemoteProposal
+        proposal: P = remote_class.propose(self._policy_address, kind.name, encode_spec(**values))
         return proposal
 
     @property

@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 from sfumato.client.wire import Wire
@@ -25,6 +26,8 @@ from sfumato.plan.sql.histograms import Histogram
 from sfumato.renamed import PreviewedByOldName
 
 _KEY_PATTERN = re.compile(r"[!-~]{1,200}")
+_TESTED_TERMS = ("epsilon", "delta", "rho", "within", "mechanism")
+"""The terms of a price by which the tested answer is found."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,10 @@ class RemoteProposal(PreviewedByOldName):
         callback = self._policy_address.progress if progress is None else progress
         answer = decode(self._policy_address.wire.release(self._policy_address.policy, body, key, callback))
         warn_if_weak(answer)
+        return self._with_methods(answer, body["price"])
+
+    def _with_methods(self, answer: Any, price: Mapping[str, Any]) -> Any:  # noqa: ARG002
+        """Attach what an answer can do at its server."""
         return answer
 
     def release_body(self, *arguments: Any, **price: Any) -> dict[str, Any]:
@@ -135,8 +142,29 @@ class RemoteProposal(PreviewedByOldName):
 
 
 @dataclass(frozen=True, repr=False)
+class RemoteTest(RemoteProposal):
+    """A hypothesis test at a server."""
+
+    def power(self, *arguments: Any, **assumed: Any) -> Any:
+        """Return how often the test would find these assumed shares or means in groups of these sizes. Free."""
+        return self._call("power", arguments, assumed)
+
+
+@dataclass(frozen=True, repr=False)
 class RemoteQuestion(RemoteProposal, SuggestsNames):
     """One question to a server."""
+
+    def _with_methods(self, answer: Any, price: Mapping[str, Any]) -> Any:
+        return answer.with_tests(partial(self._test, price)) if hasattr(answer, "with_tests") else answer
+
+    def _test(self, price: Mapping[str, Any], test: str, **options: Any) -> Any:
+        """Test the stored answer at the server; it is never charged."""
+        if set(self.spec) != {"sql"}:
+            rule = "of a question in SQL without parameters or limits, where a server tests it"
+            raise InvalidParameter("answer", self.text, rule, fix="ask it in SQL, or use curator.test(…)")
+        address, terms = self._policy_address, {name: term for name, term in price.items() if name in _TESTED_TERMS}
+        spec = encode_spec(test=test, question=self.spec["sql"], **options)
+        return decode(address.wire.call_free(address.policy, "test", "stored", spec, terms))
 
     @property
     def default_delta(self) -> Any:
@@ -273,6 +301,23 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
     def agg(self, **aggregates: AggregateArgument) -> RemoteTableQuestion:
         """Aggregate all rows together: ``agg(n=sf.count(), cost=sf.mean("cost"))``."""
         return self._add_step("agg", keywords=aggregates).propose_question()
+
+    def regress(
+        self,
+        formula: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        rows: int | None = None,
+    ) -> Any:
+        """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``). Free."""
+        steps, table = self.view["steps"], self.view["table"]
+        if "alias" in self.view or any(each["step"] != "where" for each in steps):
+            rule = "a server regresses over the rows of one table that meet conditions"
+            raise Unsupported("regressed-view", rule, fix='use table("visits").where(…).regress(…)')
+        where = " AND ".join(f"({each['given'][0]})" for each in steps) or None
+        spec = encode_spec(table=table, formula=formula, target=target, on=on, where=where, rows=rows)
+        return RemoteProposal.propose(self._policy_address, "regress", spec)
 
     def describe(self) -> Any:
         """List the columns with what the policy declares, and a priced question about each. Free."""

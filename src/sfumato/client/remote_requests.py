@@ -79,10 +79,15 @@ class RemoteRequests:
         purpose: str,
         tables: Sequence[str] = (),
         kinds: Sequence[str] = (),
+        measures: Sequence[str] = (),
     ) -> RequestView:
-        """Approve releases of a user in advance: up to this ε in all, of these tables and kinds. For owners."""
+        """Approve releases of a user in advance: up to this ε in all, of these tables, kinds and measures. For owners.
+
+        ``measures=["count"]`` approves counts only; the others are "sum", "rank", "distinct" and "frequent".
+        """
         address = self._policy_address
-        body = encode_named(user=user, epsilon=epsilon, days=days, purpose=purpose, tables=tables, kinds=kinds)
+        limits = {"tables": tables, "kinds": kinds, "measures": measures}
+        body = encode_named(user=user, epsilon=epsilon, days=days, purpose=purpose, **limits)
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "grants"), body))
         return view
 

@@ -30,6 +30,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "forecast": ("curator.previews.forecasts", "Forecast"),
     "ledger-line": ("ledger", "Line"),
     "listing": ("curator.listings", "Listing"),
+    "power": ("inference.power", "Power"),
     "marginals-forecast": ("curator.previews.forecasts", "MarginalsForecast"),
     "period-standings": ("curator.standings", "PeriodStandings"),
     "picture": ("plots.picture", "Picture"),
@@ -43,6 +44,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
     "standing": ("curator.standings", "Standing"),
     "synopsis": ("publish.synopsis", "Synopsis"),
     "synthetic": ("publish.synthetic", "Synthetic"),
+    "synthetic-tables": ("publish.linked.synthetic_tables", "SyntheticTables"),
     "tables": ("curator.described_tables", "Tables"),
     "workload-forecast": ("curator.proposals.workload_answers", "WorkloadForecast"),
 }

@@ -21,6 +21,7 @@ of listed values) is decided by fewer rows, so that only the owner who sees it c
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,8 +33,7 @@ from typing import Any
 from sfumato.engine.opening import TextTrials, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
-from sfumato.policy.cell_rules import CASES, CellRules
-from sfumato.policy.letters import upper
+from sfumato.policy.cell_rules import CASES, CellRules, upper
 
 USUAL_NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "?", "-", "--", ".", "")
 """Texts that mostly stand for a missing cell."""
@@ -136,6 +136,27 @@ def propose_readings(
     markers = {*USUAL_NULLS, *nulls}
     samples = {name: _without_markers(_count(texts), markers) for name, texts in sampled.items()}
     return propose_for_texts(samples, decimal)
+
+
+def stopping_texts(
+    sampled: Mapping[str, Sequence[str | None]], nulls: Collection[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """Return, for each column that is one of numbers but for a few frequent texts, those texts. PRIVATE."""
+    found = {}
+    for name, cells in sampled.items():
+        texts = _without_markers(_count(cells), {*USUAL_NULLS, *nulls})
+        others = {text: count for text, count in texts.items() if not _NUMBER.fullmatch(text.strip())}
+        is_mostly_numbers = sum(others.values()) <= (1 - _MIN_NUMBERS) * sum(texts.values())
+        is_plain = all(count >= _MIN_CELLS and "," not in text for text, count in others.items())
+        if 0 < len(others) <= _MAX_STOPPING and is_mostly_numbers and is_plain:
+            found[name] = tuple(sorted(others))
+    return found
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
+_MIN_NUMBERS = 0.8
+"""The share of numbers from which on other texts are taken for missing cells."""
+_MAX_STOPPING = 3
 
 
 def propose_for_texts(

@@ -15,13 +15,14 @@ from sfumato.curator.context import Context
 from sfumato.engine.protocols import DataIdentity, Engine, OpenReading
 from sfumato.ledger.accounts.approvals import RequestUse
 from sfumato.ledger.approval_requests import ProposedCharge
+from sfumato.ledger.spending import read_cost
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits
 from sfumato.plan.canonical import digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import DiscoveredTotals, PlanReading
 from sfumato.plan.relevant_policy import read_columns
-from sfumato.policy import InMemory, Policy, Source, SparkFrame
+from sfumato.policy import InMemory, Source, SparkFrame
 
 E = TypeVar("E")
 
@@ -33,10 +34,14 @@ class DryCharge:
     charge: ProposedCharge
     epsilon: Fraction | None
     """The ε that it counts with; None where no ε bounds it."""
+    delta: Fraction | None
+    """The δ at which that ε holds, for Gaussian noise; None for an ε of its own."""
     tables: frozenset[str] | None
     """The tables that it reads, and those that give their rows an owner; None if they are chosen later."""
     discovers_groups: bool | None
     """Whether groups are discovered in the data; None if that is chosen later."""
+    measures: frozenset[str] | None
+    """What is read of the rows (``ReadMeasure``); None if it is chosen later."""
 
 
 def dry_charge(context: Context, release: Callable[[Context, str], object]) -> DryCharge | None:
@@ -50,7 +55,7 @@ def dry_charge(context: Context, release: Callable[[Context, str], object]) -> D
     try:
         release(dry_context, f"dry-{bits.random_bits(128):032x}")
     except _Charged as charged:
-        return recorder.dry_charge(charged, context.declared_policy)
+        return recorder.dry_charge(charged, context)
     return None
 
 
@@ -91,12 +96,16 @@ class _Recorder:
     def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:  # noqa: ARG002
         raise _Charged(charge, epsilon)
 
-    def dry_charge(self, charged: _Charged, policy: Policy) -> DryCharge:
+    def dry_charge(self, charged: _Charged, context: Context) -> DryCharge:
+        is_pure = read_cost(charged.charge.cost).pure is not None
+        delta = None if is_pure or charged.epsilon is None else context.account.terms_in_force.budget.delta
         if not self.readings:
-            return DryCharge(charged.charge, charged.epsilon, None, None)
+            return DryCharge(charged.charge, charged.epsilon, delta, None, None, None)
+        policy = context.declared_policy
         tables = frozenset(name for reading in self.readings for name in read_columns(reading, policy))
         discovers = any(isinstance(reading, DiscoveredTotals) for reading in self.readings)
-        return DryCharge(charged.charge, charged.epsilon, tables, discovers)
+        measures = frozenset(measure.value for reading in self.readings for measure in reading.read_measures)
+        return DryCharge(charged.charge, charged.epsilon, delta, tables, discovers, measures)
 
 
 class _BindingEngine:

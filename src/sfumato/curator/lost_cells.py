@@ -18,7 +18,7 @@ from sfumato.curator.cell_proposals import (
 )
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules
-from sfumato.policy.toml_writing import toml_value
+from sfumato.policy.toml_files import toml_value
 
 
 @dataclass(frozen=True)

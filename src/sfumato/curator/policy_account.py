@@ -27,7 +27,7 @@ from sfumato.plan import account_periods
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.nodes import Aggregate
 from sfumato.policy import Policy
-from sfumato.policy.toml_parsing import read
+from sfumato.policy.toml_files import read
 from sfumato.privacy import Budget, Guarantee
 from sfumato.privacy.numbers import Number, format_number
 from sfumato.privacy.pictures import History, SpendingPoint

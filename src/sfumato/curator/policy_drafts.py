@@ -16,7 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator.cell_proposals import CellProposal, Reading, propose_readings, refuse_second_header
+from sfumato.curator.cell_proposals import (
+    CellProposal,
+    Reading,
+    propose_readings,
+    refuse_second_header,
+    stopping_texts,
+)
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
 from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
@@ -24,7 +30,7 @@ from sfumato.engine.opening import inferred_types, sample_texts, schema, tables,
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
-from sfumato.policy.toml_writing import to_toml
+from sfumato.policy.toml_files import to_toml
 
 Columns = Mapping[str, Type | None]
 
@@ -229,6 +235,8 @@ class DetectedTable:
     """Whether types were inferred from cells."""
     proposals: Mapping[str, CellProposal] = field(default_factory=dict)
     """How texts of columns are proposed to be read. PRIVATE unless they are certain."""
+    stopped_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The frequent texts that keep a column of numbers from being one. PRIVATE."""
     is_text: bool = False
     """Whether the owner named a text file."""
     decimal: str = "."
@@ -382,7 +390,9 @@ def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTa
         if _fits_stored_type(proposal.reading, table.columns[name])
     }
     columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
-    return replace(table, columns=columns, proposals=proposals, rows_read=True)
+    texts = {name: cells for name, cells in unread_texts.items() if columns[name] in (None, Type.TEXT)}
+    stopped_by = stopping_texts(texts, nulls)
+    return replace(table, columns=columns, proposals=proposals, stopped_by=stopped_by, rows_read=True)
 
 
 def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:

@@ -16,6 +16,8 @@ from sfumato.curator.kinds.components import ComponentsSpec
 from sfumato.curator.kinds.degrees import DegreesSpec
 from sfumato.curator.kinds.hypothesis_tests import TestSpec
 from sfumato.curator.kinds.limits import LimitsSpec
+from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
+from sfumato.curator.kinds.logistic import LogisticSpec
 from sfumato.curator.kinds.marginals import MarginalsSpec, Objective
 from sfumato.curator.kinds.mwem import MwemSpec, Queries
 from sfumato.curator.kinds.online import OnlineSpec
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from sfumato.curator.proposals.components import ComponentsProposal
     from sfumato.curator.proposals.degrees import DegreesProposal
     from sfumato.curator.proposals.hypothesis_tests import TestProposal
+    from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
     from sfumato.curator.proposals.listed_sessions import ListedSessionProposal
+    from sfumato.curator.proposals.logistic import LogisticProposal
     from sfumato.curator.proposals.marginals import MarginalsProposal, Ways, Weights
     from sfumato.curator.proposals.mwem import ColumnWeights, MwemProposal
     from sfumato.curator.proposals.online import OnlineProposal
@@ -154,6 +158,27 @@ class Proposing(ABC):
             raise InvalidParameter("table", table, "the name of a private table", fix=fix)
         return self.propose(RegressionSpec(table, formula, target, on, where, rows))
 
+    def logistic(
+        self,
+        formula: str | None = None,
+        table: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        event: str | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+    ) -> LogisticProposal:
+        """Propose a logistic regression: ``logistic("died ~ age + C(arm)", "patients")``. This is free.
+
+        The target has two declared values, of which the last is the event, or ``event`` names one. All else is as in
+        ``regress``.
+        """
+        if table is None:
+            fix = 'write logistic("died ~ age + sex", "patients")'
+            raise InvalidParameter("table", table, "the name of a private table", fix=fix)
+        return self.propose(LogisticSpec(table, formula, target, on, event, where, rows))
+
     def components(
         self, columns: Sequence[str], table: str, *, where: str | None = None, rows: int | None = None
     ) -> ComponentsProposal:
@@ -214,6 +239,7 @@ class Proposing(ABC):
         """
         return self.propose(MwemSpec(table, columns, ways, queries, rounds, textbook, where, rows, update))
 
+    @overload
     def synthesize(
         self,
         table: str,
@@ -227,7 +253,35 @@ class Proposing(ABC):
         one_row_per: str | None = None,
         order: str | None = None,
         memory: str | int = "1 GiB",
-    ) -> SynthesisProposal:
+    ) -> SynthesisProposal: ...
+
+    @overload
+    def synthesize(
+        self,
+        table: list[str] | tuple[str, ...],
+        *,
+        ways: int = 3,
+        columns: Sequence[str] | None = None,
+        given: Sequence[str] | None = None,
+        order: str | None = None,
+        memory: str | int = "1 GiB",
+    ) -> LinkedTablesProposal: ...
+
+    def synthesize(
+        self,
+        table: str | list[str] | tuple[str, ...],
+        method: Method = "aim",
+        ways: Any = 3,
+        *,
+        columns: Sequence[str] | None = None,
+        weights: ColumnWeights | None = None,
+        where: str | None = None,
+        rows: int | None = None,
+        one_row_per: str | None = None,
+        order: str | None = None,
+        given: Sequence[str] | None = None,
+        memory: str | int = "1 GiB",
+    ) -> SynthesisProposal | LinkedTablesProposal:
         """Propose a synthetic table: rows drawn from a model that is fitted to noisy marginals, of a table or of a
         SELECT that maps and filters single rows. This is free.
 
@@ -235,7 +289,19 @@ class Proposing(ABC):
         independent. ``weights`` are weights of columns, such as ``{"income": 3}``; ``where`` selects rows, ``rows``
         lowers the limit of rows per unit; ``one_row_per="unit", order="date"`` uses the first row of each unit, or the
         last with ``"date DESC"``; ``memory`` bounds the model.
+
+        A list of a parent and a child table, such as ``["patients", "visits"]``, proposes both, for one price: with
+        ``given`` the columns of the parent that children depend on, with ``order`` the column that orders the children
+        of one parent, and with ``columns`` those of a table, such as ``"visits.ward"``.
         """
+        if isinstance(table, (list, tuple)):
+            refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per}
+            for name, option in {**refused, "method": None if method == "aim" else method}.items():
+                if option is not None:
+                    raise InvalidParameter(name, option, "left out for several tables")
+            return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, memory))
+        if given is not None:
+            raise InvalidParameter("given", given, "left out for one table", fix="name a parent and a child in a list")
         options = method, ways, columns, weights, where, rows
         return self.propose(SynthesisSpec(table, *options, one_row_per, order, memory))
 

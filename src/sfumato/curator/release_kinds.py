@@ -80,8 +80,13 @@ TERMS: Mapping[str, Term] = {
     "rows": Term("rows", Annotated[int, Size(1, 10**6)], "The number of rows that a preview invents."),
     "values_epsilon": Term("values_epsilon", Number, "The part of the price that pays for noisy values."),
     "counting": Term("counting", Number, "The share of the price that pays for the number of buyers."),
+    "sizes": Term("sizes", Sequence[Number] | Number, "For power: the assumed size of each group."),
+    "shares": Term("shares", Sequence[Number], "For power: the assumed share of the outcome in each group."),
+    "means": Term("means", Sequence[Number], "For power: the assumed mean of each group."),
+    "deviation": Term("deviation", Number, "For power, with means: the standard deviation of the values."),
+    "level": Term("level", Number, "For power: the largest p-value that counts as found."),
 }
-"""All price terms. All but the last four are fields of ``release.requests.Request`` or of a call."""
+"""All price terms. Those up to ``fresh`` are fields of ``release.requests.Request`` or of a call."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,8 @@ class ReleaseKind:
     """Whether its noise is Gaussian, so that a price names a δ or a ρ."""
     contains: tuple[str, ...] = ()
     """The kinds whose releases it can make as a part of its own: what a rule says about them, it says about this."""
+    assumed_terms: tuple[str, ...] = ()
+    """Keys of ``TERMS`` that free calls alone accept, over REST and from a client: what an analyst assumes."""
     cost_class: int = 0
     """The server's ``answer_after`` is multiplied by 2 to this power."""
 

@@ -16,8 +16,8 @@ from sfumato.ledger.approval_requests import (
     RequestSubject,
 )
 from sfumato.ledger.spending import read_cost
-from sfumato.privacy import Budget, Guarantee, codec
-from sfumato.privacy.numbers import exact, format_exact, from_units
+from sfumato.privacy import Budget, Cost, Guarantee, codec
+from sfumato.privacy.numbers import exact, format_up, from_units
 from sfumato.privacy.reading import reading
 from sfumato.untrusted import escape_unprintable, single_line
 
@@ -50,7 +50,11 @@ class RequestView:
     spec: str = ""
     price: str = ""
     epsilon: str = ""
-    """The ε that it counts with; for a share, what may be used in all; empty where no ε bounds it."""
+    """The ε that it counts with, which the rules compare; for a share, what may be used in all; empty where no ε
+    bounds it.
+    """
+    delta: str = ""
+    """The δ at which that ε holds, for Gaussian noise; empty for an ε of its own."""
     used: str = ""
     """For a share, what was used of it."""
     cost: str = ""
@@ -73,6 +77,15 @@ class RequestView:
     @property
     def is_share(self) -> bool:
         return not self.release_kind and not self.publishes
+
+    @property
+    def epsilon_words(self) -> str:
+        """The ε that it counts with in words; for a share, what is used of it."""
+        if self.is_share:
+            return f"ε = {self.used} of {self.epsilon} used"
+        if self.publishes:
+            return ""
+        return f"ε = {self.epsilon}{f' at δ = {self.delta}' * bool(self.delta)}" if self.epsilon else "no ε bounds it"
 
     @property
     def is_open(self) -> bool:
@@ -153,15 +166,26 @@ def _release_facts(subject: ApprovalRequest, budget: Budget | None) -> dict[str,
         "release_kind": subject.release_kind,
         "spec": subject.spec,
         "price": subject.price,
-        "epsilon": "" if epsilon is None else _short(epsilon),
-        "cost": cost.words,
+        "epsilon": "" if epsilon is None else format_up(epsilon),
+        "delta": "" if subject.delta is None else format_up(subject.delta),
+        "cost": _cost_words(cost, subject),
     }
     if budget is None:
         return facts
-    delta = from_units(cost.failure) if cost.pure is not None else exact(budget.delta, "delta")
+    delta = from_units(cost.failure) if cost.pure is not None else subject.delta or exact(budget.delta, "delta")
     after = budget.with_spent(budget.totals + cost)
     left = after.remaining_words if budget.admits(cost) else "the budget can no longer afford it"
     return facts | {"left_after": left, "one_person": _reading_words(epsilon, delta, budget)}
+
+
+def _cost_words(cost: Cost, subject: ApprovalRequest) -> str:
+    """Return the cost, for Gaussian noise with the ε that the rules compare and its δ."""
+    if cost.pure is not None:
+        return cost.words
+    if subject.epsilon is None:
+        return f"{cost.words}, which no ε bounds"
+    at_delta = "" if subject.delta is None else f" at δ = {format_up(subject.delta)}"
+    return f"{cost.words}: ε = {format_up(subject.epsilon)}{at_delta}"
 
 
 def _reading_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> str:
@@ -171,19 +195,16 @@ def _reading_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) ->
 
 
 def _share_facts(record: RequestRecord, share: GrantedShare) -> dict[str, str]:
-    return {"epsilon": _short(share.epsilon), "used": _short(record.used)}
+    return {"epsilon": format_up(share.epsilon), "used": format_up(record.used)}
 
 
-def _short(amount: Fraction) -> str:
-    """Format an amount for people; the ledger holds the exact one."""
-    exact_text = format_exact(amount)
-    return exact_text if len(exact_text) <= _MAX_DIGITS else f"{float(amount):.6g}"
-
-
-_MAX_DIGITS = 12
-
-
-_PAST = {"approve": "approved", "refuse": "refused", "withdraw": "withdrawn", "release": "released"}
+_PAST = {
+    "approve": "approved",
+    "refuse": "refused",
+    "withdraw": "withdrawn",
+    "release": "released",
+    "lapse": "approval lapsed",
+}
 
 
 def _step_words(recorded: RecordedStep) -> str:

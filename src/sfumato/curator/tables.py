@@ -16,6 +16,7 @@ from sfumato.curator.frame_methods import (
     column_names,
 )
 from sfumato.curator.listings import Listing, summarize
+from sfumato.curator.proposals.logistic import LogisticProposal, propose_logistic
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
 from sfumato.curator.proposals.regressions import RegressionProposal, propose_regression
 from sfumato.curator.proposals.selected_columns import DeclaredValues
@@ -137,6 +138,18 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
     ) -> RegressionProposal:
         """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``)."""
         return propose_regression(self._context, self._rows, formula, target=target, on=on, row_limit=rows)
+
+    def logistic(
+        self,
+        formula: str | None = None,
+        *,
+        target: str | None = None,
+        on: Sequence[str] | None = None,
+        event: str | None = None,
+        rows: int | None = None,
+    ) -> LogisticProposal:
+        """Propose a logistic regression over these rows: ``logistic("died ~ age + sex")`` (``Curator.logistic``)."""
+        return propose_logistic(self._context, self._rows, formula, target=target, on=on, event=event, row_limit=rows)
 
     def describe(self) -> Listing:
         """List the columns with what the policy declares, and a priced question about each. Free."""

@@ -14,8 +14,11 @@ from typing import Any
 from sfumato.engine.duckdb import file_inspection, inspection
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.file_inspection import shared_inspection as shared_inspection
-from sfumato.engine.duckdb.paired_tables import PairedTables as PairedTables, paired_tables as paired_tables
-from sfumato.engine.duckdb.text_trials import TextTrials as TextTrials
+from sfumato.engine.duckdb.inspection import (
+    PairedTables as PairedTables,
+    TextTrials as TextTrials,
+    paired_tables as paired_tables,
+)
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
 from sfumato.policy.dummies import invent_tables

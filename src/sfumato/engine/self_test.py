@@ -54,8 +54,7 @@ from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.values import calendar, grammars
 from sfumato.plan.values.functions.temporal import PARTS
-from sfumato.plan.values.grammars import GRAMMARS
-from sfumato.plan.values.written_forms import date_pattern
+from sfumato.plan.values.grammars import GRAMMARS, date_pattern
 from sfumato.policy import Type
 from sfumato.policy.date_formats import parse_format
 

@@ -6,7 +6,7 @@ truth          the largest gain from misreporting, exactly, and the bound that p
 auctions       digital-goods auctions at one posted price
 commitment     exactly truthful without money
 money          exactly truthful with money
-play, crowds   small and large games of actions; how far a profile is from equilibrium
+play           small and large games of actions; how far a profile is from equilibrium
 mediation      private equilibrium selection by a mediator; bids from a CSV file without a curator
 """
 
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.games.auctions import Auction, Sale, digital_goods
 from sfumato.games.commitment import Decision, Mixture, exactly_truthful
-from sfumato.games.crowds import Crowd, market_entry, public_good, routes
 from sfumato.games.environment import Environment, Gap, Law
 from sfumato.games.mediation import Deviation, Mediation, MediatorAdvice, equilibrium
 from sfumato.games.money import Bill, PaymentMechanism, truthful_with_money
-from sfumato.games.play import MatrixGame, Nash, approximate_nash
+from sfumato.games.play import Crowd, MatrixGame, Nash, approximate_nash, market_entry, public_good, routes
 from sfumato.games.rules import StatedMechanism, WelfareSelection, graph, line
 from sfumato.games.truth import Misreport, Truthfulness, bounds, truthfulness
 from sfumato.release.prices import evenly_spaced_prices

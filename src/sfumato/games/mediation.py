@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.curator.policy_account import refuse_if_curated
 from sfumato.errors import InvalidParameter
-from sfumato.games.crowds import Crowd, Floats, Integers
+from sfumato.games.play import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, compose
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer

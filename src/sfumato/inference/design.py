@@ -18,6 +18,7 @@ at most one coordinate that is not 0: the values of a category exclude each othe
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -162,6 +163,12 @@ class Design:
                 rows.append(row)
         return np.array(rows).reshape(-1, len(order))
 
+    @property
+    def with_first_references(self) -> Design:
+        """The design whose categories have their first value as reference, where the formula names none."""
+        categories = (replace(each, reference=each.reference or 0) for each in self.categories)
+        return replace(self, categories=tuple(categories))
+
     def moment_sql(self, moment: Moment) -> str:
         """Return the SQL aggregate of a moment."""
         conditions = [self.categories[category].predicates[value] for category, value in sorted(moment.levels)]
@@ -208,7 +215,9 @@ class DesignBuilder:
         """Return a column's own spelling and its domain."""
         if column.lower() not in self.domains:
             known = ", ".join(name for name, _ in self.domains.values())
-            raise InvalidParameter("column", column, f"one of {known}")
+            close = difflib.get_close_matches(column[:100].lower(), self.domains, n=1)
+            fix = f"did you mean {self.domains[close[0]][0]}?" if close else ""
+            raise InvalidParameter("column", column, f"one of {known}", fix=fix)
         return self.domains[column.lower()]
 
     def is_category(self, factor: Factor) -> bool:
@@ -241,8 +250,8 @@ class DesignBuilder:
         name, domain = self.domain(factor.column)
         self.names[name] = None
         if name not in self.categories:
-            values = _levels(name, domain)
-            predicates = tuple(f"{quoted(name)} = {_literal(value)}" for value in values)
+            values = category_values(name, domain)
+            predicates = tuple(f"{quoted(name)} = {value_literal(value)}" for value in values)
             _require_exclusive(name, predicates)
             self.categories[name] = Category(name, values, predicates)
         if factor.reference is not None:
@@ -277,15 +286,20 @@ class DesignBuilder:
 def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: int) -> Design:
     """Return the design of a formula; what no statement could measure, or nothing could tell apart, is refused."""
     builder = DesignBuilder(scale, domains)
-    _check_redundancy(formula, builder)
-    for term in formula.terms:
-        builder.add_block([_coordinate(combination, builder) for combination in _combinations(term, builder)])
+    add_terms(formula, builder)
     target = Factor(formula.target)
     if builder.is_category(target):
         rule = f"a column of numbers with declared bounds; {formula.target} is a category"
         raise InvalidParameter("target", formula.target, rule, fix="regress a number; of a category, count its values")
     builder.add_block([Coordinate(column=builder.scaled_column(formula.target))])
     return builder.build(formula)
+
+
+def add_terms(formula: Formula, builder: DesignBuilder) -> None:
+    """Add a block of coordinates for every term of a formula."""
+    _check_redundancy(formula, builder)
+    for term in formula.terms:
+        builder.add_block([_coordinate(combination, builder) for combination in _combinations(term, builder)])
 
 
 Combination = tuple[tuple[Factor, Level | None], ...]
@@ -387,7 +401,8 @@ def _number(value: Fraction) -> str:
     return f"({text})" if value < 0 else text
 
 
-def _levels(name: str, domain: Domain) -> tuple[Value, ...]:
+def category_values(name: str, domain: Domain) -> tuple[Value, ...]:
+    """Return the declared values of a category; one without them is refused."""
     values = domain.values
     if domain.type is Type.BOOLEAN and not values:
         values = (False, True)
@@ -410,7 +425,8 @@ def _require_exclusive(name: str, predicates: Sequence[str]) -> None:
         raise InvalidParameter("column", name, rule, fix="declare other values")
 
 
-def _literal(value: Value) -> str:
+def value_literal(value: Value) -> str:
+    """Write a declared value as SQL."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, (int, Fraction)):

@@ -89,7 +89,7 @@ class LinearFit:
 
     @cached_property
     def _lengths(self) -> Floats:
-        return np.array([math.sqrt(sum(part**2 for part in each.parts.values())) for each in self.regressors])
+        return np.array([math.hypot(*each.parts.values()) for each in self.regressors])
 
     @cached_property
     def _target(self) -> tuple[float, float]:

@@ -141,7 +141,12 @@ class MomentEstimates:
         """
         units = np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
         deviations = float(noisy.mechanism.sizes[0]) / units
-        values, constraints = np.array(noisy.totals) / units, design.constraints * deviations
+        return cls.projected(np.array(noisy.totals) / units, deviations, design)
+
+    @classmethod
+    def projected(cls, values: Floats, deviations: Floats, design: Design) -> MomentEstimates:
+        """Estimate moments from independent noisy values with these deviations, under the design's constraints."""
+        constraints = design.constraints * deviations
         if not len(constraints):
             return cls(values, np.diag(deviations))
         # in units of the noise, the least-squares estimate is the projection on what satisfies the constraints

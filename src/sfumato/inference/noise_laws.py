@@ -9,8 +9,7 @@ import numpy as np
 
 from sfumato.errors import Unsupported
 from sfumato.inference.seeded_draws import Floats, SeededDraws
-from sfumato.release.parts.sampled_scales import SampledScale
-from sfumato.release.parts.scales import NoiseScale, NoisyScale
+from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 
 
 @dataclass(frozen=True)

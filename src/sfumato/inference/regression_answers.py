@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from sfumato.errors import InvalidParameter
 from sfumato.inference.linear import Coefficient, LinearFit
@@ -24,10 +24,9 @@ WEAK = 5.0
 """Below this ratio of the smallest eigenvalue to its noise, columns can hardly be told apart."""
 
 
-@codec.serialisable("regression-answer")
 @dataclass(frozen=True, repr=False)
-class RegressionAnswer(Answer):
-    """A regression table: one row for each coefficient.
+class CoefficientTable(Answer):
+    """A table with one row for each coefficient of a fitted model.
 
     The interval of a coefficient is for the table at hand, and covers the noise; ``sampling`` is the ± of another
     sample alone. ``low`` and ``high`` are the interval for the population, which covers both; z and p test that the
@@ -37,18 +36,16 @@ class RegressionAnswer(Answer):
     formula: str = ""
     rows_used: float = 0.0
     """The released number of rows without a missing value."""
-    r_squared: tuple[float, float, float] = (0.0, 0.0, 1.0)
-    """R² with its range."""
     references: tuple[str, ...] = ()
     """The reference value of each category, such as ``sex[F]``."""
+
+    column_names: ClassVar[tuple[str, ...]] = COLUMNS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "rows_used", codec.parse_float(self.rows_used, "rows_used"))
-        ends = tuple(codec.parse_float(end, "r_squared") for end in self.r_squared)
-        if self.columns != COLUMNS or len(ends) != 3:
-            raise InvalidParameter("columns", self.columns, f"{', '.join(COLUMNS)}, and R² with its range")
-        object.__setattr__(self, "r_squared", ends)
+        if self.columns != self.column_names:
+            raise InvalidParameter("columns", self.columns, ", ".join(self.column_names))
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -68,18 +65,27 @@ class RegressionAnswer(Answer):
         return tuple(term for term, interval in ranges if interval is None or not all(map(math.isfinite, interval)))
 
     def _format_number(self, name: str, index: int, value: Any) -> str:
-        if name in ("z", "p", "low", "high"):
+        if name in self.column_names[2:]:
             return _format_statistic(name, value)
         return super()._format_number(name, index, value)
 
+    @property
+    def model_words(self) -> str:
+        """What the fit says of the whole model, in words."""
+        return ""
+
     def summary_lines(self) -> list[str]:
-        """Return what stands below the table first: the formula, the rows, R² and the reference values."""
-        value, low, high = self.r_squared
-        told = f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be told"
-        lines = [f"{self.formula}; {self.rows_used:,.0f} rows without missing values; {told}"]
+        """Return what stands below the table first: the formula, the rows, the model and the reference values."""
+        words = f"; {self.model_words}" if self.model_words else ""
+        lines = [f"{self.formula}; {self.rows_used:,.0f} rows without missing values{words}"]
         if self.references:
             lines.append(f"reference: {', '.join(self.references)}")
         return lines
+
+    @property
+    def sampling_words(self) -> str:
+        """What the sampling error supposes."""
+        return "with errors of one variance"
 
     def note_lines(self) -> list[str]:
         """Return what the intervals cover."""
@@ -91,7 +97,7 @@ class RegressionAnswer(Answer):
             ]
         return [
             f"±: noise, {confidence} confidence, for the table at hand; low and high: noise and sampling, for the "
-            "population, with errors of one variance"
+            f"population, {self.sampling_words}"
         ]
 
     def ranked(self) -> list[str]:
@@ -113,7 +119,7 @@ class RegressionAnswer(Answer):
         keys = slopes._chart_keys()  # noqa: SLF001 - the same class
         return save_if_path(draw(charts, keys, caption_lines(self.receipt), marks), path)
 
-    def _without_intercept(self) -> RegressionAnswer:
+    def _without_intercept(self) -> Self:
         """Leave out the intercept, beside which slopes could not be seen, unless it is alone."""
         kept = [index for index, term in enumerate(self.column("term")) if term != "intercept"] or [0]
         ranges, sampling = self.intervals["coefficient"], (self.sampling or {}).get("coefficient")
@@ -125,27 +131,109 @@ class RegressionAnswer(Answer):
         )
 
 
+@codec.serialisable("regression-answer")
+@dataclass(frozen=True, repr=False)
+class RegressionAnswer(CoefficientTable):
+    """The table of a linear regression."""
+
+    r_squared: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    """R² with its range."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ends = tuple(codec.parse_float(end, "r_squared") for end in self.r_squared)
+        if len(ends) != 3:
+            raise InvalidParameter("r_squared", self.r_squared, "R² with its range")
+        object.__setattr__(self, "r_squared", ends)
+
+    @property
+    def model_words(self) -> str:
+        value, low, high = self.r_squared
+        return f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be told"
+
+
+ODDS_COLUMNS = (*COLUMNS, "odds ratio", "odds low", "odds high")
+
+
+@codec.serialisable("logistic-answer")
+@dataclass(frozen=True, repr=False)
+class LogisticAnswer(CoefficientTable):
+    """The table of a logistic regression: coefficients are logarithms of odds ratios.
+
+    The odds ratio's interval is for the population where there is one, else for the table at hand.
+    """
+
+    column_names: ClassVar[tuple[str, ...]] = ODDS_COLUMNS
+
+    event: str = ""
+    """The value of the target whose odds are modelled, such as ``income[>50K]``."""
+
+    @property
+    def odds_ratios(self) -> dict[str, float]:
+        """The odds ratios by term."""
+        return dict(zip(self.column("term"), self.column("odds ratio"), strict=True))
+
+    @property
+    def model_words(self) -> str:
+        return f"odds of {self.event}"
+
+    @property
+    def sampling_words(self) -> str:
+        return "if the model holds"
+
+
+def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tuple[str, ...]) -> LogisticAnswer:
+    """Build the table of a logistic fit at the receipt's confidence."""
+    table = fit.coefficients(float(Fraction(receipt.confidence)))
+    return LogisticAnswer(
+        ODDS_COLUMNS,
+        (Type.TEXT, *(Type.REAL,) * 8),
+        tuple((*_row(each), *_odds(each)) for each in table),
+        **_shared_parts(fit, table, receipt, warnings),
+        event=event,
+    )
+
+
+def _odds(coefficient: Coefficient) -> tuple[float, float, float]:
+    low, high = coefficient.noise if coefficient.both is None else coefficient.both
+    return _exponential(coefficient.value), _exponential(low), _exponential(high)
+
+
+def _exponential(value: float) -> float:
+    """Return e to the power of a value, ∞ where that is no number."""
+    return math.exp(value) if value < 700 else math.inf
+
+
 def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
     """Build the table of a fit at the receipt's confidence."""
     confidence = float(Fraction(receipt.confidence))
     table = fit.coefficients(confidence)
-    formula = fit.design.formula
-    terms = {each.name for each in table}  # without an intercept, the first category keeps all its values
-    references = (fit.design.level_label(level) for level in enumerate(fit.references))
     return RegressionAnswer(
         COLUMNS,
         TYPES,
         tuple(_row(coefficient) for coefficient in table),
-        {"coefficient": tuple(coefficient.noise for coefficient in table)},
-        ("term",),
-        receipt,
-        (*warnings, *fit_warnings(fit, table)),
-        sampling={"coefficient": tuple(each.sampling for each in table)} if fit.one_row_per_unit else None,
-        formula="" if formula is None else formula.text,
-        rows_used=fit.rows,
+        **_shared_parts(fit, table, receipt, warnings),
         r_squared=fit.r_squared(confidence),
-        references=tuple(label for label in references if label not in terms),
     )
+
+
+def _shared_parts(
+    fit: LinearFit, table: tuple[Coefficient, ...], receipt: Receipt, warnings: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return what every table of coefficients holds beside its rows."""
+    formula = fit.design.formula
+    terms = {each.name for each in table}  # without an intercept, the first category keeps all its values
+    references = (fit.design.level_label(level) for level in enumerate(fit.references))
+    return {
+        "intervals": {"coefficient": tuple(coefficient.noise for coefficient in table)},
+        "keys": ("term",),
+        "receipt": receipt,
+        "warnings": (*warnings, *fit_warnings(fit, table)),
+        "sampling": {"coefficient": tuple(each.sampling for each in table)} if fit.one_row_per_unit else None,
+        "formula": "" if formula is None else formula.text,
+        "rows_used": fit.rows,
+        "references": tuple(label for label in references if label not in terms),
+    }
 
 
 def _row(coefficient: Coefficient) -> tuple[str, float | None, float | None, float | None, float | None, float | None]:

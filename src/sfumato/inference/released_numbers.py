@@ -75,8 +75,11 @@ class ReleasedNumbers:
         if len(candidates) == 1:
             return candidates[0]
         rule = f"the name of a column that is {words} and nothing else"
-        known = ", ".join(self.results) or "none"
-        raise InvalidParameter("column", name, rule, fix=f"ask for {words}; columns of this answer: {known}")
+        fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
+        if wanted is TotalEstimate and self.counted:
+            rule = "a count with one noise: beside AVG(…) or FILTER, COUNT(*) is a sum of several noisy numbers"
+            fix = "ask for the counts in a question of their own"
+        raise InvalidParameter("column", name, rule, fix=fix)
 
     def _totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
         """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, framed_picture, stacked
 from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_chart, line_x_scale
-from sfumato.plots.marks import LINES, QUIET, label, text_width
-from sfumato.plots.picture import Picture
+from sfumato.plots.picture import LINES, QUIET, Picture, label, text_width
 from sfumato.plots.scales import LinearScale, fitting_ticks
 
 _ROW_HEIGHT = 17.0

@@ -9,8 +9,8 @@ stores.server_addresses      the address of a database, without a password
 stores.postgres              lines in a database that several machines share; postgres_sessions: one connection to it;
                              postgres_schema: its tables and rights
 moving                       a ledger copied unchanged to another place, and sealed where it was
-local_files                  where a ledger file may live; locks; whether a process still runs
-disk_reserve                 space held back, so that answers can be written on a disk that has filled up
+local_files                  where a ledger file may live; locks; whether a process still runs; space held back for
+                             answers on a disk that has filled up
 transaction                  lines read and appended in one store transaction
 guarded                      a store with its anchors: nothing is written to a ledger that lost lines
 accounts.account             the account of one population

@@ -5,9 +5,12 @@ or about answers that were bought, and are to be published.
 Each step is a sealed line of the ledger, so its state is a pure function of lines and a clock::
 
     filed ──approve──▶ approved ──release──▶ released
-      │ ╲                │ ╲
+      │ ╲  ◀──lapse──    │ ╲
       │  refuse, withdraw│  refuse, withdraw        (a share stays approved until it is used up)
       └──── time ────────┴──── time ──▶ expired
+
+An approval lapses when whoever gave it is no longer an owner. Who is an owner is not in the ledger, so whoever reads
+a request asks for it (``RequestRecord.with_lapses``), and the lapse is recorded before the next decision.
 
 *Claim.* An approval admits at most the one release that was approved. The charge is appended in the transaction that
 reads the request as approved and appends its release, so of racing releases one finds it approved. The digest covers
@@ -18,7 +21,7 @@ requester and the policy. ∎
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -42,6 +45,13 @@ MAX_APPROVALS = 20
 MAX_PURPOSE = 2_000
 MAX_SPEC = 1 << 20
 MAX_LINES = 1_000
+IsOwner = Callable[[str], bool]
+"""Returns whether somebody of this name may decide on requests now."""
+
+
+def every_name(_: str) -> bool:
+    """Count everybody as an owner: for what the lines alone say."""
+    return True
 
 
 class RequestState(StrEnum):
@@ -62,6 +72,7 @@ class RequestAct(StrEnum):
     REFUSE = "refuse"
     WITHDRAW = "withdraw"
     RELEASE = "release"
+    LAPSE = "lapse"
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,8 @@ class ApprovalRequest:
     """The exact cost, as a line writes it."""
     epsilon: Fraction | None = None
     """The ε that it counts with; None where no ε bounds it."""
+    delta: Fraction | None = None
+    """The δ at which that ε holds, for Gaussian noise; None for an ε of its own."""
 
     def __post_init__(self) -> None:
         for name in ("release_kind", "requester", "digest", "policy"):
@@ -117,8 +130,9 @@ class ApprovalRequest:
         for name, longest in (("spec", MAX_SPEC), ("price", MAX_SPEC), ("words", MAX_SPEC), ("cost", MAX_SPEC)):
             checked_text(getattr(self, name), name, longest)
         _check_terms(self)
-        if self.epsilon is not None:
-            object.__setattr__(self, "epsilon", exact(self.epsilon, "epsilon", NONNEGATIVE))
+        for name in ("epsilon", "delta"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, exact(getattr(self, name), name, NONNEGATIVE))
 
     @property
     def is_share(self) -> bool:
@@ -128,7 +142,7 @@ class ApprovalRequest:
 @codec.serialisable("granted-share")
 @dataclass(frozen=True)
 class GrantedShare:
-    """Releases that are approved in advance: of these kinds and tables, up to an ε in all, until a date."""
+    """Releases that are approved in advance: of these kinds, tables and measures, up to an ε in all, until a date."""
 
     requester: str
     """Who may use it."""
@@ -142,11 +156,13 @@ class GrantedShare:
     kinds: tuple[str, ...] = ()
     """The kinds of release; empty: all."""
     purpose: str = ""
+    measures: tuple[str, ...] = ()
+    """What may be read of the rows, such as "count" (``plan.readings.ReadMeasure``); empty: everything."""
 
     def __post_init__(self) -> None:
         for name in ("requester", "policy"):
             checked_name(getattr(self, name), name)
-        for name in ("tables", "kinds"):
+        for name in ("tables", "kinds", "measures"):
             names = getattr(self, name)
             if not isinstance(names, (list, tuple)):
                 raise InvalidParameter(name, names, "a list of names")
@@ -163,7 +179,12 @@ class GrantedShare:
         """The terms of the share in words."""
         kinds = f"kinds: {', '.join(self.kinds)}" if self.kinds else "every kind of release"
         tables = f"tables: {', '.join(self.tables)}" if self.tables else "every table"
-        return f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in all; {kinds}; {tables}"
+        limited = f"; {_measure_words(self.measures)}" if self.measures else ""
+        return f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in all; {kinds}; {tables}{limited}"
+
+
+def _measure_words(measures: tuple[str, ...]) -> str:
+    return "counts only" if measures == ("count",) else f"measures: {', '.join(measures)}"
 
 
 @codec.serialisable("publication-review")
@@ -279,8 +300,33 @@ class RequestRecord:
 
     @property
     def approvers(self) -> tuple[str, ...]:
-        """The owners who approved, each once."""
-        return tuple(dict.fromkeys(each.step.by for each in self._of(RequestAct.APPROVE)))
+        """The owners whose approvals count, each once."""
+        counted: dict[str, None] = {}
+        for each in self.steps:
+            if each.step.act is RequestAct.APPROVE:
+                counted[each.step.by] = None
+            elif each.step.act is RequestAct.LAPSE:
+                counted.pop(each.step.by, None)
+        return tuple(counted)
+
+    @property
+    def lapsed(self) -> tuple[str, ...]:
+        """Those whose approval no longer counts."""
+        lapsed = dict.fromkeys(each.step.by for each in self._of(RequestAct.LAPSE))
+        return tuple(name for name in lapsed if name not in self.approvers)
+
+    @property
+    def unrecorded(self) -> tuple[RequestStep, ...]:
+        """The lapses that no line holds yet."""
+        return tuple(each.step for each in self.steps if not each.number)
+
+    def with_lapses(self, is_owner: IsOwner, now: int) -> RequestRecord:
+        """Return the request without the approvals of those who are no longer owners; one that is decided stays."""
+        if self.state(now) not in (RequestState.FILED, RequestState.APPROVED):
+            return self
+        lapses = [RequestStep(RequestAct.LAPSE, name, _LAPSED) for name in self.approvers if not is_owner(name)]
+        time = datetime_from_microseconds(now)
+        return replace(self, steps=(*self.steps, *(RecordedStep(0, time, lapse) for lapse in lapses)))
 
     @property
     def reason(self) -> str:
@@ -324,6 +370,8 @@ class RequestRecord:
             raise self._refusal(f"{step.by} is its requester, and somebody else decides on it", "ask another owner")
         if step.act in (RequestAct.WITHDRAW, RequestAct.RELEASE) and not is_requester:
             raise self._refusal(f"only its requester can {step.act} it", "refuse it instead, with a reason")
+        if step.act is RequestAct.LAPSE and step.by not in self.approvers:
+            raise self._refusal(f"{step.by} has not approved it", "refuse it instead, with a reason")
         if step.act is RequestAct.APPROVE and step.by in self.approvers:
             raise self._refusal(f"{step.by} has already approved it", "ask another owner to approve it too")
         recorded = RecordedStep(0, datetime_from_microseconds(now), step)
@@ -338,13 +386,16 @@ _ALLOWED_FROM = {
     RequestAct.REFUSE: (RequestState.FILED, RequestState.APPROVED),
     RequestAct.WITHDRAW: (RequestState.FILED, RequestState.APPROVED),
     RequestAct.RELEASE: (RequestState.APPROVED,),
+    RequestAct.LAPSE: (RequestState.FILED, RequestState.APPROVED),
 }
 _DONE = {
     RequestAct.APPROVE: "approved",
     RequestAct.REFUSE: "refused",
     RequestAct.WITHDRAW: "withdrawn",
     RequestAct.RELEASE: "released",
+    RequestAct.LAPSE: "lapsed",
 }
+_LAPSED = "no longer an enabled owner"
 
 
 _NEXT = {

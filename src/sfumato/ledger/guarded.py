@@ -27,9 +27,8 @@ from sfumato.errors import (
     WeakLedger,
 )
 from sfumato.ledger import entries
-from sfumato.ledger.disk_reserve import DiskReserve
 from sfumato.ledger.entries import Entry, PublicationIndex, StoredAnswer
-from sfumato.ledger.local_files import locked
+from sfumato.ledger.local_files import DiskReserve, locked
 from sfumato.ledger.proofs import anchors
 from sfumato.ledger.proofs.anchors import Anchor, Marks, Memory, ProcessAnchor
 from sfumato.ledger.proofs.verifying import LOST

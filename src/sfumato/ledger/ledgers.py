@@ -23,9 +23,9 @@ from sfumato.ledger import entries
 from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.account import Account
 from sfumato.ledger.accounts.period_accounts import PeriodAccounts
-from sfumato.ledger.disk_reserve import DiskReserve
 from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
+from sfumato.ledger.local_files import DiskReserve
 from sfumato.ledger.proofs import anchors, verification_runs
 from sfumato.ledger.proofs.anchors import Anchor, accept, anchored_numbers, current_anchor, mark_numbers, marks_of
 from sfumato.ledger.proofs.exporting import export, write_complete

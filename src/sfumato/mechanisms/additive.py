@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import gaussian, grids, guide_tables, laplace, noise_sums, outcome_laws
+from sfumato.mechanisms.outcome_laws import OutcomeDistribution
 from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
 from sfumato.privacy.numbers import (
@@ -27,7 +28,6 @@ from sfumato.privacy.numbers import (
     format_exact,
     format_number,
 )
-from sfumato.privacy.outcomes import OutcomeDistribution
 
 Size = Fraction | tuple[Fraction, ...]
 
@@ -36,7 +36,8 @@ LEAST_STEPS, MAX_STEPS = Fraction(1, 1000), Fraction(10**12)
 _TAIL = Range("a number from 1e-29 to 0.5", Fraction(1, 10**29), Fraction(1, 2))
 _FURTHEST_STEP = 1 << 50
 """Inputs and outcomes of which a law is stated: further out, sums on a grid are clamped."""
-_LAPLACE_TABLE_PAYS, _GAUSSIAN_TABLE_PAYS = 1 << 19, 1 << 16  # draws after which building a table has paid
+_TABLE_PAYS = {"laplace": 1 << 19, "gaussian": 1 << 16}
+"""The number of draws after which building a table has paid."""
 
 
 def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | None) -> Size:
@@ -361,11 +362,15 @@ class Sampler:
                 self._scale_index[np.arange(start, start + length) % len(self.sizes)]
             )
         (size,) = self.sizes
-        table_pays = _LAPLACE_TABLE_PAYS if self.kind == "laplace" else _GAUSSIAN_TABLE_PAYS
-        guide = guide_tables.guide(self.kind, size) if size <= guide_tables.LARGEST and count >= table_pays else None
-        if guide is not None:
-            return lambda _, length: guide.draw(length)
+        table = self._table(size) if count >= _TABLE_PAYS[self.kind] else None
+        if table is not None:
+            return lambda _, length: table.draw(length)
         return lambda _, length: self._law.draw(size, length)
+
+    def _table(self, size: Fraction) -> guide_tables.Guide | gaussian.GaussianBlocks | None:
+        if size <= guide_tables.LARGEST:
+            return guide_tables.guide(self.kind, size)
+        return gaussian.blocks(size) if self.kind == "gaussian" else None
 
     @cached_property
     def _distinct(self) -> dict[Fraction, int]:

@@ -4,6 +4,9 @@ Each thread has its own AES-256-CTR stream under its own random key, so no two s
 keyed anew after a gibibyte and after a fork: a child process that inherited its parent's stream would otherwise repeat
 its noise, and noise seen twice can be subtracted. There is no seed and no way to set one.
 
+Four functions take another source of bytes as an argument: rows drawn from a released model may be repeatable
+(``publish.seeded_bytes``). Noise is drawn by callers that have no such argument, and nothing here is ever replaced.
+
 A stream has one user at a time: a draw takes it from the thread's idle streams and puts it back afterwards. Code that
 interrupts a draw in the same thread and draws itself (a signal handler, a finaliser) finds none idle and opens its own,
 so no byte is used twice, wherever the interruption falls.
@@ -137,14 +140,18 @@ def _take(count: int) -> bytes:
     return taken
 
 
-def random_uint64(count: int) -> NDArray[np.uint64]:
+ByteSource = Callable[[int], bytes]
+"""Returns so many uniform bytes, never the same ones again."""
+
+
+def random_uint64(count: int, source: ByteSource | None = None) -> NDArray[np.uint64]:
     """Draw independent uniform 64-bit words."""
-    return np.frombuffer(_take(8 * count), np.uint64)
+    return np.frombuffer((source or _take)(8 * count), np.uint64)
 
 
-def random_uint16(count: int) -> NDArray[np.uint16]:
+def random_uint16(count: int, source: ByteSource | None = None) -> NDArray[np.uint16]:
     """Draw independent uniform 16-bit words."""
-    return np.frombuffer(_take(2 * count), np.uint16)
+    return np.frombuffer((source or _take)(2 * count), np.uint16)
 
 
 def random_bits(width: int) -> int:
@@ -159,7 +166,7 @@ def random_below(limit: int) -> int:
     return draw
 
 
-def random_array_below(limit: int, count: int) -> NDArray[np.int64]:
+def random_array_below(limit: int, count: int, source: ByteSource | None = None) -> NDArray[np.int64]:
     """Draw independent uniform integers in [0, limit), limit ≤ 2³¹: the high half of a product, with rejection (Lemire
     2019).
     """
@@ -167,20 +174,20 @@ def random_array_below(limit: int, count: int) -> NDArray[np.int64]:
     pending = np.arange(count)
     bias_limit = np.uint64((1 << 32) % limit)
     while pending.size:
-        products = np.frombuffer(_take(4 * pending.size), np.uint32).astype(np.uint64) * np.uint64(limit)
+        products = np.frombuffer((source or _take)(4 * pending.size), np.uint32).astype(np.uint64) * np.uint64(limit)
         is_unbiased = (products & np.uint64(0xFFFFFFFF)) >= bias_limit
         draws[pending[is_unbiased]] = (products[is_unbiased] >> np.uint64(32)).astype(np.int64)
         pending = pending[~is_unbiased]
     return draws
 
 
-def random_each_below(limits: NDArray[np.int64]) -> NDArray[np.int64]:
+def random_each_below(limits: NDArray[np.int64], source: ByteSource | None = None) -> NDArray[np.int64]:
     """Draw one uniform integer in [0, limit) for each of these limits, up to 2⁶³, by rejection."""
     draws = np.zeros(limits.size, np.int64)
     pending = np.flatnonzero(limits > 1)
     masks = _masks(limits)
     while pending.size:
-        candidates = (random_uint64(pending.size) & masks[pending]).astype(np.int64)
+        candidates = (random_uint64(pending.size, source) & masks[pending]).astype(np.int64)
         is_below = candidates < limits[pending]
         draws[pending[is_below]] = candidates[is_below]
         pending = pending[~is_below]

@@ -4,11 +4,15 @@ By rejection from the discrete Laplace of scale t = ⌊σ⌋ + 1: a proposal Y i
 − σ²/t)²/2σ² (Canonne, Kamath & Steinke 2020, Alg. 3; about 1.3 proposals a draw for large σ). Keeping means −ln V ≥
 γ for a uniform V: compared in floating point with a margin no rounding can cross, and exactly (``bits``) in the rare
 rest.
+
+Many draws of one σ beyond the guide tables are made in blocks of S = 2ᵏ integers (``GaussianBlocks``), which refuses
+one proposal in a hundred instead of one in four.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -16,11 +20,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.mechanisms import bits, laplace
+from sfumato.mechanisms import bits, guide_tables, laplace
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _WIDTH = 64
+_GLANCE, _PLACE = 24, 39  # bits of a block's word: one is the sign, then the first of V, then the place's
 _LN2 = math.log(2)
 _SURE = 1 << 30
 _MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's interval is 2⁻³⁰ wide at worst
@@ -36,7 +42,11 @@ def proposal(sigma: Fraction) -> tuple[Fraction, float, float]:
 def accepts_candidate(y: int, sigma: Fraction, v: int) -> bool:
     """Return whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
     t = math.floor(sigma) + 1
-    gamma = (abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2)
+    return _is_kept((abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2), v)
+
+
+def _is_kept(gamma: Fraction, v: int) -> bool:
+    """Return whether −ln V ≥ γ, exactly."""
 
     def chance(context: Context) -> Decimal:
         return bits.to_decimal(-gamma, context).exp(context)
@@ -125,20 +135,95 @@ def _accepted(
     sigma_index: NDArray[np.intp] | None,
 ) -> NDArray[np.bool_]:
     """Return which proposals are accepted."""
-    words = bits.random_uint64(y.size)
-    gap = np.maximum(words, np.uint64(1)).astype(np.float64)
-    np.log(gap, out=gap)
-    gap -= _WIDTH * _LN2
     gamma = np.abs(y).astype(np.float64)
     gamma -= centre
     gamma *= gamma
     gamma /= twice
+
+    def is_kept(index: int, word: int) -> bool:
+        sigma = sigmas[0] if sigma_index is None else sigmas[sigma_index[index]]
+        return accepts_candidate(int(y[index]), sigma, word)
+
+    return _kept(bits.random_uint64(y.size), gamma, is_kept)
+
+
+def _kept(words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[[int, int], bool]) -> NDArray[np.bool_]:
+    """Return where −ln V ≥ γ, V having these first bits; ``is_kept(index, word)`` decides what is too close for
+    floating point. The array γ is used up.
+    """
+    gap = np.maximum(words, np.uint64(1)).astype(np.float64)
+    np.log(gap, out=gap)
+    gap -= _WIDTH * _LN2
     gap += gamma
     # 1 + γ is at least the size of both sides where they are close, so the margin covers their rounding.
     gamma += 1
     gamma *= _MARGIN
-    is_accepted = gap < 0
+    accepted = gap < 0
     for index in np.flatnonzero((np.abs(gap) < gamma) | (words < np.uint64(_SURE))):
-        sigma = sigmas[0] if sigma_index is None else sigmas[sigma_index[index]]
-        is_accepted[index] = accepts_candidate(int(y[index]), sigma, int(words[index]))
-    return is_accepted
+        accepted[index] = is_kept(int(index), int(words[index]))
+    return accepted
+
+
+class GaussianBlocks:
+    """Draws many discrete Gaussian numbers of one large σ: a block by table, then a place in it.
+
+    With S = 2ᵏ, S ≥ σ/64, |X| = S·h + u has weight e^{−(Sh)²/2σ²}·e^{−γ}, γ = u(2Sh + u)/2σ² ≥ 0. So h is drawn from
+    the half Gaussian of deviation σ/S (``guide_tables``), u uniformly below S, and the pair is kept with probability
+    e^{−γ}; a fair sign follows, and minus zero is refused: each x is proposed in proportion to its own weight (von
+    Neumann's rejection). γ is at most S²(2h + 1)/2σ², so nearly all are kept at sight of 24 bits of V.
+    """
+
+    def __init__(self, sigma: Fraction, guide: guide_tables.Guide) -> None:
+        self.sigma = sigma
+        self._guide, self._shift = guide, _block_shift(sigma)
+        self._twice = float(2 * sigma**2)
+        heights = np.arange(guide.first, guide.first + len(guide.cuts))
+        chances = np.exp(-(4.0**self._shift) * (2 * heights + 1) / self._twice)
+        # One unit less than the floor: no rounding of the chance reaches so far. Beyond the table nothing is sure.
+        sure_glances = np.append(np.maximum(np.floor(chances * (1 << _GLANCE)) - 1, 0), 0)
+        self._sure = sure_glances.astype(np.uint64) << np.uint64(_WIDTH - _GLANCE)
+
+    def draw(self, count: int) -> Integers:
+        """Draw independent discrete Gaussian numbers: a word holds a sign, the first bits of V and a place."""
+        heights, words = self._guide.draw(count), bits.random_uint64(count)
+        signed = words.view(np.int64)
+        glances = words << np.uint64(1)  # V's first bits, and below them some of the place, which decide nothing
+        unsure = np.flatnonzero(glances >= np.take(self._sure, heights, mode="clip"))
+        places = signed & np.int64((1 << self._shift) - 1)
+        is_kept = self._is_kept(heights[unsure], places[unsure], glances[unsure])
+        np.left_shift(heights, self._shift, out=heights)
+        numbers = np.bitwise_or(heights, places, out=heights)
+        minus = np.right_shift(signed, _WIDTH - 1)  # −1 or 0
+        zeros = np.flatnonzero(numbers == 0)
+        refused = np.concatenate([unsure[~is_kept], zeros[minus[zeros] < 0]])
+        numbers ^= minus
+        numbers -= minus
+        if refused.size:
+            refused = np.unique(refused)  # minus zero may be unsure too
+            numbers[refused] = self.draw(refused.size)
+        return numbers
+
+    def _is_kept(self, heights: Integers, places: Integers, glances: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which pairs are kept, by as many more bits of V as it takes."""
+        more = bits.random_uint64(heights.size) >> np.uint64(_GLANCE)
+        words = (glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE)) | more
+        gamma = places * ((heights << (self._shift + 1)) + places).astype(np.float64) / self._twice
+
+        def is_kept(index: int, word: int) -> bool:
+            place, height = int(places[index]), int(heights[index])
+            return _is_kept(place * ((height << (self._shift + 1)) + place) / (2 * self.sigma**2), word)
+
+        return _kept(words, gamma, is_kept)
+
+
+def _block_shift(sigma: Fraction) -> int:
+    """Return the least k with σ/2ᵏ ≤ 64, the largest deviation of a table."""
+    return max(0, math.ceil(sigma / guide_tables.LARGEST) - 1).bit_length()
+
+
+@lru_cache(maxsize=16)
+def blocks(sigma: Fraction) -> GaussianBlocks | None:
+    """Build the sampler of a large σ; None where a place and V do not share a word, or where no table is built."""
+    shift = _block_shift(sigma)
+    guide = guide_tables.guide("half gaussian", sigma / (1 << shift)) if shift <= _PLACE else None
+    return None if guide is None else GaussianBlocks(sigma, guide)

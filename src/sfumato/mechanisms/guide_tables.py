@@ -5,6 +5,9 @@ without a cut belongs to one x, and the table says which. For a cell with a cut,
 decided by comparison with ⌊F(x)·2⁶⁴⌋; a word that equals one of these integers is still undecided and is refined by
 further bits against F(x) in exact arithmetic. So every probability is the law's own. The cuts are computed in
 integers of 2⁻³²⁰ with their error carried along.
+
+There are three laws: "laplace" of a scale and "gaussian" of a deviation, on all integers, and "half gaussian", the
+Gaussian's weights on 0, 1, 2, … alone.
 """
 
 from __future__ import annotations
@@ -69,20 +72,24 @@ def _locate(law: tuple[str, Fraction], v: int, width: int, context: Context) -> 
     """Return the x whose interval holds all of [v, v+1)/2^width, by summing the law from far in its lower tail."""
     kind, size = law
     weights = _weights(kind, size, _reach(kind, size, context.prec), context)
-    reach = len(weights) - 1
-    total = weights[0]
-    for w in weights[1:]:
-        total = context.add(total, context.multiply(w, Decimal(2)))
+    outcomes = _outcomes(kind, len(weights) - 1)
+    total = Decimal(0)
+    for x in outcomes:
+        total = context.add(total, weights[abs(x)])
     unit = context.divide(total, Decimal(1 << width))
     low, high = context.multiply(unit, Decimal(v)), context.multiply(unit, Decimal(v + 1))
     margin = bits.slack(total, context)
     below = Decimal(0)
-    for x in range(-reach, reach + 1):
+    for x in outcomes:
         after = context.add(below, weights[abs(x)])
         if high <= context.subtract(after, margin):
-            return x if low >= context.add(below, margin) or x == -reach else None
+            return x if low >= context.add(below, margin) or x == outcomes[0] else None
         below = after
     return None
+
+
+def _outcomes(kind: str, reach: int) -> range:
+    return range(0 if kind == "half gaussian" else -reach, reach + 1)
 
 
 def _powers(kind: str, size: Fraction) -> tuple[Fraction, Fraction]:
@@ -110,7 +117,7 @@ def _reach(kind: str, size: Fraction, digits: int) -> int:
 
 @lru_cache(maxsize=64)
 def guide(kind: str, size: Fraction) -> Guide | None:
-    """Build the table of "laplace" of scale, or "gaussian" of deviation, ``size`` ≤ LARGEST.
+    """Build the table of a law of scale or deviation ``size`` ≤ LARGEST.
 
     Return None where the law is one outcome to 64 bits, and in the one case in 2⁵⁰ where a cut lies too close to a
     64-bit word to be distinguished from it here.
@@ -148,7 +155,8 @@ def _cumulative(kind: str, size: Fraction) -> tuple[list[int], int, int]:
     for _ in range(reach):
         weights.append((weights[-1] * ratio) >> _FINE)
         ratio = (ratio * change) >> _FINE
-    sums = list(accumulate(weights[abs(x)] for x in range(-reach, reach + 1)))
+    outcomes = _outcomes(kind, reach)
+    sums = list(accumulate(weights[abs(x)] for x in outcomes))
     # Every product is rounded down by less than one unit and passes on what it got: at most (x+1)² units at x, so
     # (reach+2)³ in a sum; the tails left out are below 10⁻⁴⁰ < 2⁻¹³⁰ of the total.
-    return sums, 2 * (reach + 2) ** 3 + (sums[-1] >> 130), -reach
+    return sums, 2 * (reach + 2) ** 3 + (sums[-1] >> 130), outcomes[0]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits, grids, outcome_laws
+from sfumato.mechanisms.outcome_laws import OutcomeDistribution
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import (
@@ -29,7 +30,6 @@ from sfumato.privacy.numbers import (
     format_exact,
     format_number,
 )
-from sfumato.privacy.outcomes import OutcomeDistribution
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import grids, outcome_laws, races
-from sfumato.mechanisms.outcome_laws import Law
+from sfumato.mechanisms.outcome_laws import Law, OutcomeDistribution
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import (
     ABOVE_ONE,
@@ -56,7 +56,6 @@ from sfumato.privacy.numbers import (
     format_number,
     format_percent,
 )
-from sfumato.privacy.outcomes import OutcomeDistribution
 
 Gaps = NDArray[np.uint64]
 

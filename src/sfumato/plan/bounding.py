@@ -45,6 +45,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
+from sfumato.plan.aggregates.disjoint import members_of
 from sfumato.plan.aggregates.measures import (
     MAX_STEPS,
     Contribution,
@@ -72,6 +73,35 @@ from sfumato.policy.policies import MAX_ROWS
 from sfumato.privacy import Neighbours, Sensitivity
 
 _FRACTION_BITS = 20
+
+
+@dataclass(frozen=True)
+class ScaledMember:
+    """A measure of which results are computed: one taken alone, or one of several that are taken together."""
+
+    measure: Measure
+    step: Fraction
+    low: int
+    high: int
+    unit_value: Fraction
+    """The value of one unit of its totals."""
+    rounding: Fraction
+    """The largest error of its totals from rounding."""
+    share: int
+    """The index of the scaled measure that it is released with, and whose share of the price pays for it."""
+
+    @property
+    def coordinates(self) -> int:
+        return self.measure.noises
+
+    @property
+    def size(self) -> int:
+        return self.measure.size(self.low, self.high)
+
+    @property
+    def typical_contributions(self) -> tuple[Fraction, ...]:
+        """What a row in the middle of its range adds to each total, in the measure's own terms."""
+        return self.measure.typical_contributions(self.step, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -135,8 +165,24 @@ class ScaledMeasure:
         """Bound the error of a total of at most ``MAX_ROWS`` rows from rounding, apart from limits: the total is
         rounded to a unit once, and each value to a step, unless all values are whole steps.
         """
-        value, total_rounding = self.measure.value, self.unit_value / 2 if self.bits < 0 else Fraction(0)
-        return total_rounding if value is None else total_rounding + MAX_ROWS * rounding(value, self.step)
+        return self._rounding(self.measure, self.unit_value)
+
+    def members(self, share: int) -> tuple[ScaledMember, ...]:
+        """Return the measures that results are computed from; ``share`` is the index of this measure."""
+        return tuple(self._member(measure, share) for measure in members_of(self.measure))
+
+    def _member(self, measure: Measure, share: int) -> ScaledMember:
+        if measure.value is None and self.measure.value is not None:  # a row counts as much as a value may
+            unit = self.unit_value / (self.size * self.step)
+            return ScaledMember(measure, Fraction(1), 0, 1, unit, self._rounding(measure, unit), share)
+        rounding_error = self._rounding(measure, self.unit_value)
+        return ScaledMember(measure, self.step, self.low, self.high, self.unit_value, rounding_error, share)
+
+    def _rounding(self, measure: Measure, unit: Fraction) -> Fraction:
+        total_rounding = unit / 2 if self.bits < 0 else Fraction(0)
+        return (
+            total_rounding if measure.value is None else total_rounding + MAX_ROWS * rounding(measure.value, self.step)
+        )
 
 
 @dataclass(frozen=True)
@@ -156,6 +202,11 @@ class BoundedPlan:
     def noisy_measures(self) -> tuple[ScaledMeasure, ...]:
         """The measures whose totals are released with noise."""
         return self.measures[:-1] if self.discovers_groups else self.measures
+
+    @property
+    def members(self) -> tuple[ScaledMember, ...]:
+        """The measures that results are computed from, in the order of their noisy totals."""
+        return tuple(member for share, scaled in enumerate(self.noisy_measures) for member in scaled.members(share))
 
     @property
     def bound(self) -> BoundContributions:

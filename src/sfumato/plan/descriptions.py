@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
+from sfumato.plan.aggregates.disjoint import DisjointMeasures
 from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, rounding, value_range
-from sfumato.plan.aggregates.ranked import Quantile
 from sfumato.plan.aggregates.spread import Pairs
 from sfumato.plan.aggregates.unit_measures import (
     EndValue,
@@ -19,7 +19,7 @@ from sfumato.plan.aggregates.unit_measures import (
     UnitMeasure,
     WindowFunction,
 )
-from sfumato.plan.aggregates.value_measures import FrequentValue
+from sfumato.plan.aggregates.value_measures import FrequentValue, Quantile
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Query
@@ -158,6 +158,8 @@ def _frame_sql(frame: Frame) -> str:
 
 def describe_measure(measure: AggregateRequest) -> str:
     """Describe what a measure counts or adds up."""
+    if isinstance(measure, DisjointMeasures):
+        return "; ".join(map(describe_measure, measure.members))
     operand = "" if measure.value is None else f" of {expression_sql(measure.value)}"
     if isinstance(measure, Quantile):
         operand = f" of {expression_sql(measure.ranked)}"

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+from sfumato.plan.aggregates.disjoint import operands
 from sfumato.plan.aggregates.measures import AggregateRequest
 from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
@@ -578,10 +579,7 @@ class Aggregate:
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """The expressions evaluated on the rows of the source: keys, conditions and values of the measures."""
-        operands = (
-            operand for measure in self.measures for operand in (measure.where, measure.value) if operand is not None
-        )
-        return (*self.keys, *operands)
+        return (*self.keys, *(operand for measure in self.measures for operand in operands(measure)))
 
     @property
     def limits(self) -> Limits:

@@ -6,10 +6,11 @@ requested aggregate is computed from some measures of one part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
+from sfumato.plan.aggregates.disjoint import members_of, take_together
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.nodes import Aggregate
 
@@ -24,14 +25,22 @@ class ReadingPart:
     requests: tuple[AggregateRequest, ...]
     """The aggregates computed from it."""
 
+    replacements: Mapping[Measure, tuple[Measure, ...]] = field(default_factory=dict)
+    """The members of disjoint measures that a requested measure is the sum of, where it is not taken itself."""
+
     @property
     def measures(self) -> tuple[Measure, ...]:
         return cast("tuple[Measure, ...]", self.plan.measures)
 
+    @property
+    def members(self) -> tuple[Measure, ...]:
+        """The measures that results are computed from: those taken alone, and those taken together."""
+        return tuple(member for measure in self.measures for member in members_of(measure))
+
 
 @dataclass(frozen=True)
 class MeasuredRequest:
-    """The measures that a requested aggregate is computed from, by their indices in a part."""
+    """The measures that a requested aggregate is computed from, by their indices among the members of a part."""
 
     request: AggregateRequest
     part: int
@@ -44,6 +53,15 @@ class SharedMeasures:
 
     parts: tuple[ReadingPart, ...]
     requests: tuple[MeasuredRequest, ...]
+
+    @property
+    def combines_measures(self) -> bool:
+        """Whether a result is computed from measures that are not taken together."""
+        totals = self.parts[0]
+        taken_with = [index for index, measure in enumerate(totals.measures) for _ in members_of(measure)]
+        return any(
+            len({taken_with[index] for index in request.measures}) > 1 for request in self.requests if not request.part
+        )
 
 
 def share_measures(plan: Aggregate) -> SharedMeasures:
@@ -85,12 +103,14 @@ def _available_requests(requests: Sequence[AggregateRequest]) -> Sequence[Aggreg
 def _reading_part(
     plan: Aggregate, requests: Sequence[AggregateRequest], available: Sequence[AggregateRequest]
 ) -> ReadingPart:
-    part_measures = dict.fromkeys(measure for request in requests for measure in request.measures_for(available))
-    return ReadingPart(
-        requests[0].reads if requests else ReadingKind.TOTALS,
-        replace(plan, measures=tuple(part_measures)),
-        tuple(requests),
-    )
+    needed = [(request, request.measures_for(available)) for request in requests]
+    part_measures = tuple(dict.fromkeys(measure for _, measures in needed for measure in measures))
+    reads = requests[0].reads if requests else ReadingKind.TOTALS
+    if reads is not ReadingKind.TOTALS:
+        return ReadingPart(reads, replace(plan, measures=part_measures), tuple(requests))
+    only_counts = all(type(request) is Count for request, measures in needed if Count() in measures)
+    taken = take_together(part_measures, splits_row_count=only_counts)
+    return ReadingPart(reads, replace(plan, measures=taken.measures), tuple(requests), taken.replacements)
 
 
 def _source(
@@ -99,4 +119,7 @@ def _source(
     part = parts[number]
     if part.reads is not ReadingKind.TOTALS:
         return MeasuredRequest(request, number, (part.requests.index(request),))
-    return MeasuredRequest(request, number, tuple(map(part.measures.index, request.measures_for(available))))
+    members = (
+        member for measure in request.measures_for(available) for member in part.replacements.get(measure, (measure,))
+    )
+    return MeasuredRequest(request, number, tuple(map(part.members.index, members)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
-from sfumato.plan.aggregates.ranked import Quantile
+from sfumato.plan.aggregates.value_measures import Quantile
 from sfumato.plan.costs import MAX_PARTS, expressions
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.nodes import Join, LimitRowsPerUnit, Query, relations

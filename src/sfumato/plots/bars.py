@@ -25,7 +25,7 @@ from sfumato.plots.frame import (
     y_axis,
     y_axis_width,
 )
-from sfumato.plots.marks import (
+from sfumato.plots.picture import (
     BAR,
     PAPER,
     QUIET,

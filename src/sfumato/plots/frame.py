@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sfumato.plots.marks import (
+from sfumato.plots.picture import (
+    FIT_STYLE,
     INK,
     PAPER,
     QUIET,
     RULE,
+    Picture,
     box,
     escape,
     horizontal_step,
@@ -20,7 +22,6 @@ from sfumato.plots.marks import (
     vertical_step,
     wrap,
 )
-from sfumato.plots.picture import FIT_STYLE, Picture
 from sfumato.plots.scales import LinearScale, Tick, fitting_ticks, label_extent
 
 PAGE_WIDTH, PAGE_HEIGHT, MARGIN = 760.0, 1000.0, 20.0

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, heading
-from sfumato.plots.marks import PAPER, QUIET, RULE, box, format_length, label, path, text_width
+from sfumato.plots.picture import PAPER, QUIET, RULE, box, format_length, label, path, text_width
 from sfumato.plots.scales import format_tick
 
 MAX_ROWS, MAX_COLUMNS = 40, 40

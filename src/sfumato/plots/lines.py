@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, X_AXIS_HEIGHT, Drawing, heading, x_axis, y_axis, y_axis_width
-from sfumato.plots.marks import (
+from sfumato.plots.picture import (
     DASHES,
     LINES,
     PAPER,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from sfumato.plots.marks import text_width
+from sfumato.plots.picture import text_width
 
 Tick = tuple[float, str]
 """A number, and its label."""

@@ -4,7 +4,7 @@ from sfumato.policy.domains import Domain, ListColumn, Type, Value
 from sfumato.policy.policies import ROW, Policy, Table, Via
 from sfumato.policy.public_faces import PublicFace
 from sfumato.policy.table_sources import DatabaseTable, File, InMemory, PostgresTable, Source, SparkFrame, SparkTable
-from sfumato.policy.toml_parsing import read
+from sfumato.policy.toml_files import read
 
 __all__ = [
     "ROW",

@@ -13,7 +13,7 @@ from typing import Any
 from sfumato.errors import InvalidPolicy
 from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import check_keys
-from sfumato.privacy.numbers import NONNEGATIVE, exact, format_exact
+from sfumato.privacy.numbers import NONNEGATIVE, exact, format_exact, format_up
 
 MAX_APPROVALS = 20
 MAX_DAYS = 3650
@@ -83,11 +83,13 @@ class ApprovalRules:
         *,
         discovers_groups: bool | None,
         epsilon: Fraction | None,
+        delta: Fraction | None = None,
         contained: Sequence[str] = (),
     ) -> str | None:
         """Return why a release needs approval; None if it needs none.
 
-        ``contained`` are the kinds that its kind contains.
+        ``epsilon`` is what it counts with, for Gaussian noise at ``delta``; ``contained`` are the kinds that its kind
+        contains.
         Tables and groups are None where they are chosen later, as in a session: then any of them may be read.
         """
         if self.is_unconditional:
@@ -104,8 +106,10 @@ class ApprovalRules:
             return "its groups are discovered in the data"
         if self.above is None or (epsilon is not None and epsilon <= self.above):
             return None
-        price = "no ε bounds its price, which" if epsilon is None else f"its ε of {_short(epsilon)}"
-        return f"{price} is above {format_exact(self.above)}"
+        if epsilon is None:
+            return f"no ε bounds its price, which is above {format_exact(self.above)}"
+        at_delta = "" if delta is None else f" at δ = {format_up(delta)}"
+        return f"its ε of {format_up(epsilon)}{at_delta} is above {format_exact(self.above)}"
 
     def check_tables(self, tables: Collection[str]) -> None:
         """Refuse the name of a table that the policy does not have."""
@@ -114,10 +118,6 @@ class ApprovalRules:
                 raise InvalidPolicy(
                     f"there is no table {name[:60]}", place=f"{_PLACE}.tables", fix=f"name one of: {', '.join(tables)}"
                 )
-
-
-def _short(amount: Fraction) -> str:
-    return f"{float(amount):.6g}"
 
 
 def _check_integer(value: object, name: str, most: int) -> None:

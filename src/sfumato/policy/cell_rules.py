@@ -17,6 +17,11 @@ type, bounds and values apply, and none can fail:
   lies inside, which is what a worst case is computed from (``plan.worst_cases``).
 
 What fits no rule of its column is missing, or the column's ``other``.
+
+Letter case as every engine has it: Unicode's simple mappings, one letter for one, wherever a letter stands.
+
+İ becomes i and every Σ becomes σ; a letter without a single capital is left as it is, and ẞ is written ß. Texts
+therefore keep their length, and a pattern can be folded apart from its text.
 """
 
 from __future__ import annotations
@@ -31,9 +36,34 @@ from typing import Any
 from sfumato.errors import InvalidParameter
 from sfumato.policy.date_formats import MAX_FORMATS, has_date, parse_format
 from sfumato.policy.domains import Domain, Type, Value, describe_range, parse_range, parse_value
-from sfumato.policy.letters import lower, upper
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
+
+
+def lower(text: str) -> str:
+    """Return what LOWER makes of a text.
+
+    >>> lower("ΑΣ İ ß")
+    'ασ i ß'
+    """
+    return "".join("i" if letter == "İ" else letter.lower() for letter in text)
+
+
+def upper(text: str) -> str:
+    """Return what UPPER makes of a text.
+
+    >>> upper("straße ŉ ᾳ")
+    'STRAßE ŉ ᾼ'
+    """
+    return "".join(map(_capital, text))
+
+
+def _capital(letter: str) -> str:
+    """Return Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
+    single_letters = (capital for capital in (letter.upper(), letter.title()) if len(capital) == 1)
+    capital = next(single_letters, letter)
+    return "ß" if capital == "ẞ" else capital
+
 
 MAX_WORDS = 100
 """The most entries of ``nulls``, ``true`` or ``false``."""
@@ -159,7 +189,7 @@ class CellRules:
                 )
             if getattr(self, name) and kinds == (Type.TEXT,) and domain.values is None:
                 raise InvalidParameter(
-                    name, getattr(self, name), "declared for a text with listed values", fix="add values = [...]"
+                    name, getattr(self, name), "used only in a text column with listed values", fix="add values = [...]"
                 )
         for text in self.format if domain.type is Type.DATE else ():
             if not has_date(text):
@@ -202,7 +232,7 @@ class CellRules:
             if target not in (domain.values or ()):
                 raise InvalidParameter("map", target, "a map to listed values", fix=f'add "{target}" to values')
             if source in (domain.values or ()):
-                raise InvalidParameter("map", source, "a map from texts that are no listed values", fix="remove it")
+                raise InvalidParameter("map", source, "a map whose keys are not listed values", fix="remove it")
         for value in (domain.values or ()) if self.trim or self.case else ():
             if self.fold(str(value)) != value and value not in (*targets, domain.other):
                 rule = "values as trim and case leave them"
@@ -270,7 +300,10 @@ def parse_words(declared: object, name: str) -> tuple[str, ...]:
             raise InvalidParameter(name, word, f"a list of texts of at most {MAX_WORD_LENGTH} characters")
         if word != word.strip(" "):
             raise InvalidParameter(
-                name, word, "compared without the spaces around it", fix=f'write "{word.strip(" ")}"'
+                name,
+                word,
+                "written without spaces at its ends, which are removed before cells are compared",
+                fix=f'write "{word.strip(" ")}"',
             )
     if len(set(words)) != len(words):
         raise InvalidParameter(name, declared, "a list without repeated entries")

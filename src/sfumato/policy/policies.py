@@ -570,7 +570,7 @@ def _check_accounts(policy: Policy) -> None:
             else f"a {unit_period} can lie in two {account_period}s"
         )
         raise InvalidPolicy(
-            f"each unit, one {policy.unit.name}-{unit_period}, must lie in one account: {reason}",
+            f"each unit (one {policy.unit.name} in one {unit_period}) must be charged to a single account: {reason}",
             place=place,
             fix="write " + " or ".join(f'per = "{name}"' for name in allowed),
         )

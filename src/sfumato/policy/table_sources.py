@@ -160,7 +160,9 @@ def _postgres_table(
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
-                "a PostgreSQL table is named by its relation alone", place=f"{place}.{name}", fix=f"remove {name}"
+                f"a PostgreSQL table is declared with relation, without {name}",
+                place=f"{place}.{name}",
+                fix=f"remove {name}",
             )
     if relation is None:
         raise InvalidPolicy(

@@ -2,12 +2,11 @@
 
 numbers, amounts      what a number means; exact amounts of a currency
 codec, codec_schemas  the JSON form of every frozen value, and its schema
-guarantee, sensitivity  the guarantee and its unit; how much one unit changes
-histograms            databases as vectors, their distance, and which are neighbours
+guarantee             the guarantee and its unit
+sensitivity           how much one unit changes; databases as vectors, their distance, and which are neighbours
 losses                the interface of a privacy loss; losses of guarantees and finite pairs (stable_functions, pairs)
 noise_losses, threshold_losses, vector_losses  losses of noise, of key thresholds, of Gaussian noise on vectors
 inversion             δ(ε) of a composition from its moments, with a proven error
-outcomes              the law of a mechanism's outcome on one input
 shape, subsampled_losses  readings of a product of losses; the loss of a release on a secret sample
 curve                 the value users hold: the privacy loss of a release
 calibration, budget, odometer    the least noise; the spending rule; the loss so far
@@ -21,10 +20,9 @@ from sfumato.privacy.calibration import Noise, calibrate
 from sfumato.privacy.codec import dumps, loads
 from sfumato.privacy.curve import Curve, compose
 from sfumato.privacy.guarantee import Guarantee, Neighbours, PrivacyUnit
-from sfumato.privacy.histograms import as_histogram, distance, neighbours
 from sfumato.privacy.odometer import Odometer, odometer
 from sfumato.privacy.reading import Reading, reading
-from sfumato.privacy.sensitivity import Sensitivity
+from sfumato.privacy.sensitivity import Sensitivity, as_histogram, distance, neighbours
 from sfumato.privacy.shape import PrivacyLoss
 
 __all__ = [

@@ -13,7 +13,7 @@ import operator
 import re
 import sys
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
@@ -181,6 +181,22 @@ def format_exact(value: Fraction) -> str:
         return f"{sign}{digits}"
     digits = digits.rjust(places + 1, "0")
     return f"{sign}{digits[:-places]}.{digits[-places:]}"
+
+
+def format_up(value: Fraction) -> str:
+    """Format a number that is not negative for people: exactly where that is short, else rounded up to six digits.
+
+    >>> format_up(Fraction(1, 2)), format_up(Fraction("0.50000000000001"))
+    ('0.5', '0.500001')
+    """
+    exact_text = format_exact(value)
+    if len(exact_text) <= _SHORT_DIGITS:
+        return exact_text
+    with localcontext(prec=6, rounding=ROUND_CEILING):
+        return f"{float(Decimal(value.numerator) / value.denominator):.6g}"
+
+
+_SHORT_DIGITS = 12
 
 
 def least_float_above(value: Fraction) -> float:

@@ -25,10 +25,11 @@ from sfumato.plots.frame import (
     x_axis,
 )
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
-from sfumato.plots.marks import (
+from sfumato.plots.picture import (
     LINES,
     QUIET,
     SAMPLE,
+    Picture,
     horizontal_step,
     label,
     path,
@@ -38,7 +39,6 @@ from sfumato.plots.marks import (
     translated,
     vertical_step,
 )
-from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds_since_1970
 
 WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ for undeclared groups"}

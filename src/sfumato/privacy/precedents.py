@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sfumato.data.deployments import SCOPES, Deployment, deployments
+from sfumato.data import SCOPES, Deployment, deployments
 from sfumato.notebook_html import paragraph, paragraphs, table
 from sfumato.privacy import codec
 from sfumato.privacy.budget_words import format_guarantee

@@ -48,7 +48,8 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
-from sfumato.plan.values.expressions import Reference
+from sfumato.mechanisms.bits import ByteSource
+from sfumato.plan.values.expressions import Expression, Reference
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import Value
 from sfumato.publish.cells.answering import CellCondition, QueryableTable
@@ -86,15 +87,24 @@ class ConditionalDistribution(Protocol):
         """The weights of all cells, with an axis for each given column and then for each new one."""
 
 
-def sample_codes(conditionals: Sequence[ConditionalDistribution], rows: int, columns: int) -> Codes:
+def sample_codes(
+    conditionals: Sequence[ConditionalDistribution], rows: int, columns: int, source: ByteSource | None = None
+) -> Codes:
     """Sample so many rows: the cell of each in every column, stored column by column."""
     codes = np.zeros((rows, columns), np.int32, order="F")
+    extend_codes(conditionals, codes, source)
+    return codes
+
+
+def extend_codes(
+    conditionals: Sequence[ConditionalDistribution], codes: Codes, source: ByteSource | None = None
+) -> None:
+    """Sample the new columns of all rows, in place, given the columns that are set already."""
     for conditional in conditionals:
         function = _distribution(conditional)
         cells = _new_cells(conditional)
-        for start in range(0, rows, MAX_AT_ONCE):
-            _draw_clique(conditional, function, cells, codes[start : start + MAX_AT_ONCE])
-    return codes
+        for start in range(0, len(codes), MAX_AT_ONCE):
+            _draw_clique(conditional, function, cells, codes[start : start + MAX_AT_ONCE], source)
 
 
 def _new_cells(law: ConditionalDistribution) -> tuple[Codes, ...]:
@@ -104,14 +114,16 @@ def _new_cells(law: ConditionalDistribution) -> tuple[Codes, ...]:
     return tuple(axis_cells.astype(np.int32) for axis_cells in grid)
 
 
-def _draw_clique(law: ConditionalDistribution, function: Floats, cells: Sequence[Codes], codes: Codes) -> None:
+def _draw_clique(
+    law: ConditionalDistribution, function: Floats, cells: Sequence[Codes], codes: Codes, source: ByteSource | None
+) -> None:
     """Draw the new columns of a clique for all rows."""
     parents = _parent_index(codes, law.given, law.table.shape)
     if len(function) > len(codes):  # most parents have no row
         present_parents, parents = np.unique(parents, return_inverse=True)
         function = function[present_parents]
-    order = _shuffle_within_parents(parents, len(function))
-    counts = _stratified_counts(function, np.bincount(parents, minlength=len(function)))
+    order = _shuffle_within_parents(parents, len(function), source)
+    counts = _stratified_counts(function, np.bincount(parents, minlength=len(function)), source)
     for place, column_cells in zip(law.new, cells, strict=True):
         codes[order, place] = np.repeat(np.tile(column_cells, len(function)), counts)
 
@@ -139,14 +151,14 @@ def _parent_index(codes: Codes, given: Sequence[int], shape: tuple[int, ...]) ->
     return parents
 
 
-def _shuffle_within_parents(parents: Integers, count: int) -> Integers:
+def _shuffle_within_parents(parents: Integers, count: int, source: ByteSource | None = None) -> Integers:
     """Order rows by their parents, and those of one parent at random.
 
     One word holds the parent, random bits and the row, so sorting words sorts rows.
     """
     row_bits, parent_bits = (max(1, (size - 1).bit_length()) for size in (len(parents), count))
     assert row_bits + parent_bits + _MIN_RANDOM_BITS <= 64
-    keys = bits.random_uint64(len(parents)) >> np.uint64(parent_bits)
+    keys = bits.random_uint64(len(parents), source) >> np.uint64(parent_bits)
     keys &= ~np.uint64((1 << row_bits) - 1)
     keys |= np.arange(len(parents), dtype=np.uint64)
     keys |= parents.view(np.uint64) << np.uint64(64 - parent_bits)
@@ -155,13 +167,13 @@ def _shuffle_within_parents(parents: Integers, count: int) -> Integers:
     return keys.view(np.int64)
 
 
-def _stratified_counts(function: Floats, sizes: Integers) -> Integers:
+def _stratified_counts(function: Floats, sizes: Integers, source: ByteSource | None = None) -> Integers:
     """Return the number of rows of each cell of each parent: one for each stratum."""
     rows = int(sizes.sum())
     ends = function * sizes[:, None]
     whole = np.floor(ends)
     strata = whole.astype(np.int64) + (np.cumsum(sizes) - sizes)[:, None]
-    points = bits.random_uint16(2 * rows).view(np.uint32)
+    points = bits.random_uint16(2 * rows, source).view(np.uint32)
     # an end that is also the end of a stratum leaves no fraction, so no point is below it
     strata += points[np.minimum(strata, rows - 1)] < (ends - whole) * 2.0**32
     return np.diff(strata.ravel(), prepend=0)
@@ -240,9 +252,10 @@ class ColumnSampler:
         )
         return cls(attribute, first, counts, step, ends, spikes)
 
-    def sample(self, codes: Codes) -> Values:
+    def sample(self, codes: Codes, source: ByteSource | None = None) -> Values:
         """Draw a value for each row, within its cell."""
-        return self._values(self._steps(bits.random_each_below(self.counts[codes]), codes), codes)
+        ranks = bits.random_each_below(self.counts[codes], source)
+        return self._values(self._steps(ranks, codes), codes, source=source)
 
     def extremes(self, codes: Codes) -> tuple[Values, Values]:
         """Return the least and the greatest value that each row may have in its cell."""
@@ -261,19 +274,21 @@ class ColumnSampler:
             steps += (codes == cell) & (steps >= left_out)
         return steps
 
-    def _values(self, steps: Integers, codes: Codes, fraction: float | None = None) -> Values:
+    def _values(
+        self, steps: Integers, codes: Codes, fraction: float | None = None, source: ByteSource | None = None
+    ) -> Values:
         kind = self.attribute.type
         if kind is Type.REAL:
-            return self._reals(steps, codes, fraction)
+            return self._reals(steps, codes, fraction, source)
         return steps * np.int64(int(self.step)) if kind is Type.TIMESTAMP else steps
 
-    def _reals(self, steps: Integers, codes: Codes, fraction: float | None) -> Floats:
+    def _reals(self, steps: Integers, codes: Codes, fraction: float | None, source: ByteSource | None) -> Floats:
         reals = _multiples(steps, self.step)
         is_continuous = self.counts[codes] == 0
         if is_continuous.any():
             low, high = self.ends[codes[is_continuous], 0], self.ends[codes[is_continuous], 1]
             position = (
-                (bits.random_uint64(int(is_continuous.sum())) >> np.uint64(11)) * 2.0**-53
+                (bits.random_uint64(int(is_continuous.sum()), source) >> np.uint64(11)) * 2.0**-53
                 if fraction is None
                 else fraction
             )
@@ -299,7 +314,7 @@ def _step(attribute: Attribute, domain: Domain) -> Fraction:
         return domain.grid or Fraction(0)
     if attribute.type is not Type.TIMESTAMP:
         return Fraction(1)
-    edges = [_number(edge_value) for cell in attribute.cells for edge_value in _edges_of(cell)]
+    edges = [value_number(edge_value) for cell in attribute.cells for edge_value in _edges_of(cell)]
     return Fraction(next(resolution for resolution in _RESOLUTIONS if not any(edge % resolution for edge in edges)))
 
 
@@ -309,7 +324,7 @@ def _edges_of(cell: Any) -> tuple[Value, ...]:
     )
 
 
-def _number(value: Value) -> Any:
+def value_number(value: Value) -> Any:
     """Convert a value to a number: of the day, or of the microsecond."""
     if isinstance(value, dt.datetime):
         return (value - _EPOCH) // _MICROSECOND
@@ -323,11 +338,11 @@ def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
     if not step:
         return 0, 0
     if isinstance(cell, ListedCell):
-        position = _number(cell.value) / step
+        position = value_number(cell.value) / step
         return (int(position), 1) if position.denominator == 1 and abs(position) <= _MAX_STEP else (0, 0)
-    low, high = math.ceil(_number(cell.low) / step), math.floor(_number(cell.high) / step)
+    low, high = math.ceil(value_number(cell.low) / step), math.floor(value_number(cell.high) / step)
     if not cell.closed:
-        high = math.ceil(_number(cell.high) / step) - 1
+        high = math.ceil(value_number(cell.high) / step) - 1
         if kind is Type.REAL and float(high * step) >= float(cell.high):
             high = math.floor(Fraction(math.nextafter(float(cell.high), -math.inf)) / step)
     fits = high >= low and max(abs(low), abs(high)) <= _MAX_STEP
@@ -340,7 +355,7 @@ def _spike_steps(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
     """
     if attribute.type in (Type.TEXT, Type.BOOLEAN):
         return []
-    spikes = sorted(_number(cell.value) for cell in attribute.cells if isinstance(cell, ListedCell))
+    spikes = sorted(value_number(cell.value) for cell in attribute.cells if isinstance(cell, ListedCell))
     bins = [
         (cell_index, indexed_cell)
         for cell_index, indexed_cell in enumerate(attribute.cells)
@@ -349,7 +364,7 @@ def _spike_steps(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
     steps_by_cell = []
     for value in spikes if bins else ():
         for cell_index, cell_bin in bins:
-            low, high = _number(cell_bin.low), _number(cell_bin.high)
+            low, high = value_number(cell_bin.low), value_number(cell_bin.high)
             if low <= value < high or (cell_bin.closed and value == high):
                 steps = value / step if step else Fraction(0)
                 steps_by_cell.append((cell_index, int(steps) if steps.denominator == 1 else _MAX_STEP * 2))
@@ -387,10 +402,10 @@ class SampledRows:
     values: dict[int, Values]
 
     @classmethod
-    def of(cls, columns: Sequence[ColumnSampler], codes: Codes) -> SampledRows:
+    def of(cls, columns: Sequence[ColumnSampler], codes: Codes, source: ByteSource | None = None) -> SampledRows:
         """Draw a value for every row in every binned column."""
         binned = [place for place, column in enumerate(columns) if column.binned]
-        return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place]) for place in binned})
+        return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place], source) for place in binned})
 
     def set_to_middles(self, place: int, rows: NDArray[np.bool_]) -> None:
         """Set these rows of a column to the fixed middle value of their cell: another column decides it."""
@@ -433,7 +448,11 @@ _MAX_END_COLUMNS = 6
 
 
 def remove_impossible_rows(
-    rows: SampledRows, conditions: Sequence[CellCondition], face: QueryableTable, fixed: Collection[int] = ()
+    rows: SampledRows,
+    conditions: Sequence[CellCondition],
+    face: QueryableTable,
+    fixed: Collection[int] = (),
+    source: ByteSource | None = None,
 ) -> None:
     """Redraw values, and replace whole rows if no value will do, until no row meets a condition; values of ``fixed``
     columns change only with whole rows.
@@ -442,37 +461,37 @@ def remove_impossible_rows(
         return
     read_columns = sorted({place for condition in conditions for place in condition.axes})
     binned = [place for place in read_columns if place in rows.values and place not in fixed]
-    offending = _offending_rows(rows, conditions, face, np.arange(len(rows.codes)))
+    offending = offending_rows(rows, conditions, face, np.arange(len(rows.codes)))
     for _ in range(_MAX_REDRAWS):
         if not offending.size:
             return
         for place in binned:
-            rows.values[place][offending] = rows.columns[place].sample(rows.codes[offending, place])
-        offending = _offending_rows(rows, conditions, face, offending)
+            rows.values[place][offending] = rows.columns[place].sample(rows.codes[offending, place], source)
+        offending = offending_rows(rows, conditions, face, offending)
     for ends in product((0, 1), repeat=min(len(binned), _MAX_END_COLUMNS)):
         if not offending.size:
             return
         for place, end in zip(binned, ends, strict=False):
             rows.values[place][offending] = rows.columns[place].extremes(rows.codes[offending, place])[end]
-        offending = _offending_rows(rows, conditions, face, offending)
+        offending = offending_rows(rows, conditions, face, offending)
     if offending.size:
-        _replace_rows(rows, offending, read_columns)
+        _replace_rows(rows, offending, read_columns, source)
 
 
-def _replace_rows(rows: SampledRows, offending: Places, read_columns: Sequence[int]) -> None:
+def _replace_rows(rows: SampledRows, offending: Places, read_columns: Sequence[int], source: ByteSource | None) -> None:
     """Replace rows by copies of others; if there are none, set the columns that conditions read to NULL."""
     valid = np.setdiff1d(np.arange(len(rows.codes)), offending)
     if not valid.size:
         for place in read_columns:
             rows.codes[offending, place] = rows.columns[place].attribute.size - 1
         return
-    donors = valid[bits.random_array_below(valid.size, offending.size)]
+    donors = valid[bits.random_array_below(valid.size, offending.size, source)]
     rows.codes[offending] = rows.codes[donors]
     for values in rows.values.values():
         values[offending] = values[donors]
 
 
-def _offending_rows(
+def offending_rows(
     rows: SampledRows, conditions: Sequence[CellCondition], face: QueryableTable, candidates: Places
 ) -> Places:
     """Return the rows, among these, that may meet one of the conditions."""
@@ -482,19 +501,32 @@ def _offending_rows(
             condition.truths.true[tuple(rows.codes[candidates, place] for place in condition.axes)]
         )
         if possible.size:
-            column_cells = {
-                reference: _row_cells(rows, face, candidates[possible], place, level)
-                for reference, place, level in condition.columns
-            }
-            meets[possible] |= _is_met(condition, column_cells, possible.size)
+            meets[possible] |= row_truths(rows, condition, face, candidates[possible]).true
     return candidates[meets]
 
 
-def _is_met(condition: CellCondition, column_cells: dict[Reference, CellOutcomes], count: int) -> NDArray[np.bool_]:
-    return np.broadcast_to(as_truths(evaluate(condition.expression, column_cells, 1)).true, (count,))
+def row_truths(rows: SampledRows, condition: CellCondition, face: QueryableTable, row_index: Places) -> PossibleTruths:
+    """Return what a condition may be in each of these rows; a row whose value no double equals may be several."""
+    truths = as_truths(evaluate_rows(rows, condition.expression, condition.columns, face, row_index))
+    true, false, null = (
+        np.broadcast_to(outcome, (row_index.size,)) for outcome in (truths.true, truths.false, truths.null)
+    )
+    return PossibleTruths(true, false, null)
 
 
-def _row_cells(
+def evaluate_rows(
+    rows: SampledRows,
+    expression: Expression,
+    columns: Sequence[tuple[Reference, int, int | None]],
+    face: QueryableTable,
+    row_index: Places,
+) -> CellOutcomes:
+    """Evaluate an expression on rows: each is a cell of one value."""
+    column_cells = {reference: row_cells(rows, face, row_index, place, level) for reference, place, level in columns}
+    return evaluate(expression, column_cells, 1)
+
+
+def row_cells(
     rows: SampledRows, face: QueryableTable, row_index: Places, place: int, level: int | None
 ) -> CellOutcomes:
     """Return what a column is in each row."""

@@ -200,7 +200,9 @@ class CandidateScore:
         codec.check_fields(self)
         object.__setattr__(self, "unit_value", exact(self.unit_value, "unit_value", POSITIVE))
         if min(self.k, self.sets, self.candidate_rows, self.grid) < 1:
-            raise InvalidParameter("score", self.k, "over at least one set of columns, of a candidate with rows")
+            raise InvalidParameter(
+                "score", self.k, "computed over at least one set of columns, for a candidate table with rows"
+            )
 
     @property
     def rows(self) -> float:

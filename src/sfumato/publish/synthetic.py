@@ -5,24 +5,16 @@ rows look like rows of the table but belong to nobody. A question about the peop
 counted over sampled rows: ``sql`` answers with a range for the truth, and states whether each number was measured or
 bounded.
 
-Quality is computed from noisy measurements alone, so it may be published with the model.
-
-For every measured marginal, the distance between the truth and the model is ½‖m − M‖₁/n̂, the share of rows that are
-in another cell (total variation). The measured counts y = m + Z bound it: it is within ½‖Z‖₁/n̂ of ½‖y − M‖₁/n̂,
-however the model was fitted (``half_widths``). The estimate subtracts the mean of ‖Z‖₁: a model that fits the truth
-leaves only the noise, and has a distance near 0. Nothing is known of marginals that were not measured.
+Quality is computed from noisy measurements alone, so it may be published with the model (``model_quality``).
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +22,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.ledger import Anchor, Charged
+from sfumato.mechanisms.bits import ByteSource
 from sfumato.notebook_html import collapsed, paragraph, preformatted, table
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.quoting import quoted
@@ -37,20 +30,33 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer, format_exact, format_percent
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import CellCondition
 from sfumato.publish.files import model_files
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.attributes import Attributes, ListedCell, summarize_columns
-from sfumato.publish.marginals.blocks import AttributeSet, Block, maximal
-from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.estimating import Estimates, MeasuredMarginal, least_squares
+from sfumato.publish.marginals.blocks import Block, maximal
+from sfumato.publish.marginals.estimating import Estimates, least_squares
 from sfumato.publish.marginals.faces import BARE
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
-from sfumato.publish.marginals.half_widths import noise_l1_bounds
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks, step_cost
-from sfumato.publish.sampling import MAX_AT_ONCE, ColumnSampler, SampledRows, remove_impossible_rows, sample_codes
+from sfumato.publish.model_cards import ModelCard, describe_model
+from sfumato.publish.model_quality import Quality, model_quality
+from sfumato.publish.row_files import write_rows
+from sfumato.publish.row_rules import (
+    NO_RULES,
+    Conditions,
+    Constraints,
+    RowDrawer,
+    RowRules,
+    SampleReport,
+    condition_model,
+    parse_rules,
+)
+from sfumato.publish.sampling import Codes, ColumnSampler, SampledRows, remove_impossible_rows, sample_codes
+from sfumato.publish.scoring import CandidateScore
+from sfumato.publish.seeded_bytes import seeded_bytes
 from sfumato.publish.synthesis.implications import (
     deciding_cells,
     deciding_pairs,
@@ -70,133 +76,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-_MAX_LISTED_MARGINALS = 12
-
-
-@dataclass(frozen=True)
-class MarginalQuality:
-    """The distance between the model and the truth on one measured marginal."""
-
-    columns: tuple[str, ...]
-    cells: int
-    noise: float
-    """The standard deviation of the noise in each cell, in rows."""
-    distance: float
-    """The estimated share of rows that are in another cell, with the mean effect of noise subtracted."""
-    low: float
-    """The lower end of the distance."""
-    high: float
-    """The upper end of the distance."""
-
-
-@dataclass(frozen=True)
-class Quality:
-    """The quality of a model, computed from what was released alone: as public as the model."""
-
-    marginals: tuple[MarginalQuality, ...]
-    unmeasured: tuple[tuple[str, str], ...]
-    """Pairs of columns that were never measured together: the model infers their dependence from others."""
-    rows: int
-    """The default number of sampled rows."""
-    total: float
-    """n̂, the noisy number of rows."""
-    total_range: tuple[float, float]
-    """The ends between which the true number of rows lies."""
-    confidence: str
-
-    @property
-    def worst(self) -> MarginalQuality | None:
-        """The marginal with the largest distance."""
-        return max(self.marginals, key=lambda marginal: marginal.distance, default=None)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return one row for each measured marginal."""
-        import pandas
-
-        names = ("columns", "cells", "noise", "distance", "low", "high")
-        rows = [
-            [" × ".join(marginal.columns), *(getattr(marginal, name) for name in names[1:])]
-            for marginal in self.marginals
-        ]
-        return pandas.DataFrame(rows, columns=list(names))
-
-    def __str__(self) -> str:
-        low, high = self.total_range
-        lines = [
-            f"rows        {self.rows:,} drawn; n̂ = {self.total:,.0f}, the truth between {low:,.0f} and {high:,.0f}",
-            f"measured    in {count_with_noun(len(self.marginals), 'round')}; share of rows in another "
-            "cell than in the data, corrected for noise:",
-        ]
-        worst_first = sorted(self.marginals, key=lambda marginal: -marginal.distance)[:_MAX_LISTED_MARGINALS]
-        name_width = max((len(" × ".join(marginal.columns)) for marginal in worst_first), default=0)
-        for marginal in worst_first:
-            padded_name = f"{' × '.join(marginal.columns):<{name_width}}"
-            ends = f"{percent_of(marginal.low)} to {percent_of(marginal.high)}"
-            lines.append(f"  {padded_name}  {percent_of(marginal.distance):>6}  {ends:>16}  {marginal.cells:,} cells")
-        if len(self.marginals) > len(worst_first):
-            lines.append(f"  and {len(self.marginals) - len(worst_first):,} with smaller distances")
-        lines.append(f"unmeasured  {count_with_noun(len(self.unmeasured), 'pair')} of columns{self._unmeasured}")
-        return "\n".join([*lines, f"Each range covers the noise with {format_percent(self.confidence)} confidence."])
-
-    @property
-    def _unmeasured(self) -> str:
-        pairs = ", ".join(" × ".join(pair) for pair in self.unmeasured[:5])
-        return f": {pairs}{', …' if len(self.unmeasured) > 5 else ''}" if pairs else ""
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
-
-
-def percent_of(share: float) -> str:
-    """Format a share as a percentage with one decimal, capped at 100 %."""
-    return f"{100 * share:.1f} %" if share < 1 else "100 %"
-
-
-def model_quality(
-    model: GraphicalModel,
-    names: Sequence[str],
-    measured: Sequence[MeasuredMarginal],
-    total_range: tuple[float, float],
-    confidence: Fraction,
-) -> Quality:
-    """Compare a model with every marginal that was measured."""
-    marginals = [marginal for marginal in measured if marginal.places]
-    sets = list(dict.fromkeys(marginal.places for marginal in marginals))
-    modelled = dict(zip(sets, model.marginals(sets), strict=True))
-    qualities = tuple(
-        _compare_marginal(marginal, modelled[marginal.places], names, model.total, 1 - float(confidence))
-        for marginal in marginals
-    )
-    rows = max(1, round(model.total))
-    return Quality(qualities, _unmeasured(names, sets), rows, model.total, total_range, format_exact(confidence))
-
-
-def _compare_marginal(
-    measured: MeasuredMarginal, modelled: Floats, names: Sequence[str], total: float, beta: float
-) -> MarginalQuality:
-    step = float(measured.unit_value)
-    observed_distance = float(np.abs(measured.values * step - modelled).sum())
-    mean, largest_noise = noise_l1_bounds(measured.values.size, float(measured.size), beta, laplace=measured.laplace)
-    share = 1 / (2 * total)
-    ends = (
-        max(0.0, (observed_distance - largest_noise * step) * share),
-        (observed_distance + largest_noise * step) * share,
-    )
-    distance = min(max((observed_distance - mean * step) * share, ends[0]), ends[1])
-    columns = tuple(names[place] for place in measured.places)
-    return MarginalQuality(columns, measured.values.size, math.sqrt(measured.variance), distance, *ends)
-
-
-def _unmeasured(names: Sequence[str], sets: Sequence[AttributeSet]) -> tuple[tuple[str, str], ...]:
-    measured_pairs = {pair for measured_set in sets for pair in combinations(sorted(measured_set), 2)}
-    return tuple((names[a], names[b]) for a, b in combinations(range(len(names)), 2) if (a, b) not in measured_pairs)
-
-
 MAX_HELD = 20_000_000
 """The most rows held in memory; more are written to a file part by part."""
 MAX_WRITTEN = 10**11
-_ROWS_PER_PART = MAX_AT_ONCE
-_ROW_FILE_SUFFIXES = (".parquet", ".csv")
 _MAX_JSON_CHARACTERS = 1 << 31
 """The most characters of a synthetic table's JSON text."""
 
@@ -261,69 +143,121 @@ class Synthetic:
 
     @cached_property
     def _table(self) -> pyarrow.Table:
-        return self.sample(max(1, round(self.total)))
+        return self.sample(self.default_rows)
 
-    def sample(self, rows: int) -> pyarrow.Table:
-        """Sample so many new rows. This is free."""
+    def sample(
+        self,
+        rows: int,
+        *,
+        conditions: Conditions | None = None,
+        constraints: Constraints = (),
+        seed: int | None = None,
+    ) -> pyarrow.Table:
+        """Sample so many new rows. This is free: post-processing of what was released (Dwork & Roth 2014, prop. 2.1).
+
+        ``conditions={"ward": "ICU", "age": [70, 71]}`` fix columns, exactly by the model's law given them.
+        ``constraints="discharge >= admission"``, or a list of such conditions in SQL, are broken by no row: rows that
+        would are drawn again, within a bound. ``SampleReport.of(rows)`` tells how. The same ``seed`` draws the same
+        rows from the same file and version; it never touches the noise, which was drawn before and cannot be seeded.
+        """
         row_count = _row_count(rows)
         if row_count > MAX_HELD:
             fix = f'write them to a file: synthetic.write("rows.parquet", rows={row_count}), or sfumato sample'
             raise InvalidParameter("rows", row_count, f"a number up to {MAX_HELD:,}, the most rows in memory", fix=fix)
         import pyarrow
 
-        return pyarrow.concat_tables(list(self._parts(row_count)))
+        drawer = self._drawer(conditions, constraints, seed)
+        table = pyarrow.concat_tables(list(drawer.parts(row_count)))
+        return table if drawer.report is None else drawer.report.attach_to(table)
 
-    def to_pandas(self, rows: int | None = None) -> pandas.DataFrame:
-        """Return the rows of ``table`` as a data frame; integers, booleans and dates keep their types beside missing
-        values.
+    def to_pandas(
+        self,
+        rows: int | None = None,
+        *,
+        conditions: Conditions | None = None,
+        constraints: Constraints = (),
+        seed: int | None = None,
+    ) -> pandas.DataFrame:
+        """Return the rows of ``table`` as a data frame, or rows of ``sample`` with its options; integers, booleans and
+        dates keep their types beside missing values.
         """
         import pandas
         import pyarrow
 
         types = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
         kinds = {**types, pyarrow.date32(): pandas.ArrowDtype(pyarrow.date32())}
-        return self.table(rows).to_pandas(types_mapper=kinds.get)
+        plain = rows is None and conditions is None and not constraints and seed is None
+        row_count = self.default_rows if rows is None else rows
+        drawn = (
+            self._table if plain else self.sample(row_count, conditions=conditions, constraints=constraints, seed=seed)
+        )
+        return drawn.to_pandas(types_mapper=kinds.get)
+
+    @property
+    def default_rows(self) -> int:
+        """n̂ as a whole number: the rows that are drawn if no number is given."""
+        return max(1, round(self.total))
 
     def write(
-        self, path: str | os.PathLike[str], rows: int | None = None, progress: Callable[[str], None] | None = None
-    ) -> None:
-        """Write rows to a Parquet or a CSV file part by part: any number of them, in little memory."""
-        target = rows_file_path(path)
-        row_count = round(max(1.0, self.total)) if rows is None else _row_count(rows)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            with _writer(partial, target.suffix.lower(), self._schema) as writer:
-                rows_written = 0
-                for part in [self._table] if rows is None and row_count <= MAX_HELD else self._parts(row_count):
-                    writer.write_table(part)
-                    rows_written += part.num_rows
-                    if progress is not None:
-                        progress(f"{rows_written:,} of {row_count:,} rows")
-            partial.replace(target)
-        except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            fix = "name a file in an existing folder that you can write to"
-            raise InvalidParameter("path", str(target), f"a file that can be written ({reason})", fix=fix) from error
-        finally:
-            partial.unlink(missing_ok=True)
+        self,
+        path: str | os.PathLike[str],
+        rows: int | None = None,
+        progress: Callable[[str], None] | None = None,
+        *,
+        conditions: Conditions | None = None,
+        constraints: Constraints = (),
+        seed: int | None = None,
+    ) -> SampleReport | None:
+        """Write rows to a Parquet, CSV, DuckDB or SQLite file part by part: any number of them, in little memory.
 
-    def _parts(self, rows: int) -> Iterator[pyarrow.Table]:
-        for start in range(0, rows, _ROWS_PER_PART):
-            yield self._draw_part(min(_ROWS_PER_PART, rows - start))
+        Options are those of ``sample``; the report is returned if there are conditions or constraints. In a database
+        the rows are a table of the private table's name.
+        """
+        row_count = self.default_rows if rows is None else _row_count(rows)
+        drawer = self._drawer(conditions, constraints, seed)
+        plain = rows is None and drawer.rules is None and seed is None and row_count <= MAX_HELD
+        parts = [self._table] if plain else drawer.parts(row_count)
+        write_rows(path, parts, self._schema, self.released.table or "rows", row_count, progress)
+        return drawer.report
 
-    def _draw_part(self, rows: int) -> pyarrow.Table:
-        codes = np.zeros((rows, len(self._row_columns)), np.int32, order="F")
+    def _drawer(self, conditions: Conditions | None, constraints: Constraints, seed: int | None) -> RowDrawer:
+        """Return what draws rows under these conditions and constraints; no row of the table is read for it."""
+        source = None if seed is None else seeded_bytes(seed)
+        if not conditions and not constraints and isinstance(constraints, (str, list, tuple)):
+            return RowDrawer(self._part_drawer(self._conditionals, source, NO_RULES))
+        rules = parse_rules(self._row_face, self._row_columns, conditions, constraints)
+        conditioned = condition_model(self.sampling_model, rules, self.released.implied, self.released.max_cells)
+        draw = self._part_drawer(conditioned.model.conditionals(), source, rules)
+        return RowDrawer(draw, rules, conditioned, self._row_face, self._conditions)
+
+    def _part_drawer(
+        self, conditionals: Any, source: ByteSource | None, rules: RowRules
+    ) -> Callable[[int], SampledRows]:
+        """Return a function that draws so many rows: their cells, then values, which the policy may rule out."""
+        columns = len(self.attributes)
+        return lambda rows: self.typed_rows(sample_codes(conditionals, rows, columns, source), rules, source)
+
+    def sample_cells(self, rows: int) -> Codes:
+        """Sample the cells of so many rows, in the columns of the model."""
+        return sample_codes(self._conditionals, rows, len(self.attributes))
+
+    def typed_rows(self, cells: Codes, rules: RowRules = NO_RULES, source: ByteSource | None = None) -> SampledRows:
+        """Return rows with these cells in the columns of the model: values of the policy's types, and derived columns
+        too.
+        """
         model_columns = len(self.attributes)
-        codes[:, :model_columns] = sample_codes(self._conditionals, rows, model_columns)
+        codes = np.zeros((len(cells), len(self._row_columns)), np.int32, order="F")
+        codes[:, :model_columns] = cells
         for place, implied in enumerate(self.released.implied, model_columns):
             codes[:, place] = np.array(implied.cells, np.int32)[codes[:, implied.by]]
-        sampled = SampledRows.of(self._row_columns, codes)
+        sampled = SampledRows.of(self._row_columns, codes, source)
         for deciding, place in self._decided_bins:
             sampled.set_to_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
-        remove_impossible_rows(
-            sampled, self._conditions, self._row_face, fixed={place for _, place in self._decided_bins}
-        )
-        return sampled.to_arrow()
+        rules.fix_values(sampled, source)
+        unchanged = rules.fixed_places | {place for _, place in self._decided_bins}
+        remove_impossible_rows(sampled, self._conditions, self._row_face, unchanged, source)
+        rules.compute_values(sampled, self._row_face)
+        return sampled
 
     @property
     def _decided_bins(self) -> list[tuple[int, int]]:
@@ -469,6 +403,23 @@ class Synthetic:
         ends = max(0.0, middle - width), max(0.0, middle) + width
         return model_quality(self.sampling_model, self.released.columns, self.released.measured, ends, confidence_level)
 
+    def card(
+        self,
+        *,
+        name: str = "",
+        description: str = "",
+        licence: str = "",
+        contact: str = "",
+        scores: Sequence[CandidateScore] = (),
+    ) -> ModelCard:
+        """Describe what was measured, its price, errors and limits, to publish with the rows. Free: it is computed from
+        what was released. ``card.save("card.html")`` writes HTML, Markdown or JSON; ``scores`` were bought of rows of
+        this model: ``curator.score(rows).release(epsilon=0.1)``.
+        """
+        measured = self.released, self.quality(), self.receipt
+        facts = describe_model(*measured, charged=bool(self.steps), warnings=self.warnings, scores=scores)
+        return facts.with_texts(name, description, licence, contact)
+
     def plot(self, path: str | None = None) -> Picture:
         """Plot the counts of each column with their ranges; with a path (.svg, .png, .html) the picture is saved
         too.
@@ -563,25 +514,6 @@ def _row_count(rows: int) -> int:
     if count > MAX_WRITTEN:
         raise InvalidParameter("rows", rows, f"a number up to {MAX_WRITTEN:,}")
     return count
-
-
-def rows_file_path(path: str | os.PathLike[str]) -> Path:
-    """Refuse a file name that rows cannot be written to; return its path."""
-    target = Path(path)
-    if target.suffix.lower() not in _ROW_FILE_SUFFIXES:
-        raise InvalidParameter("path", str(path), f"a file whose name ends in {' or '.join(_ROW_FILE_SUFFIXES)}")
-    return target
-
-
-def _writer(path: Path, kind: str, schema: pyarrow.Schema) -> Any:
-    """Open a writer for tables that are appended one after the other."""
-    if kind == ".parquet":
-        from pyarrow import parquet
-
-        return parquet.ParquetWriter(path, schema)
-    from pyarrow import csv
-
-    return csv.CSVWriter(path, schema)
 
 
 # ── checking ───────────────────────────────────────────────────────────────────────────────────

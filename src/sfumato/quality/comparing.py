@@ -18,9 +18,16 @@ from sfumato.privacy.numbers import exact_integer
 from sfumato.publish.marginals.attributes import Attribute, attribute_of, coded_names
 from sfumato.publish.scoring import code_candidate
 from sfumato.publish.synopsis import cell_keys
-from sfumato.quality.distances import CodedTable, ColumnSet, associations, correlations, distances, summarise_marginals
+from sfumato.quality.distances import (
+    CodedTable,
+    ColumnSet,
+    associations,
+    correlations,
+    distances,
+    nearest_rows,
+    summarise_marginals,
+)
 from sfumato.quality.learning import learning, propensity
-from sfumato.quality.nearest_rows import nearest_rows
 from sfumato.quality.page import (
     HEADING,
     ComparedColumn,

@@ -14,9 +14,8 @@ from sfumato.plots.frame import Drawing, unframed_picture
 from sfumato.plots.heat_maps import MAX_ROWS, HeatMapGrid, heat_map
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.scales import ChartData
-from sfumato.quality.distances import MarginalSummary
+from sfumato.quality.distances import CAVEAT, MarginalSummary, NearestRows
 from sfumato.quality.learning import PredictionScores, Propensity
-from sfumato.quality.nearest_rows import CAVEAT, NearestRows
 
 HEADING = "NOT FOR PUBLICATION: exact figures about private rows, not protected by noise. For the data owner only."
 Matrix = tuple[tuple[float, ...], ...]

@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sfumato.mechanisms import KeyThreshold
-from sfumato.plan.aggregates.measures import CombinedEstimate, Estimator, Floats, GroupEstimate, TotalEstimate, Width
+from sfumato.plan.aggregates.measures import (
+    CombinedEstimate,
+    Estimator,
+    Floats,
+    GroupEstimate,
+    SummedEstimate,
+    TotalEstimate,
+    Width,
+)
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.total_readings import Integers, PlanReading
 from sfumato.plan.sharing import MeasuredRequest
@@ -247,10 +255,10 @@ def _is_linear(estimator: Estimator, scaled: Sequence[_ScaledColumns]) -> bool:
     """Return whether a result is a linear combination of totals with additive noise; one that bounds the rounding of
     each value separately is none.
     """
-    is_total = isinstance(estimator, TotalEstimate) or (
+    is_total = isinstance(estimator, (TotalEstimate, SummedEstimate)) or (
         isinstance(estimator, CombinedEstimate) and not estimator.rounding
     )
-    return is_total and len(scaled) == 1 and isinstance(scaled[0].scale, NoisyScale)
+    return is_total and all(isinstance(columns.scale, NoisyScale) for columns in scaled)
 
 
 def _linear_estimate(
@@ -265,12 +273,12 @@ def _linear_estimate(
     A row that sums groups is the sum of the groups' displayed values, so that subtotals agree with their groups after
     rounding.
     """
-    (only,) = scaled
-    estimate = estimator.estimate(only.columns, [0.0] * len(only.columns))
-    factors = (estimator.first, estimator.second) if isinstance(estimator, CombinedEstimate) else (Fraction(1),)
+    totals = [column for columns in scaled for column in columns.columns]
+    estimate = estimator.estimate(totals, [0.0] * len(totals))
     groups, form = len(estimate.value), NoiseForm.zero(len(estimate.value))
-    for index, factor in enumerate(factors):
-        block = NoiseForm.single(only.first_noise + index * groups + np.arange(groups))
+    first_noises = [columns.first_noise + index * groups for columns in scaled for index in range(len(columns.columns))]
+    for first_noise, factor in zip(first_noises, _linear_factors(estimator), strict=True):
+        block = NoiseForm.single(first_noise + np.arange(groups))
         form = form.plus(block.scaled(np.full(groups, float(factor))))
     value, centre = estimate.value, estimate.low
     if rows is not None and rows.sums:
@@ -279,6 +287,12 @@ def _linear_estimate(
     widths = noises.widths(form, parts)
     low, high = np.minimum(centre - widths, value), np.maximum(centre + widths, value)
     return LinearEstimate(value, low, high, centre=centre, form=form, noises=noises)
+
+
+def _linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:
+    if isinstance(estimator, SummedEstimate):
+        return estimator.factors
+    return (estimator.first, estimator.second) if isinstance(estimator, CombinedEstimate) else (Fraction(1),)
 
 
 def _estimate_groups(
@@ -292,8 +306,10 @@ def _estimate_groups(
 
 
 def _count_statements(estimator: Estimator, parts: int) -> int:
-    """Count the noise draws whose bounds must hold together: a combined number reads two, but counts as one part."""
-    return 2 * parts if isinstance(estimator, CombinedEstimate) else parts
+    """Count the noise draws whose bounds must hold together: a sum reads several, but counts as one part."""
+    if isinstance(estimator, (CombinedEstimate, SummedEstimate)):
+        return len(_linear_factors(estimator)) * parts
+    return parts
 
 
 def _estimate_sums(

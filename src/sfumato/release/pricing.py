@@ -34,14 +34,16 @@ from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number, format_probability
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
-from sfumato.release.parts.sampled_scales import SampledScale
-from sfumato.release.parts.scales import NoiseScale, NoisyScale
+from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 from sfumato.release.parts.shares import PriceSplit, WeightedRequest, split_price
 from sfumato.release.prices import GAUSSIAN_NEEDS, GIVE_DELTA, Price
 from sfumato.release.sampled_prices import price_on_sample
 
 _PRECISION = Fraction(1, 2**16)
 """The relative precision of the calibrated noise; a finer one would take three times the search steps."""
+_NEGLIGIBLE = 1e-3
+"""The relative difference of noise below which strategies count as equal: rounded totals of one may need a little more
+than those of another that drops rows."""
 
 
 @dataclass(frozen=True)
@@ -249,8 +251,14 @@ def _least_noise_release(
     (Laplace) or Δ₂ (Gaussian).
     """
     compatible = _compatible_options(options, family)
-    # min keeps the first, and cheapest to compute, among equals
-    chosen = min(compatible, key=lambda bounded: round(_log_sensitivity(bounded, family), 9))
+    log_sensitivities = [_log_sensitivity(bounded, family) for bounded in compatible]
+    # the first among equals is the cheapest to compute, and cuts no groups
+    negligible = _NEGLIGIBLE * len(compatible[0].noisy_measures)
+    chosen = next(
+        bounded
+        for bounded, log_sensitivity in zip(compatible, log_sensitivities, strict=True)
+        if log_sensitivity <= min(log_sensitivities) + negligible
+    )
     rejected = (
         [bounded.strategy.value for bounded in compatible if bounded is not chosen] if chosen.noisy_measures else []
     )

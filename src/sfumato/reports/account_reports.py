@@ -39,7 +39,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import without_data
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError, format_rounded_down
 from sfumato.ledger import Account, Ledger, Line
-from sfumato.ledger.approval_requests import PublicationReview, RequestState
+from sfumato.ledger.approval_requests import IsOwner, PublicationReview, RequestState, every_name
 from sfumato.ledger.transaction import Terms
 from sfumato.notebook_html import collapsed
 from sfumato.plan.catalog import Catalog
@@ -261,17 +261,21 @@ def parse_questions_option(option: str | None) -> Questions:
     if option == "all":
         return True
     if not re.fullmatch(r"\d{1,18}(\s*,\s*\d{1,18})*", option):
-        raise InvalidParameter("questions", option, "line numbers such as 4,7, or left without a value for all lines")
+        raise InvalidParameter(
+            "questions", option, "a list of line numbers such as 4,7, or given without a value to show all lines"
+        )
     return tuple(int(number) for number in option.split(","))
 
 
-def reviewed_lines(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Questions:
-    """List the lines that were marked for publication and approved, in requests that have not expired."""
+def reviewed_lines(
+    policy: Policy, ledger: str | os.PathLike[str] | None = None, is_owner: IsOwner = every_name
+) -> Questions:
+    """List the lines that were marked for publication and approved by owners, in requests that have not expired."""
     path = ledger_address(policy, ledger)
     if not may_exist(path):
         raise _nothing_asked(path)
     with Ledger.open(path) as open_ledger:
-        requests = open_ledger.account(policy.account_name).requests
+        requests = open_ledger.account(policy.account_name).requests.decided_by(is_owner)
         now, records = requests.now(), requests.list()
     approved = [record.subject for record in records if record.state(now) is RequestState.APPROVED]
     lines = sorted({number for each in approved if isinstance(each, PublicationReview) for number in each.lines})

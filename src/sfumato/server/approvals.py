@@ -22,6 +22,7 @@ from sfumato.ledger.approval_requests import (
     MAX_PURPOSE,
     ApprovalRequest,
     GrantedShare,
+    IsOwner,
     PublicationReview,
     RequestAct,
     RequestRecord,
@@ -29,6 +30,7 @@ from sfumato.ledger.approval_requests import (
     RequestStep,
 )
 from sfumato.ledger.entries import checked_text
+from sfumato.plan.readings.total_readings import ReadMeasure
 from sfumato.policy.approval_rules import MAX_DAYS, ApprovalRules
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
 from sfumato.server.people.users import Caller, Role
@@ -54,9 +56,10 @@ class RequestedRelease:
 class ApprovalDesk:
     """The requests of all served policies. Thread-safe: the ledger decides every race."""
 
-    def __init__(self, served: ServedPolicies, propose: Propose) -> None:
+    def __init__(self, served: ServedPolicies, propose: Propose, is_owner: IsOwner) -> None:
         self._served = served
         self._propose = propose
+        self._is_owner = is_owner
 
     # ── the gate ───────────────────────────────────────────────────────────────────────────────
 
@@ -69,10 +72,32 @@ class ApprovalDesk:
             return curator
         dry = self._dry_charge(curator, release)
         if dry is None:
-            return curator.conditioned(_refusing(caller, curator, release))
-        condition = _condition(caller, curator, release, rules, dry)
+            # free now: whatever it would charge later needs approval
+            return curator.conditioned(self._condition(caller, curator, release, rules, None))
+        condition = self._condition(caller, curator, release, rules, dry)
         self._requests(curator.name).check(condition, dry.charge, dry.epsilon)
         return curator.conditioned(condition)
+
+    def _condition(
+        self,
+        caller: Caller,
+        curator: Curator,
+        release: RequestedRelease,
+        rules: ApprovalRules,
+        dry: DryCharge | None,
+    ) -> ApprovalCondition:
+        """Return the condition on a charge that was assessed; without a dry charge it exempts none."""
+        policy = curator.policy_hash
+        return ApprovalCondition(
+            requester=caller.user,
+            policy=policy,
+            assessed="" if dry is None else dry.charge.digest(caller.user, policy),
+            reason="" if dry is None else _reason(rules, release, dry) or "",
+            kind=release.kind,
+            tables=None if dry is None else dry.tables,
+            measures=None if dry is None else dry.measures,
+            is_owner=self._is_owner,
+        )
 
     def _dry_charge(self, curator: Curator, release: RequestedRelease) -> DryCharge | None:
         return curator.dry_charge(
@@ -109,10 +134,7 @@ class ApprovalDesk:
         if _reason(rules, release, dry) is None:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release it without a request")
-        requests, digest = self._requests(name), dry.charge.digest(caller.user, view.policy_hash)
-        filed = _open_request(requests, caller, digest)
-        if filed is not None:
-            return self._view(caller, name, filed)
+        requests = self._requests(name)
         subject = ApprovalRequest(
             release_kind=release.kind,
             spec=canonical_json(release.spec),
@@ -120,14 +142,15 @@ class ApprovalDesk:
             purpose=_checked_purpose(purpose),
             words=self._words(view, release, dry),
             requester=caller.user,
-            digest=digest,
+            digest=dry.charge.digest(caller.user, view.policy_hash),
             policy=view.policy_hash,
             approvals=rules.approvals,
             expires=_expiry(requests, rules.days if days is None else min(_checked_days(days), rules.days)),
             cost=dry.charge.cost,
             epsilon=dry.epsilon,
+            delta=dry.delta,
         )
-        return self._view(caller, name, requests.file(subject, dry.charge.analyst))
+        return self._view(caller, name, requests.file(subject, dry.charge.analyst, max_open=MAX_OPEN))
 
     def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
         """Mark own answers for publication; an owner approves them and signs a bundle."""
@@ -146,8 +169,7 @@ class ApprovalDesk:
             _expiry(requests, rules.days),
         )
         analyst = caller.user if caller.user in view.policy.analysts else ""
-        filed = _open_request(requests, caller, subject.digest)
-        return self._view(caller, name, filed or requests.file(subject, analyst))
+        return self._view(caller, name, requests.file(subject, analyst, max_open=MAX_OPEN))
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""
@@ -184,6 +206,7 @@ class ApprovalDesk:
         if unknown:
             raise InvalidParameter("tables", unknown[0], f"tables of the policy: {', '.join(curator.policy.tables)}")
         require_known_kinds(share.kinds, "kinds")
+        _require_measures(share.measures)
         subject = GrantedShare(
             requester=share.user,
             epsilon=exact(share.epsilon, "epsilon", POSITIVE),
@@ -193,6 +216,7 @@ class ApprovalDesk:
             tables=share.tables,
             kinds=share.kinds,
             purpose=_checked_purpose(share.purpose),
+            measures=share.measures,
         )
         analyst = share.user if share.user in curator.policy.analysts else ""
         return self._view(caller, name, requests.file(subject, analyst, approved_by=caller.user))
@@ -213,7 +237,7 @@ class ApprovalDesk:
     # ── internals ──────────────────────────────────────────────────────────────────────────────
 
     def _requests(self, name: str) -> AccountRequests:
-        return self._served.account(name).requests
+        return self._served.account(name).requests.decided_by(self._is_owner)
 
     def _seen(self, caller: Caller, name: str, number: int) -> RequestRecord:
         record = self._requests(name).read(number)
@@ -265,19 +289,13 @@ class ShareTerms:
     tables: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     purpose: str = ""
+    measures: tuple[str, ...] = ()
 
 
-def _open_request(requests: AccountRequests, caller: Caller, digest: str) -> RequestRecord | None:
-    """Return the open request of a caller with this digest, filed before or sent twice; refuse one too many."""
-    now, own = requests.now(), [each for each in requests.list() if each.subject.requester == caller.user]
-    open_requests = [each for each in own if each.state(now) in (RequestState.FILED, RequestState.APPROVED)]
-    for record in open_requests:
-        if not isinstance(record.subject, GrantedShare) and record.subject.digest == digest:
-            return record
-    if len(open_requests) >= MAX_OPEN:
-        rule = f"one person has at most {MAX_OPEN} open requests on a policy"
-        raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions")
-    return None
+def _require_measures(names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in tuple(ReadMeasure)]
+    if unknown:
+        raise InvalidParameter("measures", unknown[0], f"what is read of rows: {', '.join(ReadMeasure)}")
 
 
 def _sees(caller: Caller, record: RequestRecord) -> bool:
@@ -290,21 +308,9 @@ def _reason(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> 
         dry.tables,
         discovers_groups=dry.discovers_groups,
         epsilon=dry.epsilon,
+        delta=dry.delta,
         contained=contained_kinds(release.kind),
     )
-
-
-def _condition(
-    caller: Caller, curator: Curator, release: RequestedRelease, rules: ApprovalRules, dry: DryCharge
-) -> ApprovalCondition:
-    policy = curator.policy_hash
-    assessed, reason = dry.charge.digest(caller.user, policy), _reason(rules, release, dry) or ""
-    return ApprovalCondition(caller.user, policy, assessed, reason, release.kind, dry.tables)
-
-
-def _refusing(caller: Caller, curator: Curator, release: RequestedRelease) -> ApprovalCondition:
-    """Return the condition of a release that is free now: whatever it would charge later needs approval."""
-    return ApprovalCondition(caller.user, curator.policy_hash, "", "", release.kind, None)
 
 
 def _require_rules(curator: Curator) -> ApprovalRules:

@@ -39,7 +39,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.server.activity_log import ActivityLog, status_of
 from sfumato.server.approvals import ApprovalDesk, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import AnswerNotStored, ChargePermit, NoSpending
+from sfumato.server.people.token_limits import ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
 from sfumato.server.releases.answer_clock import AnswerClock, cost_class
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
@@ -55,6 +55,7 @@ from sfumato.server.releases.running_releases import (
     proposal_cost,
     request_cost,
 )
+from sfumato.server.releases.stored_answers import find_stored, new_request_id, require_stored
 from sfumato.server.request_calls import RequestCalls
 from sfumato.server.served_policies import HistoryBatch, ServedPolicies, history_page
 from sfumato.server.settings import ServerSettings
@@ -62,7 +63,7 @@ from sfumato.server.settings import ServerSettings
 T = TypeVar("T")
 Propose = Callable[[Curator, str, Mapping[str, Any]], Any]
 """Builds the proposal of a kind from a caller's spec (``server.requests.proposals``)."""
-ACTS = ("propose", "describe", "columns", "explain", "error", "price", "advise", "plot", "preview")
+ACTS = ("propose", "describe", "columns", "explain", "error", "price", "advise", "plot", "preview", "power", "stored")
 _ASKING_ROLES = (Role.OWNER, Role.ANALYST)
 _READ_ALL_ROLES = (Role.OWNER, Role.AUDITOR)
 _MAX_PAGE = 1000
@@ -105,7 +106,7 @@ class Gateway:
         turns = FairQueue(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._releases)
         self.requests = RequestCalls(
-            ApprovalDesk(served, propose),
+            ApprovalDesk(served, propose, people.is_owner),
             self._logged_as,
             self._require_seen,
             self._rate_limit.withdraw,
@@ -204,7 +205,9 @@ class Gateway:
         spec: Mapping[str, Any],
         price: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Propose, explain, forecast, price, plot, preview or list columns: spends nothing and reads no row."""
+        """Propose, explain, forecast, price, plot, preview, list columns or find what is stored: spends nothing and
+        reads no row.
+        """
         with self._logged(caller, act if act in ACTS else "free"):
             caller.require("asking", *_ASKING_ROLES)
             if act not in ACTS:
@@ -217,6 +220,8 @@ class Gateway:
     def _perform_free(
         self, caller: Caller, name: str, kind: str, act: str, spec: Mapping[str, Any], price: dict[str, Any]
     ) -> Any:
+        if act == "stored":
+            return require_stored(self._stored_answer(caller, name, kind, spec, price, f"stored-{new_request_id()}"))
         proposal = self._proposal(caller, name, kind, spec, spends=True)
         if act == "propose":
             return proposal if isinstance(proposal, Listing) else Proposed.from_proposal(proposal)
@@ -484,6 +489,11 @@ class Gateway:
             self.served.reserve.hold()
             self.served.ledger.head  # noqa: B018 - reads it, so a ledger's server that is away is noticed
 
+    def turns_begun(self) -> tuple[int, int] | None:
+        """Return another value after each turn in which rows may be read, and None during one."""
+        flights, reopenings = self._flights.turns_begun(), self.served.turns_begun()
+        return None if flights is None or reopenings is None else (flights, reopenings)
+
     # ── stopping ───────────────────────────────────────────────────────────────────────────────
 
     def stop_accepting(self) -> None:
@@ -550,10 +560,8 @@ class Gateway:
                 return earlier_answer
             self._require_seen(caller, request.account)
             self.people.require_not_paused(request.account)
-            current_curator, opened = (
-                self._charging_curator(caller, request.account),
-                self.served.last_open_policy(request.account),
-            )
+            current_curator = self._charging_curator(caller, request.account)
+            opened = self.served.last_open_policy(request.account)
             policy_changed = current_curator.policy is not curator.policy  # propose again under the current policy
             current_proposal = propose(current_curator) if policy_changed else proposal
             self.served.reserve.hold()
@@ -608,7 +616,7 @@ class Gateway:
         extra_cost = proposal_cost(proposal, "release", price, self.settings.free_per_second)
         self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost("release", spec))
         self.served.require_files(name)  # an answer stored for other data does not answer this question
-        return _find_stored(proposal, price, request_id)
+        return find_stored(proposal, price, request_id)
 
     def _proposal(
         self, caller: Caller, name: str, kind: str, spec: Mapping[str, Any], *, spends: bool, until: int | None = None
@@ -642,15 +650,13 @@ class Gateway:
         buyer = Caller(request.user, self.people.user(request.user).role)
         spec, price = json.loads(stored.spec), json.loads(stored.price)
         proposal = self._proposal(buyer, request.account, stored.kind, spec, spends=False, until=stored.line)
-        result = _find_stored(proposal, price, request.id)
+        result = find_stored(proposal, price, request.id)
         if result is not None:
             return replace(result, free=True)
         first_copy = self._releases.stored_on_line(request.account, stored.line, request.user)
-        return (
-            None
-            if first_copy is None or not first_copy[1].answer
-            else FlightResult(stored.line, decode_stored_answer(first_copy[1].answer), True)
-        )
+        if first_copy is None or not first_copy[1].answer:
+            return None
+        return FlightResult(stored.line, decode_stored_answer(first_copy[1].answer), True)
 
     def _retry_with_new_data(self, caller: Caller, name: str, ask: Callable[[], T]) -> T:
         """Call ``ask``, and once more after reopening the policy if its data files have changed."""
@@ -682,16 +688,3 @@ class Gateway:
     def _log_release(self, caller: Caller, route: str, status: int, released: FlightResult) -> None:
         price = "" if released.free else str(getattr(getattr(released.answer, "receipt", None), "guarantee", ""))
         self._log.write(user=caller.user, route=route, status=status, line=released.line, price=price)
-
-
-def _find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> FlightResult | None:
-    """Return the stored answer of a proposal that may spend nothing; None if it would have to be bought."""
-    identity = {} if price.get("free") else {"request_id": request_id}  # what a synopsis answers is no request
-    try:
-        return FlightResult.from_answer(proposal.release(**price, **identity, progress=_refuse_charge))
-    except AnswerNotStored:
-        return None
-
-
-def _refuse_charge(phase: str) -> None:  # noqa: ARG001
-    raise AnswerNotStored

@@ -37,7 +37,7 @@ from sfumato.errors import (
     SourceChanged,
 )
 from sfumato.ledger import Account, Ledger, Line
-from sfumato.ledger.disk_reserve import DiskReserve
+from sfumato.ledger.local_files import DiskReserve
 from sfumato.ledger.spending import NO_COST
 from sfumato.policy import Policy
 from sfumato.release.releasing import Progress
@@ -103,6 +103,10 @@ class ServedPolicies:
     def use_clock(self, clock: AnswerClock, overrun: Callable[[str], None]) -> None:
         """Use ``clock`` to delay reopened policies, and call ``overrun`` with the name of each that took longer."""
         self._openings.use_clock(clock, overrun)
+
+    def turns_begun(self) -> int | None:
+        """Return how many reopenings have begun; None while one lasts."""
+        return self._openings.turns_begun()
 
     def curator(self, name: str) -> Curator:
         """Return the curator for the current policy file, reopening it if the file has changed."""

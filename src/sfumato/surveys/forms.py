@@ -219,14 +219,16 @@ class Form:
         """Return a valid report of this form, parsed if it is JSON text; refuse anything else."""
         parsed = report if type(report) is Report else Report.from_json(report)  # type: ignore[arg-type]
         if parsed.form != self.form_id:
-            raise InvalidParameter("report", parsed.form, f"made with this form, whose id is {self.form_id}")
+            raise InvalidParameter("report", parsed.form, f"an answer to this form, whose id is {self.form_id}")
         if (parsed.question is not None) is not self.sampled or (parsed.question or 0) >= len(self.questions):
-            raise InvalidParameter("report", parsed.question, f"on one of this form's {len(self.questions)} questions")
+            raise InvalidParameter(
+                "report", parsed.question, f"an answer to one of the {len(self.questions)} questions of this form"
+            )
         asked_mechanisms = self.mechanisms if parsed.question is None else (self.mechanisms[parsed.question],)
         if len(parsed.answers) != len(asked_mechanisms) or not all(
             map(is_possible_answer, asked_mechanisms, parsed.answers)
         ):
-            raise InvalidParameter("report", parsed.answers, "made of answers that this form can produce")
+            raise InvalidParameter("report", parsed.answers, "a list of answers that this form can produce")
         return parsed
 
     def estimate(

@@ -18,6 +18,7 @@ import pytest
 
 import sfumato as sf
 from audit.test_neighbouring_tables import NOWHERE, policy
+from sfumato.audit.asked_questions.neighbouring_outcomes import ReleaseFeatures, compare_replays, flatten_release
 from sfumato.audit.asked_questions.release_sampling import (
     SamplingJob,
     SamplingWorkers,
@@ -28,8 +29,6 @@ from sfumato.audit.asked_questions.release_sampling import (
     replay_question,
     sample_proposal,
 )
-from sfumato.audit.asked_questions.replayed_totals import compare_replays
-from sfumato.audit.asked_questions.visible_outcomes import ReleaseFeatures, flatten_release
 from sfumato.audit.generated_tables import neighbours_of
 from sfumato.audit.whole_policies.audit_stages import AuditStage, open_stage, refute_by_draws
 from sfumato.curator import Curator

@@ -17,10 +17,8 @@ import pytest
 from scipy.stats import chi2
 
 import sfumato as sf
-from sfumato.audit.exact_laws.choice_laws import frequent_law, rank_law
-from sfumato.audit.exact_laws.report_laws import key_law
-from sfumato.audit.exact_laws.stream_laws import stream_law
 from sfumato.audit.lower_bounds.falsifying import samplers
+from sfumato.audit.mechanism_laws import frequent_law, key_law, rank_law, stream_law
 
 DRAWS, LONG_DRAWS = 700, 20_000
 _MISS = 1e-8

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.running import run
-from sfumato.cli.drafting.rule_words import format_rules, parse_rules_text, split_rules
+from sfumato.cli.drafting.columns import format_rules, parse_rules_text, split_rules
 from sfumato.curator.cell_proposals import propose_for_texts
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules
@@ -253,6 +253,21 @@ def test_cells_that_the_owner_calls_missing_decide_no_type(tmp_path: Path) -> No
         assert 'nulls = ["unknown"]' in written
 
 
+def test_texts_that_keep_numbers_from_being_a_number_are_named(tmp_path: Path) -> None:
+    cells = ["k.A." if row % 17 == 0 else str(20 + row % 60) for row in range(400)]
+    rare = ["Anna" if row == 9 else cell for row, cell in enumerate(cells)]
+    rows = [f"{row},{cell},{other}" for row, (cell, other) in enumerate(zip(cells, rare, strict=True))]
+    text("person_id,age,rare", *rows)(tmp_path / "t.csv")
+    written, printed = draft(tmp_path / "t.csv")
+    assert 'age = { type = "text"' in written
+    assert "numbers but for 'k.A.'. If these are missing cells: --nulls k.A." in printed
+    assert printed.count("numbers but for") == 1
+    assert "Anna" not in printed  # a text of one row is not shown
+    written, printed = draft(tmp_path / "t.csv", "--nulls", "k.A.")
+    assert 'age = { type = "integer"' in written
+    assert "numbers but for" not in printed
+
+
 def test_a_listed_value_may_have_a_comma_a_quote_or_the_name_of_a_rule(tmp_path: Path) -> None:
     text("person_id,x", "1,a")(tmp_path / "t.csv")
     typed_values = 'text a, "b, or c" ,"5"" pipe","no case" case lower'
@@ -437,7 +452,7 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
         ("day=integer thousands .", "different from the decimal separator"),
         ("day=integer decimal , decimal .", "write each rule once"),
         ("day=boolean true Y false Y", "without the entry that true has too"),
-        ("day=text case lower", "a text with listed values"),
+        ("day=text case lower", "a text column with listed values"),
         ("day=text A,b case lower", "values as trim and case leave them"),
         ("day=text a,b trim yes", "trim has no value"),
         ("day=text a,b map F", "write map as F:female,M:male"),

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from inference.rows import people
 from sfumato.cli import main
 from sfumato.inference.components import ComponentsAnswer
-from sfumato.inference.regression_answers import RegressionAnswer
+from sfumato.inference.regression_answers import LogisticAnswer, RegressionAnswer
 
 POLICY = """
 [unit]
@@ -51,3 +51,13 @@ def test_a_table_is_explained_bought_shown_and_written(tmp_path: Path) -> None:
         tmp_path, "components", "people", "age", "hours", "cost", "--epsilon", "1", "--delta", "1e-7", "--json"
     )
     assert ComponentsAnswer.from_json(turned).column("component") == [1, 2, 3]
+
+
+def test_odds_are_explained_bought_and_written(tmp_path: Path) -> None:
+    people(500).to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "people.toml").write_text(POLICY)
+    asked = ["people", "--formula", "sex ~ age", "--event", "F", "--epsilon", "1", "--delta", "1e-7"]
+    assert "gradient" in run(tmp_path, "logistic", *asked, "--explain")
+    answer = LogisticAnswer.from_json(run(tmp_path, "logistic", *asked, "--json"))
+    assert answer.event == "sex[F]"
+    assert answer.column("term") == ["intercept", "age"]

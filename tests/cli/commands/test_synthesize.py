@@ -53,6 +53,32 @@ def test_rows_are_drawn_again_for_nothing(folder: Path) -> None:
     assert run("sample", folder / "people.sfu", "-o", folder / "away/rows.csv").exit_code == 0
 
 
+def test_rows_are_drawn_under_conditions_with_a_seed_and_a_report(folder: Path) -> None:
+    options = ("--rows", "200", "--given", "SEX=1", "--given", "AGEP=30", "--given", "AGEP=40", "--seed", "7")
+    for name in ("given.csv", "again.csv"):
+        done = run("sample", folder / "people.sfu", *options, "--constraint", "MSP <> 'N'", "-o", folder / name)
+        assert done.exit_code == 0, done.output
+    assert "SEX = 1; AGEP = 30 or 40; MSP <> 'N'" in done.output
+    rows = csv.read_csv(folder / "given.csv").to_pandas()
+    assert (set(rows.SEX), set(rows.AGEP)) == ({1}, {30, 40})
+    assert "N" not in set(rows.MSP)
+    assert (folder / "given.csv").read_bytes() == (folder / "again.csv").read_bytes()
+    for wrong in (("--given", "SEX"), ("--given", "SEX=9"), ("--constraint", "SEX >"), ("--seed", "-1")):
+        done = run("sample", folder / "people.sfu", *wrong, "-o", folder / "wrong.csv")
+        assert done.exit_code in (1, 2)
+        assert not (folder / "wrong.csv").exists()
+
+
+def test_a_card_is_written_without_data(folder: Path) -> None:
+    done = run("synopsis", "card", folder / "people.sfu", "--licence", "CC0", "-o", folder / "card.md")
+    assert done.exit_code == 0, done.output
+    assert "CC0" in (folder / "card.md").read_text(encoding="utf-8")
+    for file, output in (("people.sfu", "card.txt"), (SYNOPSIS, "card.html"), ("people.sfu", "none/card.html")):
+        done = run("synopsis", "card", folder / file, "-o", folder / output)
+        assert done.exit_code in (1, 2)
+        assert "fix:" in done.stderr or "ends in" in done.stderr
+
+
 def test_a_model_is_asked_shown_and_verified(folder: Path) -> None:
     file = folder / "people.sfu"
     question = "SELECT SEX, COUNT(*) AS n FROM people GROUP BY SEX"

@@ -155,7 +155,7 @@ def test_columns_that_share_the_price_are_advised_alone_or_as_a_synopsis(visits:
     alone = visits.sql("SELECT SUM(cost) AS c FROM visits").error(epsilon=1)
     assert tip_for(visits, both, "asking for c alone").then in str(alone)
     pivot = ", ".join(f"COUNT(*) FILTER (WHERE ward = '{ward}') AS n{ward}" for ward in "ABC")
-    tip = tip_for(visits, f"SELECT {pivot} FROM visits", 'curator.histogram("visits", ["ward"])')
+    tip = tip_for(visits, f"SELECT COUNT(*) AS n, {pivot} FROM visits", 'curator.histogram("visits", ["ward"])')
     assert tip.then in str(visits.sql(COUNT).error(epsilon=1))
 
 

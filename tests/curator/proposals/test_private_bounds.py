@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from engine.refilling import refill
 from mechanisms.recorded import seeded
 from sfumato.curator import Bounds, BoundsProposal
 from sfumato.curator.step_counts import StepSearch
@@ -68,8 +69,9 @@ def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(relation: str
         draw = made.bounds("visits", "cost")._draw(1)
     steps, split = draw.search.measurements
     read: dict[tuple[Any, ...], np.ndarray] = {}
-    for units in combinations_with_replacement(UNITS, 2):
-        with closing(DuckDB(policy_of(frame(*units), FEW_STEPS, relation))) as engine:
+    with closing(DuckDB(policy_of(frame((3.0,)), FEW_STEPS, relation))) as engine:
+        for units in combinations_with_replacement(UNITS, 2):
+            refill(engine, policy_of(frame(*units), FEW_STEPS, relation))
             read[units] = engine.read(draw.reading, 7)
     pairs = [
         (read[min(a, (a[1], a[0]), key=_known(read))], read[min(b, (b[1], b[0]), key=_known(read))])
@@ -374,7 +376,7 @@ def test_what_has_no_bounds_to_find_is_refused(tmp_path: Path) -> None:
         ("visits", "paid"): "a boolean has no bounds",
         ("visits", "score"): "without listed values",
         ("visits", "narrow"): "too narrow for a search",
-        ("visits", "who"): "another one: the unit's id has no bounds",
+        ("visits", "who"): "a column other than the unit's id, which has no bounds",
         ("visits", "nothing"): "one of the columns declared in visits",
         ("wards", "beds"): "one of the private tables",
         ("nowhere", "cost"): "one of the private tables: visits",

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from engine.refilling import refill
 from mechanisms.recorded import seeded
 from sfumato.curator import UnitLimits
 from sfumato.engine.duckdb.driver import DuckDB
@@ -56,8 +57,9 @@ def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(
     with curator(frame("a"), tmp_path, relation) as made:
         draw = made.limits("visits", by=by)._draw(1)
     read, searches = {}, draw.searches
-    for units in combinations_with_replacement(UNITS, 2):
-        with closing(DuckDB(policy_of(frame(*units), relation))) as engine:
+    with closing(DuckDB(policy_of(frame("a"), relation))) as engine:
+        for units in combinations_with_replacement(UNITS, 2):
+            refill(engine, policy_of(frame(*units), relation))
             read[units] = read[units[::-1]] = engine.read(draw.reading, 7)
     assert len(searches) == 1 + len(by)
     most = [0] * len(searches)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 import sfumato as sf
 from covering_cases import covering
+from engine.refilling import refill
 from safety.worlds import question
 from sfumato.curator import RunningForecast
 from sfumato.curator.proposals.running_counts import propose_running_totals
@@ -139,7 +139,6 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
         for family in (sf.Laplace, sf.Gaussian)
         for way in proposal._compare_strategies(family)  # type: ignore[type-abstract]
     }
-    first.close()
     exact: dict[Any, dict[Any, Any]] = {name: {} for name in readings}
     for world in worlds:
         people = [(0, 0, 0.5), (0, 2, 1.0), *((1, day, cost) for day, cost in world)]
@@ -148,12 +147,11 @@ def test_no_unit_moves_what_is_measured_further_than_is_charged(relation: str, t
             day=[FIRST + dt.timedelta(days=day) for _, day, _ in people],
             cost=[cost for _, _, cost in people],
         )
-        with closing(DuckDB(policy(table, columns=three, neighbours=relation))) as engine:
-            read = {
-                each.strategy: engine.read(GroupTotals(each, proposal._groups), 7) for each in asked.bounding_options
-            }
+        refill(first, policy(table, columns=three, neighbours=relation))
+        read = {each.strategy: first.read(GroupTotals(each, proposal._groups), 7) for each in asked.bounding_options}
         for name, reading in readings.items():
             exact[name][world] = reading.extract(read[reading.bounded.strategy])
+    first.close()
     assert len(readings) > 8
     for name, found in exact.items():
         said, values = readings[name].sensitivity, np.array([*found.values()])

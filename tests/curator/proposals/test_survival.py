@@ -228,5 +228,5 @@ def test_bad_input_is_refused_before_any_charge(clinic: sf.Curator, changed: dic
 
 
 def test_several_rows_of_a_unit_are_refused(tmp_path: Path) -> None:
-    with open_clinic(tmp_path, rows=3) as clinic, pytest.raises(Unsupported, match="max_rows = 1"):
+    with open_clinic(tmp_path, rows=2) as clinic, pytest.raises(Unsupported, match="max_rows = 1"):
         clinic.survival("patients", time="months", event="died")

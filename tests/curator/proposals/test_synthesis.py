@@ -29,7 +29,7 @@ from publish.synthesis.clinic import (
     policy_of,
     worlds,
 )
-from sfumato.curator.proposals.synthesis import _check_columns, _parse_memory
+from sfumato.curator.proposals.synthesis import _check_columns, parse_memory
 from sfumato.ledger import Tab
 from sfumato.plan.readings.cell_rows import CellCounts, CodedRows, ColumnSetDistances
 from sfumato.privacy import codec
@@ -185,7 +185,7 @@ def test_an_interrupt_while_the_model_is_fitted_keeps_what_was_measured(
 
     monkeypatch.setattr(SynthesisState, "fit", interrupted)
     with curator(tmp_path, people(1, 40)) as clinic:
-        found = clinic.synthesize("people", "mst", 2).release(epsilon=2).released
+        found = clinic.synthesize("people", "mwem", 2).release(epsilon=2).released
         steps = [each for each in clinic.history() if each.kind == "step"]
         assert len(found.marginals) == len([each for each in steps if "choosing" not in each.question])
         assert clinic._context.account.spent["pure"] < 2
@@ -251,7 +251,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("sfumato.curator.proposals.synthesis.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sfumato.curator.proposals.synthesis_series.time.monotonic", lambda: now[0])
 
     def progress(phase: str) -> None:
         now[0] += 10.0 * phase.startswith(("counting", "round"))
@@ -267,7 +267,7 @@ def test_when_the_time_is_up_the_model_so_far_is_given_and_nothing_back(
 
 def test_time_for_which_a_step_is_held_back_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("sfumato.curator.proposals.synthesis.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sfumato.curator.proposals.synthesis_series.time.monotonic", lambda: now[0])
 
     def progress(phase: str) -> None:
         now[0] += 100.0 * (phase == "writing down")  # as a server does until an answer is due
@@ -694,4 +694,4 @@ def test_a_select_that_cannot_be_a_source_is_refused(text: str, given: Any, word
 
 
 def test_memory_is_read_as_people_write_it() -> None:
-    assert [_parse_memory(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]
+    assert [parse_memory(each) for each in ("1 GiB", "500MB", "1.5 kib", 7)] == [2**30, 5 * 10**8, 1536, 7]

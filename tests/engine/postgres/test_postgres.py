@@ -646,7 +646,7 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "contains no password"),
         ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "contains no password"),
         ("postgresql://host/clinic", {}, "needs the name of its table"),
-        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "named by its relation"),
+        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "declared with relation"),
         ("mysql://host/clinic", {"relation": "t"}, "on a PostgreSQL or Spark server"),
         ("s3://bucket/t.parquet", {}, "on a PostgreSQL or Spark server"),
         ("sc://host:15002", {}, "a catalog table (relation) or files"),

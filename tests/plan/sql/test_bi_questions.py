@@ -146,6 +146,19 @@ def test_texts_of_a_column_are_not_parsed_so(written: str, alone: PolicyAlone) -
         alone.question(f"SELECT COUNT(*) FROM visits WHERE seen >= {written}")
 
 
+@pytest.mark.parametrize("limit", ["10::INTEGER", "CAST(10 AS BIGINT)", "(10)", "(10::int)::bigint"])
+def test_a_cast_number_of_rows_is_the_number(limit: str, alone: PolicyAlone) -> None:
+    grouped = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region ORDER BY n LIMIT"
+    assert alone.question(f"{grouped} {limit}").query == alone.question(f"{grouped} 10").query
+
+
+@pytest.mark.parametrize("limit", ["10::TEXT", "CAST(2.5 AS DOUBLE)", "(-1)", "'10'::INTEGER"])
+def test_a_number_of_rows_that_is_none_is_refused(limit: str, alone: PolicyAlone) -> None:
+    with pytest.raises(Unsupported, match="limit") as refused:
+        alone.question(f"SELECT region, COUNT(*) AS n FROM visits GROUP BY region LIMIT {limit}")
+    assert refused.value.fix
+
+
 @pytest.mark.parametrize(
     ("sql", "code"),
     [

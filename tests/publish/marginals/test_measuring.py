@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from engine.refilling import refill
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.marginals import MarginalsForecast, MarginalsProposal, propose_marginals
 from sfumato.engine.duckdb.driver import DuckDB
@@ -132,13 +133,12 @@ def test_one_unit_moves_every_block_within_its_sensitivity(units: bool, relation
     kinds = KINDS if units else ("one", "missing")
     cut = (lambda kind: units_of(kind, 99)) if units else (lambda kind: units_of(kind, 99)[:1])
     tables = [rows(1) + cut(kind) for kind in kinds] + ([rows(1)] if relation == "add-remove" else [])
-    with ExitStack() as opened:
-        policies = [policy_of(found, units=units, relation=relation) for found in tables]
-        engines = [opened.enter_context(closing(DuckDB(each))) for each in policies]
-        asked = proposal(policies[0], engines[0])
+    policies = [policy_of(found, units=units, relation=relation) for found in tables]
+    with closing(DuckDB(policies[0])) as engine:
+        asked = proposal(policies[0], engine)
         draws = [asked._draw(Price(**each), None) for each in PRICES]
-        read = [[engine.read(draw.reading, 3) for engine in engines] for draw in draws]
-    for draw, found in zip(draws, read, strict=True):
+        read = [[refill(engine, each).read(draw.reading, 3) for draw in draws] for each in policies]
+    for draw, found in zip(draws, zip(*read, strict=True), strict=True):
         own = [[each.reading.extract(exact) for each in draw.batch.measurements] for exact in found]
         pairs = [(each, own[-1]) for each in own[:-1]] if relation == "add-remove" else combinations(own, 2)
         nearest = 0.0

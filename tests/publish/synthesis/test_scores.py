@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import sfumato as sf
-from publish.synthesis.clinic import RELATIONS, exact, pairs, people, policy_of, worlds
+from publish.synthesis.clinic import RELATIONS, curator, exact, pairs, people, policy_of, worlds
 from sfumato.mechanisms import Exponential
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.publish.synthesis import state
+from sfumato.publish.synthesis.state import SynthesisState, round_to_steps
 from sfumato.publish.tab_steps import ChooseStep
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
@@ -142,3 +145,37 @@ def test_scores_beyond_what_a_number_holds_are_cut() -> None:
 def test_totals_beyond_what_a_float_holds_are_added_exactly() -> None:
     rows = CodedRows((2,), (np.array([0, 0, 1], np.uint8),), np.array([2**53, 1, 5], np.int64))
     assert rows.marginal((0,)).tolist() == [2**53 + 1, 5]
+
+
+def test_scores_are_of_the_model_as_it_was_fitted_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of candidates are kept between choices; those of an older model would choose what is known already."""
+    scores_of, seen = SynthesisState._scores, []
+
+    def checked(course: SynthesisState, sets: Any, *more: Any) -> Any:
+        scores = scores_of(course, sets, *more)
+        wanted = [round_to_steps(counts, 1.0) for counts in course.model.marginals(sets)]
+        assert all(np.array_equal(*pair) for pair in zip(scores.predicted, wanted, strict=True))
+        seen.append(len(sets))
+        return scores
+
+    monkeypatch.setattr(SynthesisState, "_scores", checked)
+    with curator(tmp_path, people(1, 50)) as clinic:
+        for method in ("aim", "mst"):
+            clinic.synthesize("people", method, 2).preview(epsilon=2, rows=500)
+    assert len(seen) > 6
+
+
+def test_a_tree_of_pairs_is_fitted_at_its_ends_and_every_pair_has_its_gain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit, fits = state.fit_model, []
+
+    def counted(observations: Any, *more: Any, **options: Any) -> Any:
+        fits.append(len(observations))
+        return fit(observations, *more, **options)
+
+    monkeypatch.setattr(state, "fit_model", counted)
+    with curator(tmp_path, people(1, 50)) as clinic:
+        made = clinic.synthesize("people", "mst", 2).preview(epsilon=2, rows=500)
+    assert fits == [0, 3, 5, 5]  # nothing in the dry run; columns, then all pairs at once; then closely
+    assert all(each.gain > 0 for each in made.rounds if each.what == "chosen")

@@ -10,8 +10,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy import codec
-from sfumato.release.parts.sampled_scales import SampledScale
-from sfumato.release.parts.scales import NoisyScale
+from sfumato.release.parts.scales import NoisyScale, SampledScale
 
 _NOISE = np.arange(-80, 81)
 CASES = [

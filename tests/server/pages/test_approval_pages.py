@@ -92,9 +92,21 @@ def test_who_sees_which_page(people: dict[str, SignedIn]) -> None:
 
 def test_a_share_on_the_pages(people: dict[str, SignedIn]) -> None:
     olga, terms = people["olga"], {"user": "ana", "epsilon": "0.3", "days": "7", "purpose": "drafts", "do": "grant"}
-    granted = olga.post(f"{POLICY}/approvals", {**terms, "tables": "flights", "kinds": "questions, marginals"})
-    assert "up to ε = 0.3" in olga.get(granted.headers["location"]).text
-    for wrong in ({"days": "x"}, {"epsilon": "-1"}, {"tables": "nothing"}, {"purpose": " "}, {"user": "olga"}):
+    granted = olga.post(
+        f"{POLICY}/approvals", {**terms, "tables": "flights", "kinds": "questions, marginals", "measures": "count"}
+    )
+    shown = olga.get(granted.headers["location"]).text
+    assert "up to ε = 0.3" in shown
+    assert "counts only" in shown
+    assert "ε = 0 of 0.3 used" in olga.get(f"{POLICY}/approvals").text
+    for wrong in (
+        {"days": "x"},
+        {"epsilon": "-1"},
+        {"tables": "nothing"},
+        {"measures": "counts"},
+        {"purpose": " "},
+        {"user": "olga"},
+    ):
         assert olga.post(f"{POLICY}/approvals", {**terms, **wrong}).status_code == 400
     assert people["ana"].post(f"{POLICY}/approvals", terms).status_code == 403
 

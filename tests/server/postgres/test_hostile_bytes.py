@@ -67,7 +67,7 @@ def mutate(rolls: random.Random) -> bytes:
     for _ in range(rolls.randint(1, 3)):
         chosen = rolls.randrange(len(messages))
         act = rolls.randrange(6)
-        if act == 0:
+        if act == 0 or not messages[chosen]:  # nothing is left of it to break
             del messages[chosen]
         elif act == 1:
             messages.insert(rolls.randrange(len(messages)), messages[chosen])
@@ -171,8 +171,17 @@ class PricelessSource:
     published = False
     limit = ConnectionLimit()
 
+    async def authenticate(self) -> None:
+        pass
+
+    def count_refusal(self, rule: str) -> None:
+        pass
+
     async def is_question(self, sql: str) -> bool:
         return "1" not in sql
+
+    async def reads_catalog(self, sql: str) -> bool:
+        return not await self.is_question(sql)
 
     async def parameter_oids(self, *_: object) -> None:
         return None
@@ -193,7 +202,7 @@ class PricelessSource:
 def source_of(wire: WireServer) -> StatementSource:
     token = wire.counter.people.tokens("ana")[0].number
     policy = wire.counter.served.curator("clinic").policy
-    return StatementSource(wire.counter, token, "clinic", Catalog(policy, "clinic", "ana"))
+    return StatementSource(wire.counter, "ana", token, "clinic", Catalog(policy, "clinic", "ana"))
 
 
 def test_mutated_conversations() -> None:

@@ -13,11 +13,11 @@ from typing import Any, SupportsIndex, cast
 import pytest
 
 from sfumato.policy import Type
-from sfumato.server.postgres import sessions, statements
+from sfumato.server.postgres import statement_texts, statements
 from sfumato.server.postgres.lexing import MAX_TOKENS, SqlToken, StatementText, tokenize
 from sfumato.server.postgres.listening import Connection, ConnectionEnded, PostgresServer
 from sfumato.server.postgres.parameters import MAX_PARAMETERS, parameter_oids
-from sfumato.server.postgres.sessions import split_text
+from sfumato.server.postgres.statement_texts import split_text
 from sfumato.server.postgres.statements import Refusal, classify, parse_price_comment
 
 
@@ -122,9 +122,9 @@ def test_a_long_text_is_split_in_another_thread(monkeypatch: pytest.MonkeyPatch)
         threads.append(threading.current_thread())
         return classify(text)
 
-    monkeypatch.setattr(sessions, "classify", record_thread)
+    monkeypatch.setattr(statement_texts, "classify", record_thread)
     for sql in ("SELECT 1", "SELECT 1" + " " * 10_000):
-        asyncio.run(sessions._classified(sql))
+        asyncio.run(statement_texts.classify_text(sql))
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 

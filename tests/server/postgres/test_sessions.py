@@ -28,6 +28,7 @@ from server.postgres.raw_client import (
 from server.postgres.wire_server import WireServer, wire_server
 from sfumato.cli import main
 from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.postgres.refusal_counts import MAX_RULES, RefusalCounts
 
 _SERIAL = iter(range(10**9))
 
@@ -84,6 +85,27 @@ def test_two_questions_in_one_text_are_refused_before_either_is_asked(wire: Wire
     assert wire.charges() == before + 1
 
 
+def test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked(wire: WireServer) -> None:
+    """A cursor that was asked before is no question, nor is the second fetch of one."""
+    before = wire.charges()
+    with signed_in(wire, sfumato__epsilon="0.01") as client:
+        client.ask(query(f"BEGIN; DECLARE a CURSOR WITH HOLD FOR {fresh_question()}"))
+        client.ask(query(f"DECLARE b CURSOR WITH HOLD FOR {fresh_question()}; COMMIT"))
+        for text in (
+            "FETCH 1 FROM a; FETCH 1 FROM b",
+            "MOVE 1 FROM a; FETCH 1 FROM b",
+            f"FETCH 1 FROM a; {fresh_question()}",
+            f"FETCH 1 FROM a; CLOSE a; DECLARE a CURSOR WITH HOLD FOR {fresh_question()}",
+            f"CLOSE a; DECLARE a CURSOR WITH HOLD FOR {fresh_question()}; FETCH 1 FROM b",
+        ):
+            told = error_of(client.ask(query(text)))
+            assert (told["C"], told["M"]) == ("0A000", "one text asks two questions")
+        assert wire.charges() == before
+        assert errors_in(client.ask(query("FETCH 1 FROM a; FETCH 1 FROM a"))) == []
+        assert errors_in(client.ask(query("FETCH 1 FROM a; FETCH 1 FROM b"))) == []
+    assert wire.charges() == before + 2
+
+
 def test_a_price_stays_with_its_connection_and_its_transaction(wire: WireServer) -> None:
     with signed_in(wire) as first, signed_in(wire) as second:
         first.ask(query("BEGIN; SET sfumato.epsilon = '0.01'"))
@@ -132,10 +154,12 @@ def test_a_comment_prices_one_statement(wire: WireServer) -> None:
     with signed_in(wire) as client:
         assert errors_in(client.ask(query(f"/* sfumato epsilon=0.01 */ {fresh_question()}"))) == []
         assert errors_in(client.ask(query(f"/* sfumato within='n=900' */ {fresh_question()}"))) == []
+        assert errors_in(client.ask(query(f"COPY (/* sfumato epsilon=0.01 */ {fresh_question()}) TO STDOUT"))) == []
+        assert errors_in(client.ask(query(f"COPY (/* sfumato epsilom=1 */ {fresh_question()}) TO STDOUT"))) == ["42704"]
         assert errors_in(client.ask(query(fresh_question()))) == ["22023"]
         assert errors_in(client.ask(query(f"/* sfumato epsilom=0.01 */ {fresh_question()}"))) == ["42704"]
         assert errors_in(client.ask(query(f"/* sfumato epsilon=-1 */ {fresh_question()}"))) == ["22023"]
-    assert wire.charges() == before + 2
+    assert wire.charges() == before + 3
 
 
 def test_a_connection_can_cap_what_it_spends(wire: WireServer) -> None:
@@ -281,6 +305,81 @@ def test_budget_history_and_columns_are_free_tables(wire: WireServer) -> None:
     assert wire.charges() == before + 1
 
 
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ('SELECT sfumato.budget.period, sfumato.budget."left" \nFROM sfumato.budget', "period left"),
+        ('SELECT "b"."currency" AS "Currency", b.spent paid FROM "sfumato"."budget" AS "b" LIMIT 2', "Currency paid"),
+        ("SELECT budget.*, period FROM sfumato.budget LIMIT 1", "period currency allowed spent left period"),
+        ("TABLE sfumato.budget", "period currency allowed spent left"),
+        ("SELECT nothing.period FROM sfumato.budget", ""),
+        ("SELECT period + 1 FROM sfumato.budget", ""),
+        ("SELECT * period FROM sfumato.budget", ""),
+        ("SELECT . * FROM sfumato.budget", ""),
+        ("SELECT period, FROM sfumato.budget", ""),
+        ("SELECT COUNT(*) FROM sfumato.budget", ""),
+        ("SELECT period FROM sfumato.budget AS b, visits", ""),
+    ],
+)
+def test_columns_of_the_free_tables_may_be_qualified_and_renamed(wire: WireServer, sql: str, names: str) -> None:
+    """As SQLAlchemy and Metabase write them; what is more than that is refused, never guessed."""
+    with signed_in(wire) as client:
+        messages = client.ask(parse(sql) + bind() + describe("P") + execute() + SYNC)
+        described = [body for kind, body in messages if kind == b"T"]
+        if names:
+            assert errors_in(messages) == []
+            assert [name for name in names.split() if name.encode() + b"\0" not in described[0]] == []
+            assert {len(row) for row in rows_in(messages)} == {len(names.split())}
+        else:
+            assert errors_in(messages) == ["0A000"]
+
+
+def test_receipts_are_a_free_table_of_one_s_own_answers(wire: WireServer) -> None:
+    with signed_in(wire, sfumato__epsilon="0.01") as client, signed_in(wire, "ben") as other:
+        asked = fresh_question()
+        bought = client.ask(query(asked))
+        told = next(fields_of(each)["M"] for each in bought if each[0] == b"N")
+        before = wire.charges()
+        question, cost, receipt = rows_in(client.ask(query("SELECT question, cost, receipt FROM sfumato.receipts")))[0]
+        assert (question, cost) == (asked.encode(), "ε = 0.01".encode())
+        assert receipt is not None
+        assert receipt.decode().splitlines()[0] == told.splitlines()[0]
+        others = other.ask(query("SELECT question FROM sfumato.receipts"))
+        assert errors_in(others) == []
+        assert [asked.encode()] not in rows_in(others)
+    assert wire.charges() == before
+
+
+def test_what_is_not_known_is_counted_for_its_user_and_the_owner(wire: WireServer) -> None:
+    """Whatever is 0A000: of questions, of the catalog and of the session; nothing else, and nobody else's."""
+    people = wire.counter.people
+    name = f"curious-{next(_SERIAL)}"
+    people.add_user(name, "owner", by="tests")
+    asked = ("SELECT * FROM visits", "SELECT pg_sleep(1) FROM pg_class", "PREPARE p AS SELECT 1")
+    with raw_connection(wire) as client, signed_in(wire) as other:
+        client.sign_in(name, people.new_token(name, by="tests")[1])
+        for _ in range(2):
+            for sql in asked:
+                assert errors_in(client.ask(query(sql))) == ["0A000"]
+        assert errors_in(client.ask(query("SELEC 1"))) == ["42601"]
+        rows = rows_in(client.ask(query("SELECT user_name, count, rule FROM sfumato.refusals")))
+        own = {rule: count for user, count, rule in rows if user == name.encode()}
+        assert sorted(own.values()) == [b"2"] * 3  # type: ignore[type-var]
+        assert any(b"pg_sleep" in (rule or b"") for rule in own)
+        other.ask(query("SELECT * FROM visits"))
+        others = rows_in(other.ask(query("SELECT user_name FROM sfumato.refusals")))
+        assert {row[0] for row in others} == {b"ana"}
+
+
+def test_refusals_are_counted_within_bounds() -> None:
+    counts = RefusalCounts()
+    for number in range(2 * MAX_RULES):
+        counts.count("ana", f"rule {number}")
+        counts.count(f"user {number}", "rule")
+    assert len(counts.rows("ana")) == MAX_RULES
+    assert len(counts.rows(None)) == 2 * MAX_RULES - 1
+
+
 def test_nobody_asks_who_may_not(wire: WireServer) -> None:
     with signed_in(wire, "otto", sfumato__epsilon="0.01") as auditor:
         assert errors_in(auditor.ask(query(fresh_question()))) == ["42501"]
@@ -295,6 +394,34 @@ def test_a_revoked_token_ends_what_it_opened(wire: WireServer) -> None:
         wire.counter.people.revoke_token(token.number, by="tests")
         assert errors_in(client.ask(query("SELECT 1"))) == ["28000"]
         assert errors_in(client.ask(query("SELECT * FROM sfumato.budget"))) == ["28000"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        query("SHOW timezone"),
+        query("SET application_name = 'x'"),
+        query("BEGIN"),
+        query(""),
+        query("SELECT relname FROM pg_class LIMIT 1"),
+        parse("SELECT 1") + SYNC,
+        parse("SHOW timezone") + SYNC,
+        describe("S", "before") + SYNC,
+        bind("", "before") + execute() + SYNC,
+    ],
+)
+def test_who_was_disabled_since_learns_nothing_more(wire: WireServer, sent: bytes) -> None:
+    people = wire.counter.people
+    name = f"gone-{next(_SERIAL)}"
+    people.add_user(name, "owner", by="tests")
+    with raw_connection(wire) as client:
+        client.sign_in(name, people.new_token(name, by="tests")[1])
+        assert errors_in(client.ask(parse("SHOW timezone", "before") + SYNC + sent)) == []
+        client.read_until(b"Z")
+        people.set_disabled(name, True, by="tests")
+        messages = client.ask(sent)
+        assert errors_in(messages) == ["28000"]
+        assert kinds_in(messages) == b"EZ"
 
 
 def test_an_unforeseen_failure_is_one_fixed_text(wire: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,11 +219,3 @@ def test_who_does_not_sign_in_is_sent_away(wire: WireServer, monkeypatch: pytest
             while connection.recv(1000):
                 pass
     assert time.monotonic() - started < 15
-
-
-def test_connections_are_bounded(wire: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with signed_in(wire):
-        monkeypatch.setattr("sfumato.server.postgres.listening.MAX_CONNECTIONS", 1)
-        with raw_connection(wire) as client:
-            client.send(startup("ana"))
-            assert errors_in([client.read()]) == ["53300"]

@@ -17,8 +17,8 @@ from sfumato.server.postgres import types
 from sfumato.server.postgres.error_reports import sqlstate
 from sfumato.server.postgres.lexing import split_statements, tokenize
 from sfumato.server.postgres.parameters import parameter_oids
-from sfumato.server.postgres.protocol import ProtocolViolation, decode, decode_startup
-from sfumato.server.postgres.results import Result, ResultColumn, copy_messages
+from sfumato.server.postgres.protocol import ProtocolViolation, decode, decode_startup, row_body
+from sfumato.server.postgres.results import Result, ResultColumn, copy_messages, encode_cells
 from sfumato.server.postgres.statements import CopyFormat
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is NOT tested: pip install psycopg")
@@ -50,6 +50,57 @@ def test_psycopg_reads_what_is_written(oid: int, values: Any) -> None:
         assert loaded(types.encode_text(value), oid, 0) == value
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "time"),
+    [
+        ("2024-02-01", "2024-02-01", "2024-02-01T00:00:00"),
+        ("2024-02-01 +00", "2024-02-01", "2024-02-01T00:00:00"),  # pgjdbc's setDate
+        ("2024-02-01 13:14:15.5+02", "2024-02-01", "2024-02-01T13:14:15.500000"),  # pgjdbc's setTimestamp
+        ("2024-02-01T13:14:15.250+05:30", "2024-02-01", "2024-02-01T13:14:15.250000"),  # node-postgres
+        ("2024-02-01 13:14", "2024-02-01", "2024-02-01T13:14:00"),
+        ("2024-02-30", None, None),
+        ("2024-02-01 25:00", "2024-02-01", None),
+        ("2024-02-01 soon", None, None),
+        ("２０２４-02-01", None, None),
+    ],
+)
+def test_days_and_times_are_read_as_postgresql_reads_them(text: str, day: str | None, time: str | None) -> None:
+    """A zone does not count, nor does the time of a day."""
+    for oid, expected in ((types.DATE, day), (types.TIMESTAMP, time)):
+        if expected is None:
+            with pytest.raises(types.InvalidParameterValue):
+                types.decode_parameter(text.encode(), oid, 0)
+        else:
+            assert types.decode_parameter(text.encode(), oid, 0).isoformat() == expected
+
+
+@pytest.mark.parametrize("kinds", [(types.INT8, types.FLOAT8, types.INT4), (types.INT8, types.TEXT, types.DATE)])
+def test_a_binary_copy_has_the_cells_of_binary_rows(kinds: tuple[int, ...]) -> None:
+    """However its rows are written: with NULL, whole, and refused where a number does not fit."""
+    values = {
+        types.INT8: 2**63 - 1,
+        types.FLOAT8: -0.1,
+        types.INT4: -7,
+        types.TEXT: "é",
+        types.DATE: dt.date(2024, 2, 29),
+    }
+    columns = tuple(ResultColumn(str(oid), oid) for oid in kinds)
+    whole = tuple(values[oid] for oid in kinds)
+    rows = [whole, (None, *whole[1:]), (None,) * len(kinds), whole]
+    encoded = [row_body(encode_cells(row, columns, (1,) * len(kinds))) for row in rows]
+    messages = [*copy_messages(Result(columns, rows), CopyFormat("binary"))]
+    assert [message[5:] for message in messages[2:-2]] == encoded[1:]
+    assert messages[1].endswith(encoded[0])
+    with pytest.raises(types.CellOutOfRange):
+        list(copy_messages(Result(columns, [(2**63, *whole[1:])]), CopyFormat("binary")))
+
+
+def test_vectors_are_written_without_braces() -> None:
+    assert types.encode_text([1, 2], 30) == b"1 2"
+    assert types.encode_text([1, 2], 1028) == b"{1,2}"
+    assert types.encode_text([], 22) == b""
 
 
 @pytest.mark.parametrize(("oid", "values"), _CELLS)

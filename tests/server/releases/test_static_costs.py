@@ -9,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from server.running_server import write_club
+from sfumato.errors import Unsupported
 from sfumato.server.releases.running_releases import GROUPS, proposal_cost
 
 PERIODS = 400
@@ -49,3 +50,30 @@ def test_degrees_count_by_their_nodes(tmp_path: Path, monkeypatch: pytest.Monkey
         proposal = curator.degrees("ties", ["source", "target"])
         nodes = len(proposal.question.groups)
         assert proposal_cost(proposal, "explain", {"epsilon": 1}, per_second=10) == nodes // 5 > 0
+
+
+TRIAL = """
+[unit]
+name = "person"
+budget = {{ epsilon = 10 }}
+
+[tables.trial]
+source = "trial.csv"
+id = "person"
+max_rows = 1
+columns = {{ arm = {{ values = {arms} }}, cured = {{ values = ["no", "yes"] }} }}
+"""
+
+
+@pytest.mark.parametrize("arms", [2, 240])
+def test_power_counts_by_the_groups_that_are_simulated(tmp_path: Path, arms: int) -> None:
+    (tmp_path / "trial.csv").write_text("person,arm,cured\na,g1,no\n")
+    (tmp_path / "trial.toml").write_text(TRIAL.format(arms=[f"g{each}" for each in range(arms)]))
+    with sf.Curator(tmp_path / "trial.toml") as curator:
+        question = "SELECT arm, cured, COUNT(*) AS n FROM trial GROUP BY arm, cured"
+        proposal = curator.test("trend", question, outcome="yes")
+        if arms == 2:
+            assert proposal_cost(proposal, "power", {}, per_second=1000) == 700
+        else:
+            with pytest.raises(Unsupported, match=r"forecasts of power of at most 10 s.* about 24.5 s"):
+                proposal_cost(proposal, "power", {}, per_second=1000)

@@ -11,10 +11,13 @@ import pandas as pd
 import pytest
 
 import sfumato as sf
+from publish.linked.worlds import clinic_policy, people
 from server.running_server import write_club
 from server.small_server import open_server
+from sfumato.client import wire_values
 from sfumato.curator.release_kinds import all_kinds
 from sfumato.errors import InvalidParameter, InvalidRequest, SfumatoError, Unsupported
+from sfumato.server.releases.proposal_cache import decode_stored_answer
 from sfumato.server.requests import proposals
 
 COUNT = "SELECT COUNT(*) AS flights FROM flights"
@@ -30,9 +33,10 @@ SPECS: dict[str, dict[str, Any]] = {
     "clipped": {"question": "SELECT AVG(delay) AS late FROM flights", "rows": 50},
     "regress": {"table": "flights", "formula": "delay ~ distance + origin"},
     "components": {"table": "flights", "columns": ["delay", "distance"]},
+    "logistic": {"table": "flights", "formula": "origin ~ distance", "event": "JFK"},
 }
 """One proposal of every kind, about the bundled example,"""
-NEED_DELTA = {"regress", "components"}
+NEED_DELTA = {"regress", "components", "logistic"}
 EDGE_SPECS: dict[str, dict[str, Any]] = {
     "degrees": {"table": "ties", "ends": ["source", "target"], "most": 3},
     "running": {"question": "SELECT source, COUNT(*) AS ties FROM ties GROUP BY source"},
@@ -41,6 +45,10 @@ EDGE_SPECS: dict[str, dict[str, Any]] = {
 """and about a table of edges,"""
 PATIENT_SPECS: dict[str, dict[str, Any]] = {"survival": {"table": "patients", "time": "months", "event": "died"}}
 """and about patients with one row each."""
+LINKED_SPECS: dict[str, dict[str, Any]] = {
+    "linked": {"tables": ["patients", "visits"], "columns": ["visits.ward"], "given": ["sex"]}
+}
+"""and about patients and their visits."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +67,7 @@ def told(curator: sf.Curator, kind: str, act: str, **price: Any) -> Any:
 
 
 def test_there_is_an_example_of_every_kind() -> None:
-    assert set(SPECS) | set(EDGE_SPECS) | set(PATIENT_SPECS) == set(proposals.KINDS)
+    assert set(SPECS) | set(EDGE_SPECS) | set(PATIENT_SPECS) | set(LINKED_SPECS) == set(proposals.KINDS)
     assert proposals.KINDS.keys() - {"questions"} == {
         name for name, kind in all_kinds().items() if "rest" not in kind.skins
     }
@@ -214,6 +222,22 @@ def test_what_is_asked_of_patients_is_explained_priced_bought_and_held_back(kind
         assert 0 < proposal.price(within=500) < 100
         proposal.release(epsilon="0.1", progress=told.append)
         _check_phases(kind, told, [line.kind for line in curator.ledger.lines()])
+
+
+@pytest.mark.parametrize("kind", LINKED_SPECS)
+def test_what_is_asked_of_two_tables_is_explained_priced_bought_and_held_back(kind: str, tmp_path: Path) -> None:
+    told: list[str] = []
+    with sf.Curator(clinic_policy(people(1, 20)), tmp_path / "ledger") as curator:
+        sent = body(act="explain", spec=LINKED_SPECS[kind], price={"epsilon": 1})
+        _, spec, _ = proposals.decode_free_call(kind, sent)
+        proposal = proposals.propose(curator, kind, spec)
+        assert "at ε = 1" in str(proposal.explain(epsilon=1))
+        assert 0 < proposal.price(within=500) < 100
+        tables = proposal.release(epsilon="0.5", progress=told.append)
+        _check_phases(kind, told, [line.kind for line in curator.ledger.lines()])
+    stored = decode_stored_answer(tables.to_json())
+    assert stored.receipt.free
+    assert wire_values.decode(json.loads(tables.to_json())).names == tables.names
 
 
 def _check_phases(kind: str, told: list[str], lines: list[str]) -> None:

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from server.requests.test_proposals import EDGE_SPECS, NEED_DELTA, PATIENT_SPECS, SPECS
+from server.requests.test_proposals import EDGE_SPECS, LINKED_SPECS, NEED_DELTA, PATIENT_SPECS, SPECS
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server.requests.proposals import KINDS
 from sfumato.server.requests.specs import ACTS
@@ -75,9 +75,14 @@ def test_types_are_closed_and_named() -> None:
 # ── every answer, as it is described ────────────────────────────────────────────────────────────
 
 CLUB_SPECS = {**EDGE_SPECS, **PATIENT_SPECS}
+OTHER_SPECS = {**CLUB_SPECS, **LINKED_SPECS}
 PLACE = "/v1/policies/{policy}"
 Answered = tuple[str, str, httpx.Response]
 """A path and a method as they are described, and what was answered there."""
+
+
+def _price(kind: str) -> dict[str, str]:
+    return {"epsilon": "0.05", "delta": "1e-9"} if kind in NEED_DELTA else {"epsilon": "0.01"}
 
 
 class Calls:
@@ -88,13 +93,12 @@ class Calls:
 
     def __call__(self, method: str, path: str, user: str = "olga", *, at: str = "", **more: Any) -> Answered:
         named = {path.rpartition("/")[2], more.get("json", {}).get("kind")}
-        policy = "club" if named & CLUB_SPECS.keys() else "flights"
+        policy = "club" if named & CLUB_SPECS.keys() else "clinic" if named & LINKED_SPECS.keys() else "flights"
         place = re.sub(r"{(?!policy)\w+}", at, path).replace("{policy}", policy)
         return path, method.lower(), self.served.call(user, method, place, **more)
 
     def bought(self, key: str, kind: str, spec: dict[str, Any], **headers: str) -> Answered:
-        price = {"epsilon": "0.05", "delta": "1e-9"} if kind in NEED_DELTA else {"epsilon": "0.01"}
-        sent = {"kind": kind, "spec": spec, "price": price}
+        sent = {"kind": kind, "spec": spec, "price": _price(kind)}
         return self("POST", f"{PLACE}/releases", json=sent, headers={"Idempotency-Key": key, **headers})
 
     def looking(self) -> Iterator[Answered]:
@@ -107,11 +111,14 @@ class Calls:
         yield self("GET", "/v1/openapi.json", headers=mark)
 
     def asking(self, acts: Sequence[str]) -> Iterator[Answered]:
-        price = {"propose": {}, "columns": {}, "plot": {}, "price": {"within": 10**6}}
-        for kind, spec in (*SPECS.items(), *CLUB_SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
-            for act in acts:
+        assumed = {"epsilon": "0.05", "sizes": 100, "shares": ["0.4", "0.5"]}
+        price = {"propose": {}, "columns": {}, "plot": {}, "price": {"within": 10**6}, "power": assumed}
+        for kind, spec in (*SPECS.items(), *OTHER_SPECS.items(), ("questions", {"sql": "SHOW TABLES"})):
+            for act in acts if kind == "test" else [act for act in acts if act != "power"]:
                 sent = {"act": act, "spec": spec, "price": price.get(act, {"epsilon": "0.05"})}
-                found = self("POST", f"{PLACE}/proposals/{kind}", json=sent)
+                sent |= {"price": _price(kind)} if act == "stored" else {}
+                user = "ana" if act == "power" else "olga"  # it counts as all that one user may ask in most of a second
+                found = self("POST", f"{PLACE}/proposals/{kind}", user, json=sent)
                 if found[2].status_code != 422:  # not every kind tells everything
                     yield found
 
@@ -121,9 +128,13 @@ class Calls:
             yield self.bought(key, kind, spec)
             ended = self("GET", f"{PLACE}/releases", params={"key": key})
             yield ended
+            sent = {"act": "stored", "spec": spec, "price": _price(kind)}
+            stored = self("POST", f"{PLACE}/proposals/{kind}", json=sent)
+            if stored[2].status_code != 422:  # what is found by its request alone
+                yield stored
             if line := ended[2].json()["line"]:
                 yield self("GET", f"{PLACE}/releases/{{line}}", at=str(line))
-        for kind, spec in CLUB_SPECS.items():
+        for kind, spec in OTHER_SPECS.items():
             yield self.bought(f"{kind}-1", kind, spec)
         other = {"sql": f"{COUNT} WHERE origin = 'EWR'"}
         yield self.bought("later", "questions", other, Prefer="respond-async")
@@ -190,7 +201,8 @@ def _broken(found: Any) -> Iterator[Any]:
 
 def test_every_answer_is_as_it_is_described(served: RunningServer, long: bool) -> None:
     calls, seen, broken = Calls(served), set(), 0
-    acts = ACTS if long else ACTS[:-1]  # what is rehearsed is of the same types as what is bought
+    # what is previewed is of the same types as what is bought
+    acts = [act for act in ACTS if long or act != "preview"]
     for path, method, answer in (*calls.looking(), *calls.asking(acts), *calls.buying(), *calls.owning()):
         assert answer.status_code in (200, 201, 202, 304), (path, answer.text)
         at = path, method, str(answer.status_code)

@@ -27,11 +27,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from sfumato.audit.asked_questions.replayed_totals import Pair, ReplayResult, compare_replays, record_totals
-from sfumato.audit.asked_questions.visible_outcomes import Ask, Numbers, ReleaseCells, ReleaseFeatures, flatten_release
+from sfumato.audit.asked_questions.neighbouring_outcomes import (
+    Ask,
+    Numbers,
+    Pair,
+    ReleaseCells,
+    ReleaseFeatures,
+    ReplayResult,
+    compare_replays,
+    flatten_release,
+    record_totals,
+)
 from sfumato.audit.generated_tables import NeighbouringTables, neighbours_of
 from sfumato.curator import Curator, Question
 from sfumato.curator.previews.previewing import policy_of
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.engine.opening import open_engine
 from sfumato.errors import InvalidParameter, SfumatoError, WeakPrivacy
@@ -178,7 +188,7 @@ def sample_proposal(
     policy = policy_of(question)
     if policy is None:
         raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
-    if isinstance(question, SynthesisProposal):
+    if isinstance(question, SynthesisProposal | LinkedTablesProposal):
         fix = "audit a synthetic table with canaries in one run: audit.plant and audit.one_run"
         raise InvalidParameter("question", question, "one whose answers are numbers, not a synthetic table", fix=fix)
     tables, price_arguments = neighbours_of(policy), dict(price or arguments_at_claim(question, claim))

@@ -29,8 +29,7 @@ from sfumato.plots.frame import (
     y_axis,
     y_axis_width,
 )
-from sfumato.plots.marks import LINES, QUIET, SAMPLE, box, format_length, label, path
-from sfumato.plots.picture import Picture, save_if_path
+from sfumato.plots.picture import LINES, QUIET, SAMPLE, Picture, box, format_length, label, path, save_if_path
 from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range

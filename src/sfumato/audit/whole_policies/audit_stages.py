@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.audit.asked_questions.neighbouring_outcomes import Ask, Pair, RecordedTotals, make_proposal, record_totals
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
-from sfumato.audit.asked_questions.replayed_totals import Pair, RecordedTotals, record_totals
-from sfumato.audit.asked_questions.visible_outcomes import Ask, make_proposal
 from sfumato.audit.generated_tables import NeighbouringTables, neighbours_of
 from sfumato.audit.lower_bounds.falsifying import falsify, required_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict

@@ -29,6 +29,13 @@ from sfumato.audit.asked_questions.generated_questions import (
     read_questions,
     templates,
 )
+from sfumato.audit.asked_questions.neighbouring_outcomes import (
+    ReleaseFeatures,
+    compare_outcomes,
+    compare_replays,
+    record_forecast,
+    release_and_record,
+)
 from sfumato.audit.asked_questions.release_sampling import (
     MIN_PILOT,
     PILOT_SHARE,
@@ -36,13 +43,6 @@ from sfumato.audit.asked_questions.release_sampling import (
     SamplingWorkers,
     SqlQuestion,
     pair_with_most_rows,
-)
-from sfumato.audit.asked_questions.replayed_totals import compare_replays
-from sfumato.audit.asked_questions.visible_outcomes import (
-    ReleaseFeatures,
-    compare_outcomes,
-    record_forecast,
-    release_and_record,
 )
 from sfumato.audit.lower_bounds.falsifying import falsify, required_samples
 from sfumato.audit.lower_bounds.verdicts import Verdict

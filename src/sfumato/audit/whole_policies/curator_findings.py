@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfumato.audit.asked_questions.replayed_totals import ReplayResult
-from sfumato.audit.asked_questions.visible_outcomes import OutcomeDifference
+from sfumato.audit.asked_questions.neighbouring_outcomes import OutcomeDifference, ReplayResult
 from sfumato.audit.lower_bounds.verdicts import Verdict
 from sfumato.audit.whole_policies.planted_faults import FaultResult
 from sfumato.audit.whole_policies.shared_noise import NoiseComparison

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.audit.asked_questions.replayed_totals import RecordedTotals, compare_replays, record_totals
-from sfumato.audit.asked_questions.visible_outcomes import (
+from sfumato.audit.asked_questions.neighbouring_outcomes import (
     Outcome,
+    RecordedTotals,
     ReleaseFeatures,
     compare_outcomes,
+    compare_replays,
+    record_totals,
     release_and_record,
 )
 from sfumato.audit.generated_tables import GeneratedPopulation
@@ -31,7 +33,7 @@ from sfumato.audit.whole_policies.audit_stages import (
     refute_by_draws,
     reopen_under,
 )
-from sfumato.audit.whole_policies.shared_noise import Noise, NoiseFault, compare_noise
+from sfumato.audit.whole_policies.shared_noise import Noise, NoiseFault, column_mechanisms, compare_noise
 from sfumato.curator import Question
 from sfumato.errors import SfumatoError
 from sfumato.mechanisms.protocols import Additive
@@ -146,9 +148,8 @@ def _inject_shared_noise(
     """Share noise within a release that has several groups or equal measures; None if it has not."""
     priced = price_release(question, stage.price_for(question))
     comparison = compare_noise(question, priced, stage.engines[""], 1 - confidence, spoil)
-    mechanisms = [measurement.mechanism for measurement in priced.measurements[0]]
-    groups, measures = len(question.groups), len(mechanisms)
-    applies = groups > 1 if spoil is _share_across_groups else len(set(mechanisms)) < measures
+    mechanisms = [mechanism for mechanism in column_mechanisms(priced) if mechanism is not None]
+    applies = len(question.groups) > 1 if spoil is _share_across_groups else len({*mechanisms}) < len(mechanisms)
     return (
         FaultResult(name, text, not comparison.holds, str(comparison)) if comparison is not None and applies else None
     )

@@ -74,7 +74,7 @@ def compare_noise(
     if question.discovered_keys:
         return None
     kind, read = question.release_strategy(prepared), _cached_reader(engine)
-    columns = list(_column_mechanisms(prepared))
+    columns = list(column_mechanisms(prepared))
     mechanisms = [mechanism for mechanism in columns if mechanism is not None]
     numbers = len(question.groups) * len(mechanisms)
     draws = _required_draws(mechanisms, numbers, error_probability)
@@ -104,12 +104,12 @@ def _cached_reader(engine: Engine) -> Read:
     return read
 
 
-def _column_mechanisms(prepared: PricedRelease) -> Iterator[Additive | None]:
+def column_mechanisms(prepared: PricedRelease) -> Iterator[Additive | None]:
     """Yield the mechanism of each drawn column; None for selections."""
     for part, measurements in zip(prepared.parts, prepared.measurements, strict=True):
         if all(measurement.sensitivity is not None for measurement in measurements):
-            for scale, measurement in zip(part.scales(measurements), measurements, strict=True):
-                yield from [measurement.mechanism] * scale.columns
+            for index, scale in enumerate(part.scales(measurements)):
+                yield from [measurements[part.share_of(index)].mechanism] * scale.columns
         else:
             yield from [None] * sum(scale.columns for scale in part.scales(measurements))
 

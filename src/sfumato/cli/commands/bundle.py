@@ -62,11 +62,16 @@ def command(
     from sfumato.curator.policy_account import read_policy
     from sfumato.reports.account_reports import parse_questions_option, reviewed_lines
     from sfumato.reports.bundles import bundle
+    from sfumato.server.people.people_file import open_owners
 
     if reviewed and questions is not None:
         raise click.UsageError("give --questions or --reviewed, not both")
     parsed_policy = read_policy(policy)
-    selected_lines = reviewed_lines(parsed_policy, ledger) if reviewed else parse_questions_option(questions)
+    if reviewed:
+        with open_owners(parsed_policy, ledger) as is_owner:
+            selected_lines = reviewed_lines(parsed_policy, ledger, is_owner)
+    else:
+        selected_lines = parse_questions_option(questions)
     check_output_files(parsed_policy, ledger, out, key)
     signer = read_signing_key(key, passphrase_file)
     report = bundle(parsed_policy, signer, out, ledger, questions=selected_lines, title=title)

@@ -68,7 +68,7 @@ def _print_advice(checked: CheckReport) -> None:
                 click.echo(click.wrap_text(line, 116, initial_indent="    ", subsequent_indent="      "))
         others = [advice.question for advice in advices if not advice.tips]
         if others:
-            click.echo("  For these questions, no limit or bound of one unit causes most of the error:")
+            click.echo("  Limits and bounds are not the main cause of error in these questions:")
         for question in others:
             click.echo(f"    {question}")
 

@@ -14,7 +14,7 @@ import click
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, exit_unfinished, print_warning
 from sfumato.cli.common.output import ProgressPrinter
 from sfumato.cli.drafting import interview
-from sfumato.cli.drafting.column_interview import ColumnInterview
+from sfumato.cli.drafting.column_interview import ColumnInterview, limits_note
 from sfumato.cli.drafting.columns import (
     assumed_id_note,
     assumed_limit_note,
@@ -24,7 +24,6 @@ from sfumato.cli.drafting.columns import (
 )
 from sfumato.cli.drafting.flags import answers_from_flags, typed_nulls
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
-from sfumato.cli.drafting.private_figures import limits_note
 from sfumato.curator import Bounds, Curator
 from sfumato.curator.draft_figures import RowsKept, count_rows_kept
 from sfumato.curator.policy_drafts import (
@@ -449,11 +448,14 @@ class _Drafting:
 
 
 def _print_columns(label: str, table: DetectedTable) -> None:
-    """Print the names and types of a table's columns, and no cell."""
+    """Print the names and types of a table's columns; of cells, those alone that many rows share and that keep a
+    column of numbers from being one.
+    """
     reading_note = "types detected from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
     for name, kind in list(table.columns.items())[:_MAX_LISTED]:
-        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}{_rules_words(table, name)}")
+        words = _rules_words(table, name) + _stopping_words(table, name)
+        click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}{words}")
     if len(table.columns) > _MAX_LISTED:
         click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
     if table.unusable_columns:
@@ -466,6 +468,17 @@ def _rules_words(table: DetectedTable, column: str) -> str:
     proposal = table.proposals.get(column)
     phrases = proposal.reading.rules.describe() if proposal is not None and proposal.is_certain else []
     return "".join(f", {phrase}" for phrase in phrases)
+
+
+def _stopping_words(table: DetectedTable, column: str) -> str:
+    """Say which texts keep a column from being one of numbers, and what to type if they mean that a cell is missing."""
+    texts = table.stopped_by.get(column)
+    if not texts:
+        return ""
+    shown = escape_unprintable(", ".join(map(repr, texts)))
+    return (
+        f"; numbers but for {shown}. If these are missing cells: --nulls {escape_unprintable(quote(','.join(texts)))}"
+    )
 
 
 def _short_path(path: Path) -> str:

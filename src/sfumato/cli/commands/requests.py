@@ -115,15 +115,12 @@ def list_requests(policy: str, server: str, as_json: bool) -> None:
         click.echo(json.dumps([json.loads(view.to_json()) for view in views], ensure_ascii=False))
     elif views:
         rows = [
-            (str(view.number), view.state, view.requester, view.filed, _epsilon(view), view.purpose) for view in views
+            (str(view.number), view.state, view.requester, view.filed, view.epsilon_words, view.purpose)
+            for view in views
         ]
-        print_table(("number", "state", "by", "filed", "ε", "purpose"), rows)
+        print_table(("number", "state", "by", "filed", "counts with", "purpose"), rows)
     else:
         click.echo("There are no requests.")
-
-
-def _epsilon(view: RequestView) -> str:
-    return f"{view.used} of {view.epsilon}" if view.is_share else view.epsilon or "unbounded"
 
 
 @command.command(epilog=EXIT_CODES_HELP)
@@ -142,43 +139,32 @@ def show(policy: str, number: int, server: str, as_json: bool) -> None:
         click.echo(f"{view.one_person}\n{OUTSIDE_THE_PROMISE}")
 
 
-@command.command(epilog=EXIT_CODES_HELP)
-@_policy
-@_number
-@click.option("--reason", default="", metavar="TEXT", help="A note, recorded permanently in the ledger.")
-@_server
-@options.as_json
-def approve(policy: str, number: int, reason: str, server: str, as_json: bool) -> None:
-    """Approve request NUMBER of somebody else. For owners."""
-    with _requests(server, policy) as (_, requests):
-        _show(requests.approve(number, reason), as_json)
+_NOTE = {"default": "", "help": "A note, recorded permanently in the ledger."}
+_REASON = {"required": True, "help": "The reason, recorded permanently in the ledger."}
 
 
-@command.command(epilog=EXIT_CODES_HELP)
-@_policy
-@_number
-@click.option("--reason", required=True, metavar="TEXT", help="The reason, recorded permanently in the ledger.")
-@_server
-@options.as_json
-def refuse(policy: str, number: int, reason: str, server: str, as_json: bool) -> None:
-    """Refuse request NUMBER, or take back an approval that was not yet used. For owners.
+def _step_command(step: str, reason_option: dict[str, Any], doc: str) -> None:
+    """Add the command of one step of a request, which takes a reason."""
 
-    Decide from what `show` prints alone: a refusal that was made after looking at the data is outside the promise.
-    """
-    with _requests(server, policy) as (_, requests):
-        _show(requests.refuse(number, reason), as_json)
+    @command.command(step, help=doc, epilog=EXIT_CODES_HELP)
+    @_policy
+    @_number
+    @click.option("--reason", metavar="TEXT", **reason_option)
+    @_server
+    @options.as_json
+    def take_step(policy: str, number: int, reason: str, server: str, as_json: bool) -> None:
+        with _requests(server, policy) as (_, requests):
+            _show(getattr(requests, step)(number, reason), as_json)
 
 
-@command.command(epilog=EXIT_CODES_HELP)
-@_policy
-@_number
-@click.option("--reason", default="", metavar="TEXT", help="A note, recorded permanently in the ledger.")
-@_server
-@options.as_json
-def withdraw(policy: str, number: int, reason: str, server: str, as_json: bool) -> None:
-    """Withdraw your own request NUMBER."""
-    with _requests(server, policy) as (_, requests):
-        _show(requests.withdraw(number, reason), as_json)
+_step_command("approve", _NOTE, "Approve request NUMBER of somebody else. For owners.")
+_step_command(
+    "refuse",
+    _REASON,
+    "Refuse request NUMBER, or take back an approval that was not yet used. For owners.\n\n"
+    "Decide from what `show` prints alone: a refusal that was made after looking at the data is outside the promise.",
+)
+_step_command("withdraw", _NOTE, "Withdraw your own request NUMBER.")
 
 
 @command.command(epilog=EXIT_CODES_HELP)
@@ -215,6 +201,13 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
     "--table", "tables", multiple=True, metavar="NAME", help="A table that may be read. Repeatable.  [default: all]"
 )
 @click.option("--kind", "kinds", multiple=True, metavar="NAME", help="A kind of release. Repeatable.  [default: all]")
+@click.option(
+    "--measure",
+    "measures",
+    multiple=True,
+    metavar="NAME",
+    help="What may be read of rows: count (counts only), sum, rank, distinct, frequent. Repeatable.  [default: all]",
+)
 @_purpose
 @_server
 @options.as_json
@@ -225,11 +218,13 @@ def grant(
     days: int,
     tables: tuple[str, ...],
     kinds: tuple[str, ...],
+    measures: tuple[str, ...],
     purpose: str,
     server: str,
     as_json: bool,
 ) -> None:
     """Approve releases of USER in advance, up to an ε in all and until a date. For owners."""
     with _requests(server, policy) as (_, requests):
-        view = requests.grant(user, epsilon=epsilon, days=days, purpose=purpose, tables=tables, kinds=kinds)
+        limits = {"tables": tables, "kinds": kinds, "measures": measures}
+        view = requests.grant(user, epsilon=epsilon, days=days, purpose=purpose, **limits)
     _show(view, as_json)

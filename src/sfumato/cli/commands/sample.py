@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,26 +22,75 @@ from sfumato.cli.common.output import ProgressPrinter
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     required=True,
-    help="The file to write: .parquet or .csv.",
+    help="The file to write: .parquet, .csv, .duckdb or .sqlite.",
 )
-def command(file: Path, rows: str | None, output: Path) -> None:
+@click.option(
+    "--given",
+    "conditions",
+    multiple=True,
+    metavar="A=VALUE",
+    help="Draw rows in which column A is VALUE, exactly by the model's law given it. Repeatable: of one column, any of "
+    "the values.",
+)
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="SQL",
+    help='Draw no row that breaks this condition, such as "discharge >= admission". Repeatable.',
+)
+@click.option("--seed", type=int, metavar="N", help="Draw the same rows again with the same N. Noise has no seed.")
+def command(
+    file: Path,
+    rows: str | None,
+    output: Path,
+    conditions: tuple[str, ...],
+    constraints: tuple[str, ...],
+    seed: int | None,
+) -> None:
     """Draw any number of synthetic rows from the model in FILE. No data are read, nothing is charged.
 
     \b
-    Example:
+    Examples:
       sfumato sample people.sfu --rows 1e6 -o people.parquet
+      sfumato sample people.sfu --rows 500 --given ward=ICU --constraint "discharge >= admission" -o icu.duckdb
     """
-    row_count = options.parse_row_count(rows)
+    row_count, given_texts = options.parse_row_count(rows), _parse_conditions(conditions)
     from sfumato.errors import InvalidParameter
+    from sfumato.policy import Type
     from sfumato.publish.published_files import synopsis
-    from sfumato.publish.synthetic import Synthetic, rows_file_path
+    from sfumato.publish.row_files import rows_file_path
+    from sfumato.publish.synthetic import Synthetic
 
     rows_file_path(output)
     model = synopsis(file)
     if not isinstance(model, Synthetic):
         fix = f'ask it: sfumato ask {file} "SELECT …"; or buy a model with sfumato synthesize'
         raise InvalidParameter("file", str(file), "a model: a synopsis has marginals and no rows", fix=fix)
+    truth_columns = {attribute.name for attribute in model.attributes if attribute.type is Type.BOOLEAN}
+    given_values = {
+        name: [_TRUTHS.get(value, value) if name in truth_columns else value for value in values]
+        for name, values in given_texts.items()
+    }
     with ProgressPrinter() as progress:
-        model.write(output, row_count, progress)
-    rows_drawn = round(max(1.0, model.total)) if row_count is None else row_count
+        report = model.write(
+            output, row_count, progress, conditions=given_values, constraints=list(constraints), seed=seed
+        )
+    rows_drawn = model.default_rows if row_count is None else row_count
     click.echo(f"{output}: {rows_drawn:,} rows of {len(model.columns)} columns, drawn from {file}; nothing was charged")
+    if report is not None:
+        click.echo(str(report))
+
+
+_TRUTHS: dict[str | None, Any] = {"true": True, "false": False}
+
+
+def _parse_conditions(texts: Sequence[str]) -> dict[str, list[str | None]]:
+    """Collect the values of each column; NULL is a missing one."""
+    conditions: dict[str, list[str | None]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"write a condition as --given ward=ICU, not {text}")
+        conditions.setdefault(name.strip(), []).append(None if value.strip() == "NULL" else value.strip())
+    return conditions

@@ -104,3 +104,48 @@ def marginal(
         raise InvalidParameter("file", str(file), "a synopsis: a model has no measured count for every cell", fix=fix)
     answer = published.marginal(list(columns), consistent=not raw, confidence=confidence, together=together)
     print_answer(answer, as_json=as_json, as_csv=as_csv)
+
+
+@command.command(epilog=EXIT_CODES_HELP)
+@options.synopsis_file
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    required=True,
+    help="The file to write: .html, .md or .json.",
+)
+@click.option("--name", default="", metavar="TEXT", help="The title.  [default: Synthetic and the table's name]")
+@click.option("--description", default="", metavar="TEXT", help="What the rows are, and for whom.")
+@click.option("--licence", default="", metavar="TEXT", help="The licence of the rows, such as CC BY 4.0.")
+@click.option("--contact", default="", metavar="TEXT", help="Whom to ask.")
+@click.option(
+    "--score",
+    "scores",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A bought score to show, as JSON: what score.to_json() of curator.score wrote. Repeatable.",
+)
+def card(
+    file: Path, output: Path, name: str, description: str, licence: str, contact: str, scores: tuple[Path, ...]
+) -> None:
+    """Write a model card of the synthetic table in FILE: what was measured, its price, errors and limits.
+
+    It is computed from what was released, so it may be published with the rows.
+    """
+    from sfumato.errors import InvalidParameter
+    from sfumato.publish.model_cards import card_path
+    from sfumato.publish.published_files import synopsis
+    from sfumato.publish.scoring import CandidateScore
+    from sfumato.publish.synthetic import Synthetic
+
+    card_path(output)
+    published = synopsis(file)
+    if not isinstance(published, Synthetic):
+        fix = "name a file that sfumato synthesize wrote with --model"
+        raise InvalidParameter("file", str(file), "a model of a synthetic table", fix=fix)
+    bought = [CandidateScore.from_json(score.read_text(encoding="utf-8")) for score in scores]
+    published.card(name=name, description=description, licence=licence, contact=contact, scores=bought).save(output)
+    click.echo(f"{output}: the card of {file}; nothing was charged")

@@ -72,7 +72,7 @@ _price_options = options.combine_decorators(
 )
 _file_options = options.combine_decorators(
     click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-                 help="The file for the synthetic rows: .parquet or .csv."),
+                 help="The file for the synthetic rows: .parquet, .csv, .duckdb or .sqlite."),
     click.option("--model", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
                  help="The file for the model, such as people.sfu: query it, or draw more rows, for free."),
     click.option("--draw", metavar="N", help="The number of synthetic rows.  [default: the noisy number of real rows]"),
@@ -189,7 +189,7 @@ def _check_files(rows_file: Path | None, model_file: Path | None) -> None:
     if rows_file is None and model_file is None:
         raise click.UsageError("name what to write: -o people.parquet for rows, --model people.sfu, or both")
     if rows_file is not None:
-        from sfumato.publish.synthetic import rows_file_path
+        from sfumato.publish.row_files import rows_file_path
 
         rows_file_path(rows_file)
     for file in (rows_file, model_file):

@@ -68,7 +68,7 @@ request_id = click.option(
 session_id = click.option(
     "--request-id",
     metavar="ID",
-    help="An id for this session: it can be opened, and is charged, only once under the same id.",
+    help="An id for this session: repeated with the same id, the command opens and charges no second session.",
 )
 analyst = click.option(
     "--analyst",

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.drafting.columns import VALUES
+from sfumato.cli.drafting.columns import VALUES, parse_words_text, split_rules
 from sfumato.cli.drafting.interview import SKIP
-from sfumato.cli.drafting.rule_words import parse_words_text, split_rules
 from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
 from sfumato.untrusted import escape_unprintable

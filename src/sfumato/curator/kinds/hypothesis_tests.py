@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TestSpec(Spec["TestProposal"]):
-    """Ask a question and test its answer: independence, fit, a difference, a trend, a correlation or a share."""
+    """Ask a question and test its answer: independence, fit, a difference, means, a trend, a correlation or a share."""
 
     __test__ = False  # a spec, which pytest must not collect
 
@@ -49,4 +49,5 @@ KIND = ReleaseKind(
     ("epsilon", "delta", "rho", "column widths", "mechanism", "fresh"),
     TestSpec("independence", "SELECT arm, died, COUNT(*) AS n FROM patients GROUP BY arm, died"),
     contains=(QUESTIONS,),
+    assumed_terms=("sizes", "shares", "means", "deviation", "level"),
 )

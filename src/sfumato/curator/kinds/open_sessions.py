@@ -18,9 +18,9 @@ class OpenSessionSpec(Spec["SessionProposal"]):
 
     threshold: Number = option("The number that questions are compared with.")
     positives: Count = option("The session ends after this many answers above the threshold.", 1)
-    sensitivity: Number | None = option("The most that one unit can change any of the questions.", None)
+    sensitivity: Number | None = option("The most that one unit can change the answer to any of the questions.", None)
     tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)
-    monotone: bool | None = option("Whether one unit changes all questions in the same direction.", None)
+    monotone: bool | None = option("Whether one unit moves the answers to all questions in the same direction.", None)
 
 
 def propose(workspace: Workspace, spec: OpenSessionSpec) -> SessionProposal:

@@ -32,9 +32,9 @@ class SessionSpec(Spec["ListedSessionProposal"]):
     threshold: Number = option("The number that questions are compared with.")
     questions: Annotated[Sequence[Text], Size(1, 1000)] = option("Questions in SQL, in the order to ask them.")
     positives: Count = option("The session ends after this many answers above the threshold.", 1)
-    sensitivity: Number | None = option("The most that one unit can change any of the questions.", None)
+    sensitivity: Number | None = option("The most that one unit can change the answer to any of the questions.", None)
     tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)
-    monotone: bool | None = option("Whether one unit changes all questions in the same direction.", None)
+    monotone: bool | None = option("Whether one unit moves the answers to all questions in the same direction.", None)
 
 
 def propose(workspace: Workspace, spec: SessionSpec) -> ListedSessionProposal:

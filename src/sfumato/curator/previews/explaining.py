@@ -279,7 +279,8 @@ def explain(
     shares = prepared.split.shares
     for scaled, mechanism, share in zip(prepared.bounded.noisy_measures, prepared.mechanisms, shares[0], strict=False):
         shown_rows = len(rows.keys) if rows.sums else max_groups
-        joint_draws = max(1, count_noise_draws(query, shown_rows) if selects_rows else scaled.coordinates)
+        results_draws = max(member.coordinates for member in scaled.members(0))
+        joint_draws = max(1, count_noise_draws(query, shown_rows) if selects_rows else results_draws)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
         operators.append(Operator("measure", describe_measure(scaled.measure), _sensitivity_text(scaled)))
         per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""

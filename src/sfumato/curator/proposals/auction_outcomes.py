@@ -47,7 +47,7 @@ class AuctionOutcome:
         """Return one row: the price, and the number of buyers with its interval where it was paid for."""
         if self.receipt is None:
             raise InvalidParameter(
-                "receipt", None, "present: only a released sale has rows", fix="release the sale first"
+                "receipt", None, "the receipt of a released sale: only that has rows", fix="release the sale first"
             )
         price = float(self.price)
         if self.buyers is None or self.counter is None:

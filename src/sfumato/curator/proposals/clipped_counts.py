@@ -102,7 +102,7 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     if not counts:
         raise Unsupported(
             "nothing-clipped",
-            "no limit or bound that can be counted moves this answer",
+            "this answer depends on no limit or bound whose effect can be counted",
             fix="ask for the answer alone; a line beside each number names what else can move it",
         )
     return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, question)

@@ -264,7 +264,7 @@ class CombinedQuestion(Question):
         raise InvalidParameter(
             "clipped",
             self.text,
-            "asked of one SELECT: this question combines several, each with limits and bounds of its own",
+            "called on a question with one SELECT: this one combines several, each with its own limits and bounds",
             fix="ask each SELECT alone: curator.sql(…).clipped()",
         )
 

@@ -17,6 +17,7 @@ from sfumato.curator.previews.explaining import Explanation
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.question_tests import max_rows
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, group_sums, run_test, trend_contrast
 from sfumato.inference.power import TABLES, AssumedGroups, Power, count_found
@@ -94,12 +95,14 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         delta: Number = 0,
         rho: Number | None = None,
         mechanism: NamedNoise | None = None,
+        sample: Number | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> HypothesisTest:
         """Charge the price, draw the answer and test it; a stored answer that is as accurate is tested for free."""
+        refuse_sample_of_all(sample, "tests")
         answer = self.question.release(
             epsilon,
             delta=delta,
@@ -148,7 +151,9 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         sums, names, contrast = self._equal_groups(request)
         assumed = AssumedGroups.of(len(names), sizes, shares, means, deviation)
         if (assumed.deviation is None) is not (sums.width == 1 and len(self.question.query.plan.keys) == 2):
-            raise InvalidParameter("shares", shares, "given for counts of an outcome; means and deviation for AVG")
+            raise InvalidParameter(
+                "shares", shares, "given only for counts of an outcome; for AVG, give means and deviation"
+            )
         largest_p = float(exact(level, "level", POSITIVE))
         found = count_found(assumed, sums, contrast, largest_p)
         price = str(self.question.price_release(request).price)

@@ -18,6 +18,7 @@ from sfumato.curator.previews.explaining import (
 )
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
@@ -26,7 +27,8 @@ from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.nodes import Query
+from sfumato.plan.limits import Limits
+from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.calibration import least
@@ -84,12 +86,14 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         delta: Number = 0,
         rho: Number | None = None,
         confidence: Number = "0.95",
+        sample: Number | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> T:
         """Charge the price, draw the moments, and return the table. Stored moments of no more noise are free."""
+        refuse_sample_of_all(sample, "regressions and components")
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._draw(Price(epsilon, delta, rho))
         return release_or_find(
@@ -194,19 +198,23 @@ def moment_question(
     text = f"{label} FROM {', '.join(rows.steps)}"
 
     def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
-        query = _sum_query(selection, sums)
+        query = lower_sums(selection, sums)
         question = Question(context, text, query, query.plan.limits)
         return question if row_limit is None else question.limit(rows=row_limit)
 
     blocks = len(design_with(1 << 12).blocks)
     counted = ask(rows, ["COUNT(*)"])
-    bounded = whole_bounding(counted.query.plan, counted.limits, 1)
-    design = design_with(largest_scale(int(bounded.measures[0].add_remove_sensitivity.total), blocks))
+    design = design_with(largest_scale(unit_rows(counted.query.plan, counted.limits), blocks))
     sums = [design.moment_sql(moment) for moment in design.entries]
     return ask(building.where(rows, design.row_condition), sums), design
 
 
-def _sum_query(rows: RowSelection, sums: Sequence[str]) -> Query:
+def unit_rows(plan: Aggregate, limits: Limits) -> int:
+    """Return the most rows of one unit that count in a plan whose first measure counts rows."""
+    return int(whole_bounding(plan, limits, 1).measures[0].add_remove_sensitivity.total)
+
+
+def lower_sums(rows: RowSelection, sums: Sequence[str]) -> Query:
     """Lower sums over the same rows, as many at a time as one statement may show, to one query that reads them all."""
     chunks = [sums[start : start + _MAX_SHOWN] for start in range(0, len(sums), _MAX_SHOWN)]
     queries = [

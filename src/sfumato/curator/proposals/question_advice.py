@@ -55,7 +55,8 @@ def question_tips(
     table: Table = question.table
 
     def forecast_again(changed_query: Query, limits: Limits) -> Mapping[str, Width]:
-        changed = question.with_query(changed_query, limits)
+        is_unchanged = changed_query is query and limits is question.limits  # it was priced already
+        changed = question if is_unchanged else question.with_query(changed_query, limits)
         widths: Mapping[str, Width] = changed.widths(changed.price_release_at(price, request), request)
         return widths
 

@@ -33,7 +33,7 @@ def max_rows(question: TestedQuestion) -> int:
     return 1 if question.table.every_row else question.limits.rows
 
 
-def test_runner(
+def answer_tester(
     question: TestedQuestion, measured: NoisyMeasurements, receipt: Receipt
 ) -> Callable[..., HypothesisTest]:
     """Return what runs a test by name on the totals of an answer to this question."""

@@ -58,7 +58,7 @@ from sfumato.curator.proposals.question_advice import (
     with_answer_advice,
     with_forecast_advice,
 )
-from sfumato.curator.proposals.question_tests import test_runner
+from sfumato.curator.proposals.question_tests import answer_tester
 from sfumato.curator.proposals.sampled_questions import (
     key_with_sample,
     operators_with_sample,
@@ -205,7 +205,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def bounding_options(self) -> tuple[BoundedPlan, ...]:
         """The sound strategies to limit one unit's contribution."""
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
-        measure_count = sum(len(part.measures) for part in self.shared_parts.parts)
+        measure_count = sum(len(part.members) for part in self.shared_parts.parts)
         if rows * max(measure_count, len(self.query.plan.measures)) > MAX_NUMBERS:
             raise refusals.too_many_numbers()
         options: tuple[BoundedPlan, ...]
@@ -230,7 +230,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         """
         plan = self.shared_parts.parts[0].plan
         bounded_plans = bounding_strategies(plan, self.limits, len(self.groups))
-        if any(len(result.measures) > 1 for result in self.shared_parts.requests):
+        if self.shared_parts.combines_measures:
             bounded_plans = tuple(bounded for bounded in bounded_plans if bounded.strategy.order is None)
         return bounded_plans
 
@@ -573,7 +573,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         selected = by_column(self.query, selection_notes(measured, confidence))
         annotations = ranks, selected, self.caveats(terms.strategy)
         built = answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
-        return built.with_tests(test_runner(self, measured, answer_receipt))
+        return built.with_tests(answer_tester(self, measured, answer_receipt))
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""

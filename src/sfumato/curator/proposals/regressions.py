@@ -207,7 +207,7 @@ def propose_regression(
     row_limit: int | None = None,
 ) -> RegressionProposal:
     """Propose to regress a column of these rows on others; names and bounds are checked against the policy first."""
-    parsed = _formula(formula, target, on)
+    parsed = parse_model(formula, target, on)
     domains = rows.columns
 
     def design_with(scale: int) -> Design:
@@ -217,12 +217,13 @@ def propose_regression(
     return RegressionProposal(context, question, design)
 
 
-def _formula(formula: str | None, target: str | None, on: Sequence[str] | None) -> Formula:
+def parse_model(formula: str | None, target: str | None, on: Sequence[str] | None, method: str = "regress") -> Formula:
+    """Parse a formula, or a target and the columns that explain it."""
     if formula is not None:
         if target is not None or on:
             raise InvalidParameter("target", target, "left out where a formula is given")
         return parse_formula(formula)
     if target is None or not on or isinstance(on, str):
-        fix = 'write regress("hours ~ age + sex", "people"), or target="hours", on=["age", "sex"]'
+        fix = f'write {method}("hours ~ age + sex", "people"), or target="hours", on=["age", "sex"]'
         raise InvalidParameter("formula", formula, "a formula, or a target and a list of columns in on", fix=fix)
     return formula_of_columns(target, on)

@@ -68,6 +68,13 @@ def refuse_sample(sample: Number | None) -> None:
         raise InvalidParameter("sample", sample, rule, fix="ask each SELECT of a sample by itself")
 
 
+def refuse_sample_of_all(sample: Number | None, what: str) -> None:
+    """Refuse a sample of a release whose law is of all units: ``what`` names it in the plural."""
+    if sample is not None:
+        rule = f"left out: {what} are of all units"
+        raise InvalidParameter("sample", sample, rule, fix="leave it out; counts and means can be asked of a sample")
+
+
 def require_whole_population(sample: object, sample_of: object, free: bool) -> None:
     """Refuse a secret sample of data that are a sample themselves, whose ranges would not add up; and of a synopsis."""
     if sample is not None and free:

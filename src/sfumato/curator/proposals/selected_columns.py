@@ -16,7 +16,7 @@ A question without measures (SELECT DISTINCT, or GROUP BY without an aggregate) 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,8 +28,10 @@ from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.aggregates.unit_measures import LagLead
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun, expression_sql
+from sfumato.plan.nodes import Relation, Window, relations
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.building import RowSelection, derive, where
 from sfumato.plan.sql.row_sources import RowSource
@@ -80,7 +82,7 @@ def selected_columns(
     selected = list(columns_by_name) if names is None else [_column_key(name, columns_by_name) for name in names]
     if not selected or len(set(selected)) != len(selected):
         raise InvalidParameter("columns", names, "a non-empty list without repeats of names in the SELECT")
-    coded = [_code_column(*columns_by_name[key], policy) for key in selected]
+    coded = [_code_column(*columns_by_name[key], policy, rows.relation) for key in selected]
     return SelectedColumns(rows, tuple(column for column, _ in coded), tuple(domain for _, domain in coded))
 
 
@@ -91,8 +93,8 @@ def _column_key(name: object, columns_by_name: dict[str, tuple[str, Expression]]
     return name.lower()
 
 
-def _code_column(name: str, selected: Expression, policy: Policy) -> tuple[CodedColumn, Domain]:
-    coding = _coding(selected, policy)
+def _code_column(name: str, selected: Expression, policy: Policy, relation: Relation) -> tuple[CodedColumn, Domain]:
+    coding = _coding(_shifted_column(selected, relation), policy)
     domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
@@ -100,6 +102,19 @@ def _code_column(name: str, selected: Expression, policy: Policy) -> tuple[Coded
     else:
         key, codes = expression, single_value_cells(domain)
     return CodedColumn(attribute_of(name, domain, coding), key, codes), domain
+
+
+def _shifted_column(expression: Expression, relation: Relation) -> Expression:
+    """Return the column that LAG or LEAD takes from another row, which has the same cells; otherwise the expression."""
+    if not isinstance(expression, Column):
+        return expression
+    windows = [node for node in relations(relation) if isinstance(node, Window)]
+    for window in windows:
+        for name, function in window.functions:
+            is_this_column = Field(window.source, "", name) == expression.reference
+            if is_this_column and isinstance(function, LagLead) and function.default is None:
+                return function.value
+    return expression
 
 
 def _coding(expression: Expression, policy: Policy) -> Coding | None:
@@ -267,9 +282,11 @@ _MAX_LISTED = 20
 """The number of columns that a refusal lists."""
 
 
-def require_all_coded(table: Table) -> None:
-    """Refuse a table with a column without cells: it would silently be missing from the synthetic one."""
-    coded_columns = {*coded_names(table)}
+def require_all_coded(table: Table, keys: Collection[str] = ()) -> None:
+    """Refuse a table with a column without cells: it would silently be missing from the synthetic one. ``keys`` are
+    columns that need none.
+    """
+    coded_columns = {*coded_names(table), *keys}
     missing = [name for name in table.columns if name not in coded_columns and not _is_unit_id(table, name)]
     if missing:
         more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""

@@ -21,6 +21,7 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.question_tests import max_rows
 from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.survival import SurvivalCurves
 from sfumato.plan.canonical import PlanKey
@@ -165,12 +166,14 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         rho: Number | None = None,
         confidence: Number = "0.95",
         mechanism: NamedNoise | None = None,
+        sample: Number | None = None,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> SurvivalCurves:
         """Charge the price and draw the counts of all cells; stored ones that are at least as accurate are free."""
+        refuse_sample_of_all(sample, "survival curves")
         exact(confidence, "confidence", CONFIDENCE)
         request = PriceRequest(epsilon, delta, rho, confidence=confidence, mechanism=mechanism)
         prepared = self.question.price_release(request)

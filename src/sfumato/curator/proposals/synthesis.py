@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,9 +27,10 @@ from sfumato.curator.proposals.selected_columns import (
     require_all_coded,
     zeros_with_condition,
 )
+from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps, step_phase
 from sfumato.curator.tab_series import TabSeries
-from sfumato.errors import InvalidParameter, Unanswered, Unsupported
-from sfumato.ledger import Account, Charged, StoredAnswer, Tab
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.mechanisms.additive import MAX_STEPS
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, weighted_bounding
 from sfumato.plan.canonical import PlanKey, digest
@@ -40,10 +40,9 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
-from sfumato.privacy import Cost, Curve, Neighbours
+from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.curve import ROUNDED_UP
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, charge_units, exact, exact_integer, format_number
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.marginals.blocks import AttributeSet
@@ -69,13 +68,12 @@ from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
 from sfumato.publish.synthetic import Synthetic
-from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import Purchase, purchase
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult
+from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 from sfumato.renamed import PreviewedByOldName
 
@@ -137,7 +135,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         sets = count_with_noun(len(self.workload), "marginal")
         return f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
 
-    @property
+    @cached_property
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
         parts = (self.method, tuple(self.workload.items()), self.max_cells)
@@ -158,13 +156,13 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
         setting, confidence_level = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
         notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
-        return Explanation(self.question, str(price), self._operators(setting, confidence_level), _REASON, notes)
+        return Explanation(self.question, str(price), self.operators(setting, confidence_level), _REASON, notes)
 
-    def _operators(self, setting: SynthesisSetting, confidence: Fraction) -> tuple[Operator, ...]:
+    def operators(self, setting: SynthesisSetting, confidence: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
         sizes = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
         sizes += self._derived_columns_text
-        first_width = self._first_width(setting, confidence)
+        first_width = self.first_width(setting, confidence)
         dropped_text = f"; {self.dropped_sets:,} larger ones are dropped" if self.dropped_sets else ""
         return (
             *source_operators(self._coded.query, self._context.policy),
@@ -215,7 +213,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             f"; {column.attribute.name} by {self.attributes[column.by].name}" for column in self.derived_columns
         )
 
-    def _first_width(self, setting: SynthesisSetting, confidence: Fraction) -> float:
+    def first_width(self, setting: SynthesisSetting, confidence: Fraction) -> float:
         """Return the half-width of the counts of single columns at the initial noise."""
         amount, sensitivity = (
             self._first_round_amounts(setting).measurement,
@@ -240,7 +238,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
         def is_within(amount: Fraction) -> bool:
             setting = self.setting(Price(amount) if pure else Price(rho=amount))
-            return self._first_width(setting, confidence_level) <= error_limit
+            return self.first_width(setting, confidence_level) <= error_limit
 
         least_amount = least(is_within, "within", Fraction(1, 2**14))
         if pure:
@@ -259,9 +257,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         """Run everything on invented rows, drawn from the declared cells. Free: no row of the table is read."""
         price = Price(epsilon, delta, rho)
         state = self._run_invented(
-            self._check_price(price), self._invented_rows(rows), progress or releasing.ignore_progress
+            self.check_price(price), self._invented_rows(rows), progress or releasing.ignore_progress
         )
-        return self._build_synthetic(self._build_synthesized(state, price, complete=True, is_purchase=False), state)
+        return self.build_synthetic(self.build_released(state, price, complete=True, is_purchase=False), state)
 
     def forecast(
         self,
@@ -277,7 +275,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         numbers.
         """
         price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
-        setting = self._check_price(price)
+        setting = self.check_price(price)
         curve = setting.currency.hold(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         return forecast(setting, self.method, count, str(price), accepted=accepted)
@@ -292,10 +290,10 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             return invented_rows
 
         def run(step: Step) -> Outcome:
-            progress(_phase(state, step))
+            progress(step_phase(state, step))
             return step.draw(read)
 
-        _run_steps(_METHOD_STEPS[self.method](state), run)
+        run_steps(_METHOD_STEPS[self.method](state), run)
         state.finish()
         return state
 
@@ -325,22 +323,22 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         stored_answer = series_request.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
-        setting = self._check_price(price)
+        setting = self.check_price(price)
         warn_of_weak_price(price, context)
         context.engine.check(setting.reading).close()
-        hold = _amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
+        hold = amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
         state = SynthesisState(setting)
         with context.running_work.running():
             tab_or_stored = series_request.open(hold)
             if isinstance(tab_or_stored, StoredAnswer):
                 return self._restore(tab_or_stored)
             with tab_or_stored as tab:
-                series = _SynthesisSeries(
+                series = SynthesisSeries(
                     TabSeries(context, "synthesis", self.identity, tab, call), self.question, state
                 )
                 complete = series.run(_METHOD_STEPS[self.method](state))
-                synthesized = self._build_synthesized(state, price, complete=complete, is_purchase=True)
-                synthetic = self._build_synthetic(synthesized, state, tab, tuple(series.paid))
+                synthesized = self.build_released(state, price, complete=complete, is_purchase=True)
+                synthetic = self.build_synthetic(synthesized, state, tab, tuple(series.paid))
                 series_request.finish(tab, synthetic)
         return synthetic
 
@@ -349,7 +347,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         synthetic = Synthetic.from_json(stored_answer.body)
         return replace(synthetic, receipt=repeated_receipt(synthetic.receipt, self._context))
 
-    def _build_synthetic(
+    def build_synthetic(
         self,
         synthesized: ReleasedSynthesis,
         state: SynthesisState,
@@ -371,7 +369,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         )
         return Synthetic(synthesized, state.model, table_receipt, charged_parts)
 
-    def _build_synthesized(
+    def build_released(
         self, state: SynthesisState, price: Price, *, complete: bool, is_purchase: bool
     ) -> ReleasedSynthesis:
         context, coded = self._context, self._coded
@@ -416,7 +414,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             required,
         )
 
-    def _check_price(self, price: Price) -> SynthesisSetting:
+    def check_price(self, price: Price) -> SynthesisSetting:
         """Refuse a price that cannot buy the first steps, before any charge."""
         setting = self.setting(price)
         first_round = self._first_round_amounts(setting)
@@ -471,97 +469,6 @@ _ROUND_WORDS = {
 }
 
 
-def _amount_to_hold(account: Account, curve: Curve, columns: int) -> Cost:
-    """Return the amount to hold: slightly more than the leakage of all steps.
-
-    The ledger rounds each step's charge up, by far more than a small step leaks, most at orders near 1. The guarantee
-    rests on the exact sum of all steps, and the unspent rest is freed.
-    """
-    cost, order = account.cost(curve), account.budget.order
-    if cost.renyi is None or order is None:
-        return cost
-    steps = 10 * (columns + 1)  # above the steps of any method
-    rounded_up = steps * 2 * Fraction(ROUNDED_UP) / (order - 1)
-    return replace(cost, renyi=cost.renyi + cost.renyi // 10**6 + charge_units(rounded_up))
-
-
-def _run_steps(steps: Steps, release: Callable[[Step], Outcome]) -> None:
-    """Release every step that a method requests, and send it the outcome."""
-    step = next(steps, None)
-    while step is not None:
-        outcome = release(step)
-        try:
-            step = steps.send(outcome)
-        except StopIteration:
-            return
-
-
-def _phase(state: SynthesisState, step: Step) -> str:
-    """Return the progress message of a step: rounds, never scores."""
-    if not state.marginals:
-        return "counting rows"
-    return f"round {len(state.rounds) + 1}: {'measuring' if isinstance(step, MeasureStep) else 'choosing'}"
-
-
-@dataclass
-class _SynthesisSeries:
-    """Runs the steps on a tab, one after the other."""
-
-    on_tab: TabSeries
-    question: str
-    course: SynthesisState
-
-    def __post_init__(self) -> None:
-        self.tab = self.on_tab.tab
-        self.paid: list[Charged] = []
-        limit = self.on_tab.call.time_limit(self.on_tab.context.seconds)
-        self._deadline = None if limit is None else time.monotonic() + limit
-
-    def run(self, steps: Steps) -> bool:
-        """Run all steps; return whether all were run. After an early end, the model so far is used."""
-        try:
-            _run_steps(steps, self._release_step)
-            self.course.finish()
-        except KeyboardInterrupt:  # between steps, each complete: stopping reveals only what was released
-            self.tab.stop()
-        except _TimeLimitReached:
-            self.tab.forfeit()
-        except Unsupported:  # a step could not be checked in the remaining time, and was not charged
-            if not self.course.marginals:
-                self.tab.stop()  # the first step: no row was read
-                raise
-            self.tab.forfeit()
-        except Unanswered:
-            if self._remaining_seconds() is None or self._remaining_seconds() > 0 or not self.course.marginals:  # type: ignore[operator]
-                raise
-        else:
-            return True
-        if not self.course.marginals:
-            raise KeyboardInterrupt
-        return False
-
-    def _remaining_seconds(self) -> float | None:
-        """Return the remaining time in seconds; delays by the progress callback do not count."""
-        return None if self._deadline is None else self._deadline + self.on_tab.delayed_seconds - time.monotonic()
-
-    def _release_step(self, step: Step) -> Outcome:
-        remaining = self._remaining_seconds()
-        self.on_tab.raise_if_pending()
-        if remaining is not None and remaining <= 0 and self.course.marginals:
-            raise _TimeLimitReached
-        phase = _phase(self.course, step)
-        self.on_tab.progress(phase)
-        seconds = None if remaining is None else max(remaining, 1e-3)
-        strategy: ReleaseStrategy[Outcome] = step
-        outcome = self.on_tab.release_step(strategy, f"{phase}, for {self.question}", seconds)
-        self.paid += step.batch.mechanism_charges
-        return outcome
-
-
-class _TimeLimitReached(Exception):
-    """The time limit was reached between two steps."""
-
-
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
@@ -586,7 +493,7 @@ def propose_synthesis(
         raise InvalidParameter("one_row_per", one_row_per, '"unit" with an order, or left out without one', fix=fix)
     if method not in METHODS:
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
-    most_cells = max(1, _parse_memory(memory) // BYTES_PER_CELL)
+    most_cells = max(1, parse_memory(memory) // BYTES_PER_CELL)
     implied: tuple[ImpliedColumn, ...] = ()
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
@@ -680,7 +587,7 @@ def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:
             )
 
 
-def _parse_memory(memory: object) -> int:
+def parse_memory(memory: object) -> int:
     """Parse an amount of memory: bytes, or a text such as 1 GiB."""
     if type(memory) is int and memory > 0:
         return memory

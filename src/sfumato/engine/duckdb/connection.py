@@ -58,12 +58,13 @@ class Sources:
         self._process = os.getpid()
         self._has_failed = False
         self._spill = Spill()
-        self._connection = duckdb.connect(":memory:")
+        settings = _settings(self._spill.path, memory_limit, threads)
+        self._connection = _without_cause(lambda: duckdb.connect(":memory:", config={**settings}))
         self._running_cursors: dict[duckdb.DuckDBPyConnection, int] = {}
         self._parsed_statements: dict[str, duckdb.Statement] = {}
         self._files: dict[str, files.Files] = {}
         self._fingerprints: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
-        self._csv_line_counts: dict[str, int] = {}
+        self._row_counts: dict[str, int] = {}
         self._databases: dict[str, str] = {}
         self._scans: dict[str, TableScan] = {}
         self._columns: dict[str, dict[str, Domain]] = {}
@@ -72,7 +73,7 @@ class Sources:
         self._multiplicities: dict[tuple[str, tuple[str, ...]], int] = {}
         self._overlaps: dict[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = {}
         try:
-            self._set_up(memory_limit, threads)
+            self._set_up()
         except BaseException:
             self.close()
             raise
@@ -249,9 +250,8 @@ class Sources:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _set_up(self, memory_limit: str | None, threads: int | None) -> None:
-        for setting, value in _settings(self._spill.path, memory_limit, threads).items():
-            self._execute(f"SET GLOBAL {setting} = {value}")
+    def _set_up(self) -> None:
+        self._execute("SET GLOBAL TimeZone = 'UTC'")  # an extension's setting: unknown while the database is opened
         self._relations = {key: self._open_source(table) for key, table in self.policy.tables.items()}
         paths = [path for table_files in self._files.values() for path in table_files.paths]
         for setting in (f"allowed_paths = [{literal_list(paths)}]", *_LOCKDOWN):
@@ -274,16 +274,16 @@ class Sources:
             )
 
     def _count_source_rows(self, table: Table) -> int:
-        """Count the rows of a source: the lines of CSV files were counted at opening, most other formats store the
-        number.
+        """Count the rows of a source: the lines of CSV files and tables in memory were counted when they were read,
+        most other formats store the number.
 
         Where rows belong to units through another table, the count includes one copy per owner; no copy is made.
         """
         relation, scan = self._relations[table.name], self._scans.get(table.name)
         if scan is not None and scan.owner is not None and scan.owner.links is not None:
             return int(self.run(count_with_copies(relation.sql, scan.owner))[0][0])
-        if table.name in self._csv_line_counts or not relation.columns:
-            return self._csv_line_counts.get(table.name, 0)
+        if table.name in self._row_counts or not relation.columns:
+            return self._row_counts.get(table.name, 0)
         return int(self.run(f"SELECT count(*) FROM {relation.sql}")[0][0])
 
     def _open_source(self, table: Table) -> Relation:
@@ -291,7 +291,7 @@ class Sources:
             return self._copy_into_engine(table, memory.wrap_table(table.source.table, f"tables.{table.name}.source"))
         table_files, relation = owners.open_relation(table, self._databases, self._execute)
         if table_files.kind == "csv":
-            self._csv_line_counts[table.name] = files.count_csv_records(table_files, f"tables.{table.name}.source")
+            self._row_counts[table.name] = files.count_csv_records(table_files, f"tables.{table.name}.source")
         self._files[table.name] = table_files
         return relation
 
@@ -305,6 +305,7 @@ class Sources:
         path = f"tables.{table.name}.source"
         arrow_table = memory.to_arrow(source, positions, path)
         self._fingerprints[table.name] = (), memory.fingerprint(arrow_table)
+        self._row_counts[table.name] = arrow_table.num_rows
         copy = quote_identifier(f"sf copy of {table.name}")  # no view has a space after sf
         create_copy = f"CREATE TABLE {copy} AS SELECT * FROM {quote_identifier(_ARROW_SOURCE)}"
         try:
@@ -336,8 +337,12 @@ class Sources:
             kinds = {column: discovery.type_of_cell(cell) for column, cell in cells.items()}
             typed = {column: (cell, Domain(kinds[column]), None) for column, cell in cells.items()}
             return discovery.discovered_domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
-        copy = quote_identifier(f"sf reading of {table.name}")  # no view has a space after sf
-        self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {relation.sql}")
+        table_files = self._files[table.name]
+        return discovery.remembered(table_files, lambda: self._infer_domains(table.name, cells, relation.sql))
+
+    def _infer_domains(self, table: str, cells: Mapping[str, Cell], source: str) -> dict[str, Domain]:
+        copy = quote_identifier(f"sf reading of {table}")  # no view has a space after sf
+        self._execute(f"CREATE TABLE {copy} AS SELECT * FROM {source}")
         try:
             return discovery.inferred_domains(cells, copy, self.run)
         finally:
@@ -480,15 +485,14 @@ _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = fal
 
 
 def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict[str, str]:
-    """Return the settings that results depend on: the time zone is UTC, and what exceeds memory spills to a private
-    folder.
+    """Return the settings that the database is opened with, in a fifth of the time of one statement each: results
+    depend on them, and what exceeds memory spills to a private folder.
     """
     settings = {
-        "TimeZone": "'UTC'",
-        "temp_directory": literal(spill),
+        "temp_directory": spill,
         "preserve_insertion_order": "false",
         # Casts pushed into the CSV reader would drop the rows they fail on, differently for each query.
-        "disabled_optimizers": "'type_pushdown,scalar_fn_pushdown'",
+        "disabled_optimizers": "type_pushdown,scalar_fn_pushdown",
         # Dense integer ids are aggregated in a perfect hash table: three times faster.
         "perfect_ht_threshold": "20",
         "autoinstall_known_extensions": "false",
@@ -497,7 +501,7 @@ def _settings(spill: str, memory_limit: str | None, threads: int | None) -> dict
     if memory_limit is not None:
         if not isinstance(memory_limit, str) or not _SIZE.fullmatch(memory_limit):
             raise InvalidParameter("memory_limit", memory_limit, "a size such as '4GiB'")
-        settings["memory_limit"] = literal(memory_limit)
+        settings["memory_limit"] = memory_limit
     if threads is not None:
         settings["threads"] = str(exact_integer(threads, "threads", at_least=1))
     return settings

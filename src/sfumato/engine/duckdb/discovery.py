@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.engine.duckdb.files import Files, content
 from sfumato.engine.duckdb.scan import Cell, clean_cell
 from sfumato.engine.spellings.duckdb import quote_identifier
 from sfumato.errors import InvalidParameter
+from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER
 
@@ -33,7 +35,17 @@ _STORED_TYPES = {
     "DECIMAL": Type.REAL,
 }
 _CANDIDATE_TYPES = (Type.INTEGER, Type.REAL, Type.DATE, Type.TIMESTAMP, Type.BOOLEAN)
+_SHAPES = {
+    " *[+-]?[0-9.]*([eE][+-]?[0-9]+)? *": (Type.INTEGER, Type.REAL),
+    " *[0-9]{4}-[0-9]{2}-[0-9 TZ:.+-]*": (Type.DATE, Type.TIMESTAMP),
+    " *([Tt][A-Za-z]{3}|[Ff][A-Za-z]{4}|[01]) *": (Type.BOOLEAN,),
+}
+"""Short patterns that every finite text of these types matches: a column with any other is of none of them, and their
+long grammars need not be bound.
+"""
 _SAMPLE_ROWS = 100
+_MAX_REMEMBERED, _MAX_REMEMBERED_BYTES = 32, 1 << 20
+_domains_by_content: dict[str, dict[str, Domain]] = {}
 _STATISTICS = ("count(*) > count({0})", "approx_count_distinct({0})", "min({0})", "max({0})")
 
 
@@ -41,6 +53,23 @@ def type_of_cell(cell: Cell) -> Type:
     """Return our type for a cell's stored type."""
     is_integer = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored_type.endswith("]")
     return Type.INTEGER if is_integer else _STORED_TYPES.get(cell.family, Type.TEXT)
+
+
+def remembered(csv_files: Files, infer: Callable[[], dict[str, Domain]]) -> dict[str, Domain]:
+    """Return the domains that were inferred for CSV files of the same bytes, or infer them: a server opens its small
+    public tables again whenever private data change.
+    """
+    if sum(size for _, size, *_ in csv_files.stamps) > _MAX_REMEMBERED_BYTES:
+        return infer()
+    digest = content(csv_files)
+    domains = _domains_by_content.get(digest)
+    if domains is None:
+        domains = infer()
+        if csv_files.unchanged():  # else other bytes were read than hashed
+            if len(_domains_by_content) >= _MAX_REMEMBERED:
+                _domains_by_content.clear()
+            _domains_by_content[digest] = domains
+    return dict(domains)
 
 
 def inferred_domains(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Domain]:
@@ -85,27 +114,55 @@ _DISTINCT_VALUES = "list(DISTINCT r)"
 def inferred_types(columns: Mapping[str, Cell], source: str, run: Run) -> dict[str, Type]:
     """Infer the type of each text column: the first that every cell parses as, if it has any cell.
 
-    A sample of rows rules out most types; all rows are then tried with the remaining ones only.
+    The shapes of a sample of rows rule out most types; it is then parsed, and all rows after it, as the remaining ones
+    only.
     """
     sample = f"(SELECT * FROM {source} LIMIT {_SAMPLE_ROWS})"
-    matches = dict(zip(columns, _matching_types(columns.values(), _CANDIDATE_TYPES, sample, run), strict=True))
+    matches = dict(zip(columns, _types_by_shape(columns.values(), sample, run), strict=True))
+    matches |= _matching_columns(columns, matches, sample, run)
     if run(f"SELECT count(*) FROM {source}")[0][0] > _SAMPLE_ROWS:
-        for likely in {candidates for _, candidates in matches.values() if candidates}:
-            same_candidates = [column for column, (_, candidates) in matches.items() if candidates == likely]
-            matches |= zip(
-                same_candidates,
-                _matching_types(map(columns.__getitem__, same_candidates), likely, source, run),
-                strict=True,
-            )
+        matches |= _matching_columns(columns, matches, source, run)
     return {
         column: candidates[0] if cell_count and candidates else Type.TEXT
         for column, (cell_count, candidates) in matches.items()
     }
 
 
-def _matching_types(
-    columns: Iterable[Cell], candidates: Sequence[Type], source: str, run: Run
-) -> list[tuple[int, tuple[Type, ...]]]:
+_Match = tuple[int, tuple[Type, ...]]
+"""The number of a column's cells, and the types that all of them have."""
+
+
+def _types_by_shape(columns: Iterable[Cell], source: str, run: Run) -> list[_Match]:
+    """Return for each column the types whose shape all of its cells have."""
+    text = _STACKED_CELL.text.sql
+    counts = ", ".join(
+        f"count(*) FILTER (strlen({text}) <= {LONGEST} AND regexp_full_match({text}, '{shape}'))" for shape in _SHAPES
+    )
+    cells = list(columns)
+    rows = run(f"SELECT i, count(v), {counts} FROM {_stack_columns(cells, source)} GROUP BY i")
+    found = {i: (cell_count, shape_counts) for i, cell_count, *shape_counts in rows}
+    return [_possible_types(*found.get(i, (0, [0] * len(_SHAPES)))) for i in range(1, 1 + len(cells))]
+
+
+def _possible_types(cell_count: int, shape_counts: Sequence[int]) -> _Match:
+    types = zip(_SHAPES.values(), shape_counts, strict=True)
+    possible = {candidate for candidates, count in types if count == cell_count for candidate in candidates}
+    return cell_count, tuple(candidate for candidate in _CANDIDATE_TYPES if candidate in possible)
+
+
+def _matching_columns(
+    columns: Mapping[str, Cell], possible: Mapping[str, _Match], source: str, run: Run
+) -> dict[str, _Match]:
+    """Match each column with its own candidate types; columns with the same ones are read by one statement."""
+    matches: dict[str, _Match] = {}
+    for likely in dict.fromkeys(candidates for _, candidates in possible.values() if candidates):
+        same_candidates = [column for column, (_, candidates) in possible.items() if candidates == likely]
+        found = _matching_types(map(columns.__getitem__, same_candidates), likely, source, run)
+        matches |= zip(same_candidates, found, strict=True)
+    return matches
+
+
+def _matching_types(columns: Iterable[Cell], candidates: Sequence[Type], source: str, run: Run) -> list[_Match]:
     """Return for each column the number of its cells, and the candidate types that all of them parse as."""
     return [
         (

@@ -1,19 +1,31 @@
-"""Exact figures for the owner: what a policy's bounds and limits cost.
+"""Exact figures for the owner: what bounds and limits cost, trials of declarations, two tables side by side. PRIVATE.
 
 These figures are functions of private data without noise. They are computed when the owner asks, returned, and stored
 nowhere; nothing an analyst can reach may call this.
+
+Sampled texts of a private column are read under several declarations, to compare them: by the same scan as a policy's
+columns, so a declaration that is proposed means what it will mean in the policy.
+
+Of two tables, the columns that both have are read exactly, each in one type for both. Cells are converted by the rules
+of every scan (``scan``), so a number stored as text in one table equals the same number in the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Self
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
+from sfumato.engine.duckdb import memory
 from sfumato.engine.duckdb.connection import Sources
+from sfumato.engine.duckdb.discovery import inferred_types, type_of_cell
+from sfumato.engine.duckdb.file_inspection import schema
 from sfumato.engine.duckdb.files import find_files, first_misquoted_line
 from sfumato.engine.duckdb.scan import UNIT, Cell, TableScan, clean_cell, convert_cell
 from sfumato.engine.protocols import Inspection
+from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.engine.sources.clean_scans import InspectedCell
 from sfumato.engine.sources.inspected_tables import (
     MAX_LOST_TEXTS,
@@ -22,10 +34,15 @@ from sfumato.engine.sources.inspected_tables import (
     loss_expressions,
     lost_condition,
 )
-from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier as quoted
+from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier, quote_identifier as quoted
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import LONGEST
-from sfumato.policy import Domain, File, Policy
+from sfumato.policy import Domain, File, InMemory, Policy, Table, Type
+from sfumato.policy.domains import is_name
+from sfumato.privacy import Budget, PrivacyUnit
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 class DuckDBInspector:
@@ -166,3 +183,168 @@ def _cell_outcome(index: int, cell: Cell, domain: Domain) -> str:
     changed_branches = f"{clamped_branches}WHEN {clean} IS DISTINCT FROM {raw} THEN 5"
     null_branches = f"{by_rules}WHEN m{index} THEN 1 WHEN {clean} IS NULL THEN 2"
     return f"CAST(CASE {null_branches} {changed_branches} ELSE 0 END AS UTINYINT)"
+
+
+_COUNT, _POSITION = "n", "i"
+
+
+Declaration = Mapping[str, Any]
+
+
+class TextTrials:
+    """The counted texts of columns, each read under several declarations. PRIVATE."""
+
+    def __init__(self, columns: Mapping[str, tuple[Mapping[str, int], Sequence[Declaration]]]) -> None:
+        self._names = {column: f"t{index}" for index, column in enumerate(columns)}
+        self._declared = {column: len(declarations) for column, (_, declarations) in columns.items()}
+        tables = {
+            self._names[column]: _texts_table(self._names[column], texts, declarations)
+            for column, (texts, declarations) in columns.items()
+        }
+        self._sources = Sources(Policy(PrivacyUnit("row", every_row=True), Budget(1), tables))
+
+    def fits(self, column: str) -> list[int]:
+        """Return how many cells each declaration reads."""
+        return self._count(column, [f"c{index} IS NOT NULL" for index in range(self._declared[column])])
+
+    def conflicts(self, column: str, first: int, others: Sequence[int]) -> list[int]:
+        """Return how many cells each of the others reads in another way than the first, both of one family of types."""
+        return self._count(column, [f"c{first} <> c{other}" for other in others])
+
+    def readings(self, column: str, index: int) -> list[Any]:
+        """Return what one declaration reads from each text, in the order of the texts."""
+        statement = f"SELECT c{index} FROM {self._scan(column)} ORDER BY {_POSITION}"
+        return [value for (value,) in self._sources.run(statement)]
+
+    def _count(self, column: str, conditions: Sequence[str]) -> list[int]:
+        if not conditions:
+            return []
+        counts = ", ".join(f"coalesce(sum({_COUNT}) FILTER ({condition}), 0)" for condition in conditions)
+        return [int(count) for count in self._sources.run(f"SELECT {counts} FROM {self._scan(column)}")[0]]
+
+    def _scan(self, column: str) -> str:
+        return self._sources.scan(self._names[column])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sources.close()
+
+
+def _texts_table(name: str, texts: Mapping[str, int], declarations: Sequence[Declaration]) -> Table:
+    """Return a table with the same texts in one column per declaration, beside their counts and positions."""
+    import pyarrow as pa
+
+    cells = pa.array(list(texts), pa.string())
+    numbers = {_COUNT: pa.array(texts.values(), pa.int64()), _POSITION: pa.array(range(len(texts)), pa.int64())}
+    columns: dict[str, Any] = {each: {"type": "integer"} for each in numbers}
+    columns |= {f"c{index}": declaration for index, declaration in enumerate(declarations)}
+    rows = pa.table({**numbers, **{each: cells for each in columns if each not in numbers}})
+    return Table(name, InMemory(rows), columns, id="row")
+
+
+_NUMBERS, _TIMES = {Type.INTEGER, Type.REAL}, {Type.DATE, Type.TIMESTAMP}
+
+
+@dataclass(frozen=True, eq=False)
+class PairedTables:
+    """Two tables with the same columns, in the order of the first. PRIVATE."""
+
+    kinds: Mapping[str, Type]
+    tables: tuple[pyarrow.Table, pyarrow.Table]
+    left_out: tuple[tuple[str, ...], tuple[str, ...]]
+    """The columns of the first table alone, and of the second alone."""
+
+
+def paired_tables(one: Any, other: Any) -> PairedTables:
+    """Read two tables, each a path or a table in memory."""
+    names = [_column_names(source, label) for source, label in ((one, "the first table"), (other, "the second table"))]
+    second_names = {fold_name(column): column for column in names[1]}
+    shared = [column for column in names[0] if fold_name(column) in second_names and is_name(column)]
+    shared_folded = {fold_name(column) for column in shared}
+    left_out = tuple(tuple(column for column in columns if fold_name(column) not in shared_folded) for columns in names)
+    if not shared:
+        raise InvalidPolicy(
+            "the two tables have no column in common, so they cannot be compared",
+            place="the columns of both tables",
+            fix=f"use the same names: the first has {_abbreviate(names[0])}; the second has {_abbreviate(names[1])}",
+        )
+    columns = {column: Domain(Type.TEXT) for column in shared}
+    tables = [Table(f"table {number}", source, columns, id="row") for number, source in ((1, one), (2, other))]
+    policy = Policy(PrivacyUnit("row", every_row=True), Budget(1), {table.name: table for table in tables})
+    with Sources(policy) as sources:
+        open_tables = [_open_table(sources, table.name) for table in tables]
+        kinds = {column: _common_type(sources, open_tables, column) for column in shared}
+        first, second = (_read_columns(sources, table, kinds) for table in open_tables)
+    return PairedTables(kinds, (first, second), (left_out[0], left_out[1]))
+
+
+def _column_names(source: Any, place: str) -> list[str]:
+    """Return the column names of a file, or of a table in memory."""
+    if not isinstance(source, (str, Path)):
+        return list(memory.wrap_table(source, place).names)
+    try:
+        return list(schema(Path(source)))
+    except InvalidPolicy as error:
+        fix = error.fix.replace(": it is relative to the policy file", "")
+        raise InvalidPolicy(error.rule, place=str(source), fix=fix) from None
+
+
+def _abbreviate(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+
+
+@dataclass(frozen=True)
+class _OpenTable:
+    """One of the two tables: where its rows are, and each column's cell, type and whether it has any value."""
+
+    source: str
+    cells: Mapping[str, Cell]
+    kinds: Mapping[str, Type]
+    filled: Mapping[str, bool]
+
+
+def _open_table(sources: Sources, table: str) -> _OpenTable:
+    """Find the types of a table's columns; a CSV file, whose cells are text, is read once, into a copy."""
+    scan = sources.table_scan(table)
+    source, cells = scan.source, {column: cell for column, (cell, *_) in scan.columns.items()}
+    kinds = {column: type_of_cell(cell) for column, cell in cells.items()}
+    if source.startswith("read_csv("):
+        source, cells = sources.copy(table), {column: Cell(quote_identifier(column), "VARCHAR") for column in cells}
+        kinds = inferred_types(cells, source, sources.run)
+    counts = ", ".join(f"count({cell.sql})" for cell in cells.values())
+    filled = map(bool, sources.run(f"SELECT {counts} FROM {source}")[0])
+    return _OpenTable(source, cells, kinds, dict(zip(cells, filled, strict=True)))
+
+
+def _common_type(sources: Sources, tables: Sequence[_OpenTable], column: str) -> Type:
+    """Return the type in which a column of both tables is compared: the closest that every cell parses as."""
+    stored_kinds = [table.kinds[column] for table in tables if table.filled[column]] or [tables[0].kinds[column]]
+    kinds = {*stored_kinds}
+    if len(kinds) == 1:
+        return stored_kinds[0]
+    if kinds <= _NUMBERS:
+        return Type.REAL
+    if kinds <= _TIMES:
+        return Type.TIMESTAMP
+    likely = sorted(kinds - {Type.TEXT}, key=lambda kind: kind is Type.BOOLEAN)
+    return next(
+        (kind for kind in likely if all(_parses_as(sources, table, column, kind) for table in tables)), Type.TEXT
+    )
+
+
+def _parses_as(sources: Sources, table: _OpenTable, column: str, kind: Type) -> bool:
+    """Return whether every cell of a column parses as this type."""
+    cell = table.cells[column]
+    unparsed = f"count(*) FILTER ({cell.sql} IS NOT NULL AND {clean_cell(cell, Domain(kind))} IS NULL)"
+    return not sources.run(f"SELECT {unparsed} FROM {table.source}")[0][0]
+
+
+def _read_columns(sources: Sources, table: _OpenTable, kinds: Mapping[str, Type]) -> pyarrow.Table:
+    """Read all columns, named c0, c1, … so that no name comes from a source."""
+    cells = (
+        f"{clean_cell(table.cells[column], Domain(kind))} AS c{index}"
+        for index, (column, kind) in enumerate(kinds.items())
+    )
+    return sources.arrow(f"SELECT {', '.join(cells)} FROM {table.source}")

@@ -1,6 +1,6 @@
 """Read the cells of a source by the rules of their columns, in DuckDB's SQL.
 
-Texts are rewritten by the scalars that every engine computes (``sources.ruled_texts``), in subselects that keep the
+Texts are rewritten by the scalars that every engine computes (``sources.clean_cells``), in subselects that keep the
 columns of the source. The scan then converts a rewritten cell as it does any text.
 """
 
@@ -14,8 +14,7 @@ from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
 from sfumato.engine.lowering.relation_lowering import staged
 from sfumato.engine.lowering.relational import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
 from sfumato.engine.lowering.row_lowering import RowLowering
-from sfumato.engine.sources.clean_cells import inner_bounds
-from sfumato.engine.sources.ruled_texts import is_listed, rewrites, rewritten
+from sfumato.engine.sources.clean_cells import inner_bounds, is_listed, rewrites, rewritten
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, literal, literal_list, real
 from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.values.grammars import LONGEST

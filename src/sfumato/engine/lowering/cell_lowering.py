@@ -223,15 +223,30 @@ def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[S
     """
     where = scaled.measure.where
     tests = [] if where is None else [lowering.lower(where)]
-    return [_lower_contribution(contribution, tests, lowering) for contribution in scaled.contributions]
+    return [
+        _lower_contribution(contribution, [*tests, *_part_tests(contribution, lowering)], lowering)
+        for contribution in scaled.contributions
+    ]
+
+
+def _part_tests(contribution: Contribution, lowering: RowLowering) -> list[Scalar]:
+    """Lower the test that a row is in the part that counts: it is in one part at most, whatever the predicates are."""
+    if not contribution.parts:
+        return []
+    branches = [
+        (lowering.lower(predicate), integer_constant(index)) for index, predicate in enumerate(contribution.parts)
+    ]
+    tested = (scalar for branch in branches for scalar in branch)
+    first_part = lowering.shared(apply(ScalarFunction.CASE, *tested, integer_constant(len(branches))))
+    return [apply(ScalarFunction.EQUAL, first_part, integer_constant(contribution.part))]
 
 
 def _lower_contribution(contribution: Contribution, tests: list[Scalar], lowering: RowLowering) -> Scalar:
     if contribution.value is None:
         return (
-            apply(ScalarFunction.CASE, tests[0], integer_constant(1), integer_constant(0))
+            apply(ScalarFunction.CASE, all_of(tests), integer_constant(contribution.high), integer_constant(0))
             if tests
-            else integer_constant(1)
+            else integer_constant(contribution.high)
         )
     value = lowering.shared(lowering.lower(contribution.value))
     steps_of_value = lowering.shared(

@@ -26,7 +26,7 @@ from sfumato.engine.lowering.applications import (
     present,
     real,
 )
-from sfumato.engine.lowering.date_lowering import DATE_LOWERINGS
+from sfumato.engine.lowering.date_lowering import DATE_LOWERINGS, iso_text
 from sfumato.engine.lowering.relational import (
     Apply,
     Constant,
@@ -37,7 +37,6 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
     references,
 )
-from sfumato.engine.lowering.written_dates import iso_text
 from sfumato.plan.values import expressions, grammars, intervals
 from sfumato.plan.values.expressions import Column, Expression, Literal
 from sfumato.plan.values.functions import FUNCTIONS

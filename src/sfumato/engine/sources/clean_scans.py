@@ -37,15 +37,17 @@ from sfumato.engine.sources.clean_cells import (
     READ,
     Stored,
     ends_of,
+    is_listed,
     largest_whole,
     limited_real,
     moment,
     number_in,
     of_whole,
+    rewrites,
+    rewritten,
     truth,
     whole_number,
 )
-from sfumato.engine.sources.ruled_texts import is_listed, rewrites, rewritten
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.errors import InvalidPolicy

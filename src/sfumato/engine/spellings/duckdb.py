@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
-from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling, anchored
+from sfumato.engine.spellings.spelling import COMMON_TYPES, SECONDS_BEFORE_1970, CommonSpelling, Literals, anchored
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
 

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.literals import COMMON_TYPES, Literals, quote
-from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling, anchored
+from sfumato.engine.spellings.spelling import (
+    COMMON_TYPES,
+    SECONDS_BEFORE_1970,
+    CommonSpelling,
+    Literals,
+    anchored,
+    quote,
+)
 from sfumato.errors import Unsupported
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value

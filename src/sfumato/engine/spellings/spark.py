@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from sfumato.engine.lowering.relational import Kind, Wide
-from sfumato.engine.spellings.literals import COMMON_TYPES, Literals
-from sfumato.engine.spellings.spelling import SECONDS_BEFORE_1970, CommonSpelling, anchored
+from sfumato.engine.spellings.spelling import COMMON_TYPES, SECONDS_BEFORE_1970, CommonSpelling, Literals, anchored
 from sfumato.plan.values import grammars
 from sfumato.policy import Type, Value
 

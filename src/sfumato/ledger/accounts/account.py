@@ -123,7 +123,13 @@ class Account:
     def _conditional(self, cost: Cost, curve: Curve | None) -> ConditionalCharge:
         if self.condition is None:
             return asking.UNCONDITIONAL
-        return ConditionalCharge(self.condition, epsilon_of(cost, curve, self._opening_terms.budget))
+        return ConditionalCharge(self.condition, epsilon_of(cost, curve, self.terms_in_force.budget))
+
+    @property
+    def terms_in_force(self) -> Terms:
+        """The terms now: at their δ, Gaussian noise counts with an ε where approval is asked for."""
+        with self._guarded.reading() as transaction:
+            return self._guarded.terms(transaction, self.name)
 
     def __repr__(self) -> str:
         return f"<Account {self.name} protecting {self.unit}; .budget shows what is left>"

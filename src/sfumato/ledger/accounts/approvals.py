@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from sfumato.errors import ApprovalNeeded, NotThere
+from sfumato.errors import ApprovalNeeded, NotThere, Unsupported
 from sfumato.ledger.approval_requests import (
     REQUEST_LINE,
     STEP_LINE,
     GrantedShare,
+    IsOwner,
     ProposedCharge,
     RequestAct,
     RequestRecord,
     RequestState,
     RequestStep,
     RequestSubject,
+    every_name,
 )
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.sealed_rows import Row
@@ -104,25 +106,36 @@ class ApprovalCondition:
     kind: str
     tables: Collection[str] | None
     """The tables that are read; None if they are chosen later."""
+    measures: Collection[str] | None
+    """What is read of the rows; None if it is chosen later."""
+    is_owner: IsOwner
+    """Whose approvals count, asked in the transaction."""
 
     def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:
         """Find the approval of exactly this charge, or a share that covers it."""
         digest = charge.digest(self.requester, self.policy)
         if digest == self.assessed and not self.reason:
             return None
-        now, last = transaction.now, None
-        for record in _records(transaction, charge.account, plan=digest):
+        now, last, lapsed_share = transaction.now, None, None
+        for record in self._counted(transaction, charge.account, digest):
             last = record
             if record.state(now) is RequestState.APPROVED:
                 return RequestUse(record, self.requester, None)
-        for record in _records(transaction, charge.account, plan=""):
+        for record in self._counted(transaction, charge.account, ""):
             if digest == self.assessed and self._covers(record, epsilon, now):
                 return RequestUse(record, self.requester, epsilon)
-        raise self._refusal(charge.account, last, now)
+            if record.lapsed and record.subject.requester == self.requester:
+                lapsed_share = record
+        raise self._refusal(charge.account, last or lapsed_share, now)
+
+    def _counted(self, transaction: Transaction, account: str, digest: str) -> Iterator[RequestRecord]:
+        """Yield requests with the approvals that count in this moment."""
+        for record in _records(transaction, account, plan=digest):
+            yield record.with_lapses(self.is_owner, transaction.now)
 
     def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
         state = None if last is None else last.state(now)
-        known = "" if last is None else f"; request {last.number} for it is {state}"
+        known = "" if last is None else f"; {_known_words(last, now)}"
         rule = f"this release needs the approval of an owner: {self.reason or _CHANGED}{known}"
         fix = "wait until an owner has approved it" if state is RequestState.FILED else _FILE_FIX
         refusal = ApprovalNeeded(rule, place=f"the approval rules of {account}", fix=fix)
@@ -137,27 +150,58 @@ class ApprovalCondition:
             and share.requester == self.requester
             and share.policy == self.policy
             and (not share.kinds or self.kind in share.kinds)
-            and (not share.tables or (self.tables is not None and set(self.tables) <= set(share.tables)))
+            and _is_within(self.tables, share.tables)
+            and _is_within(self.measures, share.measures)
             and epsilon is not None
             and record.used + epsilon <= share.epsilon
         )
 
 
+def _is_within(read: Collection[str] | None, allowed: tuple[str, ...]) -> bool:
+    """Return whether all that is read is allowed: nothing named allows everything, what is chosen later may be all."""
+    return not allowed or (read is not None and set(read) <= set(allowed))
+
+
+def _known_words(record: RequestRecord, now: int) -> str:
+    words = f"request {record.number} {'is' if record.subject.is_share else 'for it is'} {record.state(now)}"
+    if not record.lapsed:
+        return words
+    owners = "is no longer an enabled owner" if len(record.lapsed) == 1 else "are no longer enabled owners"
+    return f"{words}, since {' and '.join(record.lapsed)}, who approved it, {owners}"
+
+
 class AccountRequests:
     """The requests of one account. Safe to use from threads and processes alike."""
 
-    def __init__(self, guarded: GuardedStore, account: str) -> None:
+    def __init__(self, guarded: GuardedStore, account: str, is_owner: IsOwner = every_name) -> None:
         self._guarded = guarded
         self._account = account
+        self._is_owner = is_owner
 
-    def file(self, subject: RequestSubject, analyst: str = "", *, approved_by: str | None = None) -> RequestRecord:
-        """Record a request; ``approved_by`` is the owner who files a share and thereby approves it."""
-        digest = "" if isinstance(subject, GrantedShare) else subject.digest
+    def decided_by(self, is_owner: IsOwner) -> AccountRequests:
+        """Return the requests with only the approvals of those who are owners now."""
+        return AccountRequests(self._guarded, self._account, is_owner)
+
+    def file(
+        self,
+        subject: RequestSubject,
+        analyst: str = "",
+        *,
+        approved_by: str | None = None,
+        max_open: int | None = None,
+    ) -> RequestRecord:
+        """Record a request; ``approved_by`` is the owner who files a share and thereby approves it.
+
+        With ``max_open``, an equal request that is open is returned instead, and one too many of a person is refused.
+        """
         with self._guarded.writing() as transaction:
+            filed = None if max_open is None else self._open_request(transaction, subject, analyst, max_open)
+            if filed is not None:
+                return filed
             columns: dict[str, str | int] = {
                 "analyst": analyst,
                 "question": subject.words,
-                "plan": digest,
+                "plan": _digest(subject),
                 "about": _opening(transaction, self._account),
                 "detail": codec.dumps(subject),
             }
@@ -165,6 +209,23 @@ class AccountRequests:
             if approved_by is not None:
                 self._take(transaction, record, RequestStep(RequestAct.APPROVE, approved_by))
             return self._read(transaction, record.number)
+
+    def _open_request(
+        self, transaction: Transaction, subject: RequestSubject, analyst: str, max_open: int
+    ) -> RequestRecord | None:
+        """Return the open request that equals a new one of the same person; refuse one too many."""
+        open_requests = 0
+        for record in self._records(transaction, analyst=analyst):
+            is_open = record.state(transaction.now) in (RequestState.FILED, RequestState.APPROVED)
+            if record.subject.is_share or record.subject.requester != subject.requester or not is_open:
+                continue
+            if _digest(record.subject) == _digest(subject):
+                return record
+            open_requests += 1
+        if open_requests >= max_open:
+            rule = f"one person has at most {max_open} open requests on a policy"
+            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions", place="your requests")
+        return None
 
     def take(self, number: int, step: RequestStep) -> RequestRecord:
         """Record a step of a request, or raise ``RequestDecided`` where its state does not allow it."""
@@ -174,7 +235,8 @@ class AccountRequests:
 
     def _take(self, transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
         record.after(step, transaction.now)
-        _append_step(transaction, record, step)
+        for each in (*record.unrecorded, step):
+            _append_step(transaction, record, each)
 
     def check(self, condition: ChargeCondition, charge: ProposedCharge, epsilon: Fraction | None) -> None:
         """Refuse what a condition would refuse now, unless it was released before: a repeated request learns from the
@@ -194,7 +256,7 @@ class AccountRequests:
     def list(self) -> tuple[RequestRecord, ...]:
         """List every request, oldest first."""
         with self._guarded.reading() as transaction:
-            return tuple(_records(transaction, self._account))
+            return tuple(self._records(transaction))
 
     def now(self) -> int:
         """Return the ledger's time, in microseconds since 1970: it never runs backwards."""
@@ -205,7 +267,16 @@ class AccountRequests:
         row = transaction.line(number)
         if row is None or (row.kind, row.account) != (REQUEST_LINE, self._account):
             raise NotThere(f"request {number}")
-        return _record(transaction, row)
+        return _record(transaction, row).with_lapses(self._is_owner, transaction.now)
+
+    def _records(self, transaction: Transaction, **columns: str) -> Iterator[RequestRecord]:
+        for record in _records(transaction, self._account, **columns):
+            yield record.with_lapses(self._is_owner, transaction.now)
+
+
+def _digest(subject: RequestSubject) -> str:
+    """Return what the ``plan`` column of a request holds: nothing for a share, which is about many releases."""
+    return "" if isinstance(subject, GrantedShare) else subject.digest
 
 
 def _append_step(transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:

@@ -48,7 +48,7 @@ class Contribution:
     """The integer that one row adds to one total; 0 where the value is NULL or the predicate fails."""
 
     value: Expression | None = None
-    """The summed expression; None where every row adds one."""
+    """The summed expression; None where every row adds ``high``."""
     step: Fraction = Fraction(1)
     origin: int = 0
     """The step that values are counted from."""
@@ -57,6 +57,10 @@ class Contribution:
     """Values are clamped between ``low`` and ``high``, in steps from the origin."""
     mirrored: bool = False
     """Whether the row adds ``high`` minus its value instead."""
+    parts: tuple[Expression, ...] = ()
+    """Predicates of disjoint measures: a row is in the first part whose predicate is true. Empty without parts."""
+    part: int = 0
+    """The part whose rows add to the total."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,27 @@ class CombinedEstimate:
         return TotalEstimate(self.whole).estimate([self.combined(totals)], [width + float(self.rounding) * upper_total])
 
 
+@codec.serialisable("summed-estimator")
+@dataclass(frozen=True)
+class SummedEstimate:
+    """A number that is a weighted sum of totals, whose ranges add up."""
+
+    factors: tuple[Fraction, ...]
+    whole: bool
+    """Whether the exact number is an integer: the noisy one is then shown rounded."""
+    adds_up: ClassVar[bool] = True
+
+    def __init__(self, factors: Sequence[Number], whole: bool) -> None:
+        object.__setattr__(self, "factors", tuple(exact(factor, "factor") for factor in factors))
+        object.__setattr__(self, "whole", whole)
+
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
+        weights = [float(factor) for factor in self.factors]
+        value = sum(weight * total for weight, total in zip(weights, totals, strict=True))
+        width = sum(abs(weight) * half_width for weight, half_width in zip(weights, widths, strict=True))
+        return TotalEstimate(self.whole).estimate([np.asarray(value)], [width])
+
+
 class ReadingKind(Enum):
     """The kind of reading that a requested aggregate needs."""
 
@@ -204,8 +229,11 @@ class AggregateRequest(Protocol):
     reads: ClassVar[ReadingKind]
     once_per_unit: ClassVar[bool]
     """Whether a unit counts once in a group, however many rows it has there."""
-    noises: ClassVar[int]
-    """The number of noisy totals behind the number."""
+
+    @property
+    def noises(self) -> int:
+        """The number of noisy totals behind the number."""
+        ...
 
     @property
     def name(self) -> str:
@@ -321,15 +349,22 @@ class Count:
         return (next(means, self),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        (scaled,) = measured
-        if isinstance(scaled.measure, Mean):
-            # every row adds 1/row_weight to a + b
-            row_weight = 1 / (scaled.measure.size(scaled.low, scaled.high) * scaled.step)
-            return CombinedEstimate(row_weight, row_weight, whole=True)
-        return TotalEstimate(whole=True)
+        """Return the sum of the rows that each of the measures counts."""
+        factors = tuple(factor for scaled in measured for factor in _row_factors(scaled))
+        if len(measured) > 1:
+            return SummedEstimate(factors, whole=True)
+        return TotalEstimate(whole=True) if len(factors) == 1 else CombinedEstimate(factors[0], factors[1], whole=True)
 
     def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:  # noqa: ARG002
         return (Fraction(1),)
+
+
+def _row_factors(scaled: MeasureSteps) -> tuple[Fraction, ...]:
+    """Return the factors by which the totals of a count, or of a mean, add up to a number of rows."""
+    if not isinstance(scaled.measure, Mean):
+        return (Fraction(1),)
+    # every row adds size·step to the two sums of a mean
+    return (1 / (scaled.measure.size(scaled.low, scaled.high) * scaled.step),) * 2
 
 
 @codec.serialisable("distinct-units")

@@ -1,13 +1,23 @@
-"""Aggregates of the set of values of a column: the number of distinct values, and the most frequent ones."""
+"""Aggregates of values that are not summed: order statistics, distinct values and the most frequent ones.
+
+Order statistics: medians and other quantiles, minimum and maximum.
+
+All order statistics of one column, among the same rows, share one reading. Quantiles share one recursion; the minimum
+and the maximum are approached from within, at a rank that the price decides.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from sfumato.plan.aggregates.measures import (
+    MAX_STEPS,
     AggregateRequest,
     Count,
     Estimator,
@@ -16,13 +26,191 @@ from sfumato.plan.aggregates.measures import (
     Measure,
     MeasureSteps,
     ReadingKind,
+    Sum,
     TotalEstimate,
     Width,
+    conjunction,
+    is_not_null,
+    natural_step,
+    power_above,
+    value_range,
 )
-from sfumato.plan.values.expressions import Expression
+from sfumato.plan.values import calendar
+from sfumato.plan.values.expressions import Call, Expression
 from sfumato.plan.values.functions.declaring import call
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
+from sfumato.privacy.numbers import Number, exact, format_exact
+
+MAX_DECIMALS = 10**6
+"""The resolution of probabilities: six decimals."""
+_DOUBLE = 2**52
+"""The most steps in a value: a double tells no finer ones apart."""
+
+
+@codec.serialisable("ranked-value")
+@dataclass(frozen=True)
+class RankedValue(Sum):
+    """The value that rows are ranked by, in a moderate number of steps: a value is selected among all of them, and
+    nothing is added up.
+    """
+
+    def step(self, rows: int) -> Fraction:
+        low, high = value_range(self.value)
+        largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
+        if step is None:
+            step = power_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
+        while largest_value * rows / step > MAX_STEPS or largest_value / step > _DOUBLE:
+            step *= 2
+        return step
+
+
+@dataclass(frozen=True)
+class QuantileMoments(Sequence[dt.date]):
+    """The dates, or the times of whole seconds, from an origin on."""
+
+    origin: dt.date
+
+    @classmethod
+    def since(cls, text: str) -> QuantileMoments:
+        """Return those from a date or time on, in ISO form."""
+        return cls(dt.datetime.fromisoformat(text) if "T" in text else dt.date.fromisoformat(text))
+
+    @property
+    def kind(self) -> Type:
+        return Type.TIMESTAMP if isinstance(self.origin, dt.datetime) else Type.DATE
+
+    def __len__(self) -> int:
+        return 1 + calendar.between("second" if self.kind is Type.TIMESTAMP else "day", self.origin, dt.datetime.max)
+
+    def __getitem__(self, count: Any) -> Any:
+        return self.origin + (dt.timedelta(seconds=count) if self.kind is Type.TIMESTAMP else dt.timedelta(days=count))
+
+
+@codec.serialisable("quantile")
+@dataclass(frozen=True)
+class Quantile:
+    """The quantile at a probability, among the rows where the predicate holds: 0 is the minimum, 1 the maximum."""
+
+    value: Expression
+    probability: Fraction
+    where: Expression | None = None
+    listed: bool = False
+    """Whether the result is one of the column's declared values, and has its type: otherwise it is a number that may
+    lie between two.
+    """
+    reads: ClassVar[ReadingKind] = ReadingKind.RANKS
+    once_per_unit: ClassVar[bool] = False
+    noises: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probability", exact(self.probability, "probability"))
+
+    @property
+    def name(self) -> str:
+        return _NAMES.get(self.probability, f"{format_exact(100 * self.probability)} % quantile")
+
+    @property
+    def ranked(self) -> Expression:
+        """What is ranked, as it is asked for."""
+        return self.value
+
+    @property
+    def reading_key(self) -> Hashable:
+        return self.reads, self.value, self.where
+
+    @property
+    def result(self) -> Domain:
+        return Domain(self.value.domain.type if self.listed else Type.REAL, nullable=True)
+
+    @property
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
+        return value_range(self.value)
+
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+        """Return the sum of the non-NULL values in steps, which they are ranked by, and their count."""
+        return RankedValue(self.value, self.where), Count(conjunction(self.where, is_not_null(self.value)))
+
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
+        low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
+        return SelectedValueEstimate(low, high, self.probability)
+
+
+@codec.serialisable("moment-quantile")
+@dataclass(frozen=True)
+class MomentQuantile(Quantile):
+    """A quantile of dates or times: one of the days or seconds from an origin to them, shown as the date or time.
+
+    Days rank as their dates do, and a unit moves ranks by as many rows as it has, whatever is ranked (Smith,
+    "Privacy-preserving statistical estimation with optimal convergence rates", 2011). So a date is selected by the
+    same mechanism as a number, from the same sensitivity, at the same price.
+    """
+
+    origin: str = ""
+    """The date or time, in ISO form, from which the value counts days or seconds."""
+
+    @property
+    def ranked(self) -> Expression:
+        """The date or time itself."""
+        return self.value.arguments[-1] if isinstance(self.value, Call) else self.value
+
+    @property
+    def result(self) -> Domain:
+        return Domain(QuantileMoments.since(self.origin).kind, nullable=True)
+
+    @property
+    def possible_range(self) -> tuple[Fraction, Fraction] | None:
+        return None
+
+    def estimator(self, *measured: MeasureSteps) -> Estimator:
+        low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
+        return SelectedValueEstimate(low, high, self.probability, self.origin)
+
+
+_NAMES = {Fraction(0): "least", Fraction(1, 2): "median", Fraction(1): "greatest"}
+
+
+@codec.serialisable("chosen-estimator")
+@dataclass(frozen=True)
+class SelectedValueEstimate:
+    """A selected value as its own estimate, within the bounds of all values.
+
+    Nothing more is known of the exact quantile, unless two more values were selected around it: then it lies between
+    them. The exact minimum is at most its estimate, and the exact maximum at least.
+    """
+
+    low: Fraction
+    high: Fraction
+    probability: Fraction
+    origin: str | None = None
+    """Where the value counts days or seconds: from when, in ISO form."""
+    adds_up: ClassVar[bool] = False
+
+    def __init__(self, low: Number, high: Number, probability: Number, origin: str | None = None) -> None:
+        object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "low", exact(low, "low"))
+        object.__setattr__(self, "high", exact(high, "high"))
+        object.__setattr__(self, "probability", exact(probability, "probability"))
+
+    def estimate(self, totals: Sequence[Floats], widths: Sequence[Width]) -> GroupEstimate:
+        """Estimate the value and its range: a half-width of 0 means that the values selected around it hold with the
+        requested confidence.
+        """
+        value, *ends = totals
+        if self.origin is not None:
+            count = np.clip(value, float(self.low), float(self.high))
+            return GroupEstimate(count, count, count, labels=QuantileMoments.since(self.origin))
+        low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
+        prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
+        if np.max(widths[0], initial=0) > 0:
+            return prior_estimate
+        if ends:
+            below, above = np.maximum(np.minimum(*ends), low), np.minimum(np.maximum(*ends), high)
+            return GroupEstimate(np.clip(prior_estimate.value, below, above), below, above)
+        if self.probability == 0:
+            return replace(prior_estimate, high=prior_estimate.value)
+        return replace(prior_estimate, low=prior_estimate.value) if self.probability == 1 else prior_estimate
+
 
 MOST_FREQUENT = 100
 """The largest k of APPROX_TOP_K."""

@@ -91,7 +91,7 @@ class CellRows(PlanReading[CodedRows]):
                 "cells", max(self.sizes), f"a list with at most {MAX_COLUMN_CELLS:,} cells per column"
             )
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """The number of cells of each column."""
         return tuple(len(key_cells) + 1 for key_cells in self.cells)

@@ -111,7 +111,8 @@ def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, 
     has_filter = isinstance(bounded.bound.input, Filter)
     is_combinable = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.discovers_groups
     if not is_combinable or any(
-        scaled.measure.value is not None or (has_filter and scaled.measure.where) for scaled in bounded.measures
+        scaled.measure.value is not None or scaled.coordinates > 1 or (has_filter and scaled.measure.where)
+        for scaled in bounded.measures
     ):
         return None
     # counted apart from rows, which is faster

@@ -25,7 +25,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import Indices, Integers, PlanReading
+from sfumato.plan.readings.total_readings import Indices, Integers, PlanReading, ReadMeasure
 from sfumato.policy import Value
 from sfumato.privacy import Neighbours, Sensitivity
 
@@ -320,6 +320,10 @@ class ValueCounts(PlanReading[Values]):
                 ValueWords("other measures"),
                 "a plan with a sum of the value and a count of the rows that have one",
             )
+
+    @property
+    def read_measures(self) -> frozenset[ReadMeasure]:
+        return frozenset((ReadMeasure.RANK,))
 
     @property
     def row_count(self) -> ScaledMeasure:

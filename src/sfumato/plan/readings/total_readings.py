@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
 from typing import Generic, Protocol, TypeVar
@@ -50,11 +51,37 @@ E = TypeVar("E")
 _LARGEST = (1 << 62) - 1
 
 
+class ReadMeasure(StrEnum):
+    """What is read of the rows of a group."""
+
+    COUNT = "count"
+    """The number of rows or units, in groups or in cells."""
+    SUM = "sum"
+    """Values that are added up: sums, means, and moments of higher order."""
+    RANK = "rank"
+    """Values in their order: medians and other quantiles."""
+    DISTINCT = "distinct"
+    """The number of distinct values."""
+    FREQUENT = "frequent"
+    """The most frequent values."""
+
+
 @dataclass(frozen=True)
 class PlanReading(Generic[E]):
     """An exact query of a bounded plan; the type parameter is the engine's result."""
 
     bounded: BoundedPlan
+
+    @property
+    def read_measures(self) -> frozenset[ReadMeasure]:
+        """What is read of the rows: a measure without a value counts them; a mean counts and adds up."""
+        return frozenset().union(*map(_read_measures, self.bounded.measures))
+
+
+def _read_measures(scaled: ScaledMeasure) -> frozenset[ReadMeasure]:
+    if scaled.measure.value is None:
+        return frozenset((ReadMeasure.COUNT,))
+    return frozenset((ReadMeasure.SUM,) if scaled.coordinates == 1 else (ReadMeasure.COUNT, ReadMeasure.SUM))
 
 
 @dataclass(frozen=True)

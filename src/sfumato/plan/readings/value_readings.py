@@ -33,7 +33,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey
-from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
+from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, ReadMeasure
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -47,6 +47,10 @@ class DistinctValueReading(PlanReading[Integers]):
     value: Expression
     groups: tuple[GroupKey, ...]
 
+    @property
+    def read_measures(self) -> frozenset[ReadMeasure]:
+        return frozenset((ReadMeasure.DISTINCT,))
+
 
 @dataclass(frozen=True)
 class ValueTable(PlanReading[Integers]):
@@ -57,6 +61,10 @@ class ValueTable(PlanReading[Integers]):
     value: Expression
     groups: tuple[GroupKey, ...]
     values: tuple[Value, ...]
+
+    @property
+    def read_measures(self) -> frozenset[ReadMeasure]:
+        return frozenset((ReadMeasure.FREQUENT,))
 
     @property
     def cells(self) -> GroupTotals:

@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
-from sfumato.plan.aggregates.ranked import MAX_DECIMALS
-from sfumato.plan.aggregates.value_measures import MOST_FREQUENT
+from sfumato.plan.aggregates.value_measures import MAX_DECIMALS, MOST_FREQUENT
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, exact_integer
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class Aggregation:
         fragments = {"x": self.of, "y": self.beside, "w": self.where, "p": self.at}
         fragments["k"] = None if self.k is None else str(int(self.k))
         arguments = {
-            name: substitute_names(parse_expression(text), names)
+            name: substitute_names(parse_expression(text, names), names)
             for name, text in fragments.items()
             if text is not None
         }
@@ -117,7 +116,9 @@ def aggregate_tree(asked: AggregateText, names: Names) -> Tree:
 
     if not isinstance(asked, (Aggregation, str)):
         raise InvalidParameter("agg", asked, "an aggregation, such as sf.count(), or SQL with aggregates")
-    return asked.tree(names) if isinstance(asked, Aggregation) else substitute_names(parse_expression(asked), names)
+    return (
+        asked.tree(names) if isinstance(asked, Aggregation) else substitute_names(parse_expression(asked, names), names)
+    )
 
 
 def count(of: str | None = None, *, where: str | None = None) -> Aggregation:

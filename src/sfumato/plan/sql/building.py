@@ -139,7 +139,10 @@ def where(source: RowSelection, text: str) -> RowSelection:
         tree = source.tree.copy()
         conditions = [] if tree.args.get("where") is None else [tree.args["where"].this]
         tree.set(
-            "where", exp.Where(this=conjunction([*conditions, substitute_names(parse_expression(text), source.names)]))
+            "where",
+            exp.Where(
+                this=conjunction([*conditions, substitute_names(parse_expression(text, source.names), source.names)])
+            ),
         )
         return source.with_step(step, tree)
 
@@ -147,7 +150,7 @@ def where(source: RowSelection, text: str) -> RowSelection:
 def derive(source: RowSelection, name: str, text: str) -> RowSelection:
     """Add a column: an expression over one row, or a window function over a unit's rows."""
     with refused_at(step := f"derive {name} = {quote_text(text)}"):
-        derived_tree = substitute_names(parse_expression(text), source.names)
+        derived_tree = substitute_names(parse_expression(text, source.names), source.names)
         identifier(name)
         if derived_tree.find(exp.Window) is not None:
             return _derive_window(source, name, derived_tree, step)
@@ -430,7 +433,7 @@ def _lower_key(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[
     if isinstance(key, Histogram):
         grouped, label = key.trees(names, row_source)
     else:
-        grouped = label = substitute_names(parse_expression(key), names)
+        grouped = label = substitute_names(parse_expression(key, names), names)
     lower_expression(grouped.copy(), row_source.resolve)  # refuses what is not understood
     return grouped, label
 

@@ -40,9 +40,10 @@ def quote_text(text: object) -> str:
     return plain if len(plain) <= _MAX_QUOTED else f"{plain[: _MAX_QUOTED - 1]}…"
 
 
-def parse_expression(text: object) -> Tree:
-    """Parse an expression or a condition."""
-    return parse_fragment(text, exp.Condition)
+def parse_expression(text: object, names: Names | None = None) -> Tree:
+    """Parse an expression or a condition; ``names`` are those that it may use."""
+    column_names = () if names is None else [name for name, _ in names.values()]
+    return parse_fragment(text, exp.Condition, column_names)
 
 
 def substitute_names(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:

@@ -490,12 +490,21 @@ def _ordinal(target: exp.Expr, outputs: tuple[Output, ...]) -> Expression | None
     return outputs[index - 1].expression
 
 
+def _without_integer_casts(value: exp.Expr) -> exp.Expr:
+    """Return the number in ``10::INTEGER`` and ``(10)``, as drivers write it around a parameter."""
+    while isinstance(value, exp.Paren) or (
+        isinstance(value, exp.Cast) and value.to.is_type(*exp.DataType.INTEGER_TYPES)
+    ):
+        value = value.this
+    return value
+
+
 def parse_row_count(select: exp.Select, clause: str) -> int | None:
     """Parse LIMIT or OFFSET."""
     node = select.args.get(clause)
     if node is None:
         return None
-    value = node.expression
+    value = _without_integer_casts(node.expression)
     if any(part for name, part in node.args.items() if name != "expression"):
         raise refuse(
             node,

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.ranked import MAX_DECIMALS, MomentQuantile, Quantile
+from sfumato.plan.aggregates.value_measures import MAX_DECIMALS, MomentQuantile, Quantile
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Expression

@@ -377,8 +377,11 @@ def _not_sql(error: SqlglotError, text: str = "", column_names: Iterable[str] = 
     return Unsupported("not-sql", "this is not valid SQL", fix=fix, line=line, column=column)
 
 
-def parse_fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
-    """Parse a part of a statement of the given kind, by the same parser and within the same limits."""
+def parse_fragment(text: object, kind: type[exp.Expr], column_names: Iterable[str] = ()) -> exp.Expr:
+    """Parse a part of a statement of the given kind, by the same parser and within the same limits.
+
+    ``column_names`` are those that a refusal may suggest to quote.
+    """
     if not isinstance(text, str) or "\0" in text or not _encodable(text):
         raise Unsupported("not-text", "an expression must be SQL text", fix="pass one string")
     if len(text) > LONGEST:
@@ -394,7 +397,7 @@ def parse_fragment(text: object, kind: type[exp.Expr]) -> exp.Expr:
     except RecursionError:
         raise _too_deep() from None
     except SqlglotError as error:
-        raise _not_sql(error) from None
+        raise _not_sql(error, column_names=column_names) from None
     if len(parsed) != 1:
         raise Unsupported("one-expression", "this must be one expression", fix="write one, such as cost > 10")
     return parsed[0]

@@ -6,8 +6,8 @@ holds where one does, so only what every part limits is limited, by the hull. Re
 engines hold. From EXTRACT(year), DATE_TRUNC and casts, which are monotone and NULL only for NULL, a limit is carried to
 their argument. Nothing is concluded from a condition of another form. ∎
 
-Limits only serve to enumerate the groups that rows can be in: clamping, and what one unit can change, follow from the
-declared domains.
+Limits only serve to enumerate the groups that rows can be in, and to find conditions that exclude each other: clamping
+follows from the declared domains, and what one unit can change from what engines enforce.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Limit:
         high = None if self.high is None or other.high is None else max(self.high, other.high)
         return Limit(low, high, None if self.among is None or other.among is None else self.among | other.among)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value lies in the limit."""
+        return self.among == frozenset() or (self.low is not None and self.high is not None and self.low > self.high)
+
     def holds(self, value: Any) -> bool:
         """Return whether a value, numbers as doubles, lies in the limit."""
         is_above_low = self.low is None or self.low <= value
@@ -66,6 +71,11 @@ def _pick_known(pick: Any, first: Any, second: Any) -> Any:
 def limits(conditions: Iterable[Expression]) -> Limits:
     """Return the limits of every row that meets all the conditions."""
     return _intersect_limits(map(_condition_limits, conditions))
+
+
+def can_hold_together(first: Limits, second: Limits) -> bool:
+    """Return whether one row may be within both maps of limits: False if no value of some expression is."""
+    return not any(limit.intersect(second[operand]).is_empty for operand, limit in first.items() if operand in second)
 
 
 def _intersect_limits(limit_maps: Iterable[Limits]) -> Limits:

@@ -49,17 +49,20 @@ def weighted_closure(workload: Mapping[AttributeSet, Fraction]) -> dict[Attribut
     )
 
 
+_MAX_MARKED = 1 << 24
+"""The most possible sets that are marked in an array of truths; more are sorted."""
+
+
 def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Places]:
     """Return every subset of these sets as rows of column indices, one array for each number of columns; the same
     sets in the same order as ``closure``, without weights.
     """
-    by_size: dict[int, list[AttributeSet]] = {}
-    for workload_set in workload:
-        by_size.setdefault(len(workload_set), []).append(workload_set)
-    flat = {size: itertools.chain.from_iterable(sets) for size, sets in by_size.items()}
-    index_arrays = [np.fromiter(places, np.intp).reshape(-1, size) for size, places in flat.items() if size]
-    largest_size = max(by_size, default=0)
-    return [_subsets(index_arrays, count) for count in range(1, largest_size + 1)]
+    sets = list(workload)
+    lengths = np.fromiter(map(len, sets), np.intp, len(sets))
+    flat = np.fromiter(itertools.chain.from_iterable(sets), np.intp)
+    set_lengths = np.repeat(lengths, lengths)
+    index_arrays = [flat[set_lengths == size].reshape(-1, size) for size in np.unique(lengths).tolist() if size]
+    return [_subsets(index_arrays, count) for count in range(1, int(lengths.max(initial=0)) + 1)]
 
 
 def _subsets(index_arrays: Sequence[Places], count: int) -> Places:
@@ -75,7 +78,12 @@ def _subsets(index_arrays: Sequence[Places], count: int) -> Places:
     if columns**count >= 1 << 62:
         return np.unique(rows, axis=0)
     radix = columns ** np.arange(count)[::-1]
-    return np.asarray(np.unique(rows @ radix)[:, None] // radix % columns)
+    keys = rows @ radix
+    if columns**count <= _MAX_MARKED:
+        is_present = np.zeros(columns**count, bool)
+        is_present[keys] = True
+        return np.asarray(np.flatnonzero(is_present)[:, None] // radix % columns)
+    return np.asarray(np.unique(keys)[:, None] // radix % columns)
 
 
 def subsets_with_weights(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, Fraction]:

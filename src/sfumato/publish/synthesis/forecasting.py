@@ -71,6 +71,8 @@ class ExpectedRun:
     """The mean size of the noise in a cell of a chosen set, or of a single column if none is chosen, in rows."""
     pairs: tuple[AttributeSet, ...] = ()
     """The pairs that are measured before anything is chosen."""
+    fits_each: bool = True
+    """Whether the model is fitted after every chosen set, and not only before the choices and after all sets."""
 
     @property
     def before(self) -> int:
@@ -95,7 +97,8 @@ def _without_pairs(setting: SynthesisSetting, method: str, rows: int) -> Expecte
         share = (1 - FOR_CHOICES - Fraction(1, 3)) / (columns - 1)
         pairs = _cell_counts(np.array([*itertools.combinations(range(columns), 2)]), setting.sizes)
         chain = tuple(itertools.pairwise(range(columns)))  # before any data, one tree is as good as another
-        return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, _mean_noise(setting, share))
+        noise = _mean_noise(setting, share)
+        return ExpectedRun(columns, chain, pairs, (columns - 1) / 2, noise, fits_each=False)
     candidates = subset_index_arrays(setting.workload)
     cells = np.concatenate([_cell_counts(sets, setting.sizes) for sets in candidates])
     if method == "mwem":
@@ -155,11 +158,11 @@ def _nearest_in_size(
 ) -> list[AttributeSet]:
     """Return the sets nearest to so many cells, on a scale of powers of two; ties are spread over all columns."""
     goal = math.log2(max(1.0, target_cells))
-    cells, size_index = np.unique(
-        np.concatenate([_cell_counts(index_sets, sizes) for index_sets in sets]), return_inverse=True
-    )
-    distances = np.array([round(abs(math.log2(cell_count) - goal)) for cell_count in cells.tolist()])[size_index]
-    order = np.lexsort((np.arange(len(size_index)) * _GOLDEN % 1, distances))[:count]
+    cells = np.concatenate([_cell_counts(index_sets, sizes) for index_sets in sets])
+    distances = np.rint(np.abs(np.log2(cells) - goal)).astype(np.int64)
+    farthest = int(np.searchsorted(np.cumsum(np.bincount(distances)), min(count, len(cells))))
+    near = np.flatnonzero(distances <= farthest)  # all others would come later
+    order = near[np.lexsort((near * _GOLDEN % 1, distances[near]))][:count]
     starts = np.cumsum([0, *map(len, sets)])
     groups = np.searchsorted(starts, order, side="right") - 1
     return [
@@ -293,10 +296,9 @@ def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, 
     """Sum the time of the fits: one after every chosen set, and a closer last one."""
     rounds = min(_MAX_FIT_ROUNDS, _FIT_ROUNDS * max(1.0, rows / course.noise) ** _FIT_POWER)
     sizes, sets = setting.sizes, course.sets(len(setting.sizes))
-    seconds_per_fit = [
-        _round_seconds(sets[: course.before + count], sizes, machine)
-        for count in range(0 if course.before else 1, len(course.chosen) + 1)
-    ]
+    first, last = (0 if course.before else 1), len(course.chosen)
+    fitted = range(first, last + 1) if course.fits_each else (first, last)
+    seconds_per_fit = [_round_seconds(sets[: course.before + count], sizes, machine) for count in fitted]
     early_seconds = sum(seconds_per_fit) if course.chosen else 0.0
     return rounds * early_seconds + min(_MAX_FIT_ROUNDS, _LAST_FIT_FACTOR * rounds) * seconds_per_fit[-1]
 

@@ -51,11 +51,11 @@ _MIN_ROWS_PER_CELL = 19.0
 def aim(course: SynthesisState) -> Steps:
     """Measure columns, then choose and measure until the price is spent."""
     yield from course.count_rows()
-    columns = len(course.setting.attributes)
+    columns = len(course.setting.first_columns)
     rounds = expected_rounds(course.setting, course.total)
     course.planned = columns + len(course.setting.pairs) + rounds
     amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
-    for place in range(columns):
+    for place in course.setting.first_columns:
         yield from course.measure((place,), amounts.measurement, "first", fit=False)
     yield from course.measure_pairs(amounts.measurement)
     course.fit()
@@ -110,16 +110,20 @@ def mst(course: SynthesisState) -> Steps:
         yield from course.measure((place,), round_amount_down(after_rows / 3 / columns), "first", fit=False)
     course.fit()
     edges = list(pairs)  # a declared dependency is in every tree
+    # no choice depends on a measured pair, so the model is fitted once before the choices and once after all pairs
     while candidates := _joining_pairs(edges, columns):
         amount = round_amount_down(after_rows * FOR_CHOICES / (columns - 1))
         edges.append((yield from course.choose(dict.fromkeys(candidates, 1), amount, _no_penalty)))
+    before = course.model.marginals(edges)
     for index, places in enumerate(edges):
         amount = (
             round_amount_down(course.budget.remaining / (len(edges) - index))
             if index < len(edges) - 1
             else course.budget.remaining
         )
-        yield from course.measure(places, amount, "first" if places in pairs else "chosen")
+        yield from course.measure(places, amount, "first" if places in pairs else "chosen", fit=False)
+    course.fit()
+    course.record_gains(before)
 
 
 def _no_penalty(cells: int) -> float:  # noqa: ARG001

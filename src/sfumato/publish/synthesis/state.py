@@ -56,6 +56,8 @@ class SynthesisSetting:
     """Columns that decide others, with a mapping read from noisy counts: these pairs are measured first."""
     required: tuple[int, ...] = ()
     """Columns that are never NULL."""
+    measured_columns: tuple[int, ...] = ()
+    """Only sets with one of these columns are measured: an earlier release tells of the others. Empty for all."""
 
     @property
     def pairs(self) -> list[AttributeSet]:
@@ -79,7 +81,13 @@ class SynthesisSetting:
     @cached_property
     def candidates(self) -> dict[AttributeSet, int]:
         """The subsets of the workload's sets with their weights."""
-        return weighted_closure(self.workload)
+        candidates, measured = weighted_closure(self.workload), set(self.first_columns)
+        return {places: weight for places, weight in candidates.items() if measured.intersection(places)}
+
+    @property
+    def first_columns(self) -> tuple[int, ...]:
+        """The columns that are measured one by one."""
+        return self.measured_columns or tuple(range(len(self.attributes)))
 
 
 class SynthesisState:
@@ -88,10 +96,14 @@ class SynthesisState:
     def __init__(self, setting: SynthesisSetting) -> None:
         self.setting = setting
         self.budget = SynthesisBudget(setting.currency)
+        self.known: tuple[Observation, ...] = ()
+        """Counts that earlier releases tell of these rows: the model is fitted to them too."""
         self.released: list[tuple[MeasuredMarginal, SynthesisRound]] = []
         """Each measurement with its round: appended together, so that an interrupt never separates them."""
         self.planned = 0
         self._model: GraphicalModel | None = None
+        self._predicted: dict[AttributeSet, Integers] = {}
+        """The model's counts of candidates, in whole steps, since it was fitted last."""
 
     @property
     def marginals(self) -> list[MeasuredMarginal]:
@@ -102,6 +114,11 @@ class SynthesisState:
     def rounds(self) -> list[SynthesisRound]:
         """The rounds of all measurements but the first."""
         return [synthesis_round for measured, synthesis_round in self.released if measured.places]
+
+    @property
+    def has_model(self) -> bool:
+        """Whether anything was measured."""
+        return bool(self.marginals)
 
     @property
     def model(self) -> GraphicalModel:
@@ -125,7 +142,9 @@ class SynthesisState:
     def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
         """Fit the model to all that was measured, starting from the current one."""
         observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
+        observations += self.known
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
+        self._predicted = {}
         self._model = fit_model(observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
 
     def finish(self) -> None:
@@ -159,6 +178,15 @@ class SynthesisState:
             self.released[-1] = measured, replace(synthesis_round, gain=gain)
         return noise
 
+    def record_gains(self, before: Sequence[Floats]) -> None:
+        """Record how much the model changed on the last marginals, which were fitted together."""
+        last = self.released[-len(before) :]
+        after = self.model.marginals([measured.places for measured, _ in last])
+        self.released[-len(before) :] = [
+            (measured, replace(synthesis_round, gain=l1_change(*change) / 2))
+            for (measured, synthesis_round), change in zip(last, zip(before, after, strict=True), strict=True)
+        ]
+
     def _measure_marginal(self, places: AttributeSet, amount: Fraction, what: str) -> Measuring:
         view, currency = CellCounts(self.setting.reading, places), self.budget.currency
         noise = currency.noise(amount, view.sensitivity)
@@ -191,7 +219,11 @@ class SynthesisState:
     ) -> ColumnSetDistances:
         step = float(self.setting.unit_value)
         views = tuple(CellCounts(self.setting.reading, places) for places in sets)
-        predicted = tuple(round_to_steps(counts, step) for counts in self.model.marginals(sets))
+        model = self.model
+        missing = [places for places in sets if places not in self._predicted]
+        for places, counts in zip(missing, model.marginals(missing), strict=True):
+            self._predicted[places] = round_to_steps(counts, step)
+        predicted = tuple(self._predicted[places] for places in sets)
         return ColumnSetDistances(
             views, predicted, tuple(weights), tuple(round(penalty(view.size) / step) for view in views)
         )

@@ -33,10 +33,11 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.release.answers import sampling_errors
-from sfumato.release.answers.answer_cells import cell_values, interval_list
 from sfumato.release.answers.answer_columns import (
     basis_columns,
+    cell_values,
     interval_columns,
+    interval_list,
     is_typed,
     suffixed_columns,
     typed_column,

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.mechanisms import noise_sums
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Floats, GroupEstimate
@@ -170,7 +171,8 @@ class IndependentNoises:
         block_ends = np.cumsum([count for _, count in self.blocks])
         blocks, weights = np.searchsorted(block_ends, form.noises, side="right"), np.abs(form.weights)
         is_equal = np.maximum.reduceat(weights, first) == np.minimum.reduceat(weights, first)
-        is_equal &= np.maximum.reduceat(blocks, first) == np.minimum.reduceat(blocks, first)
+        laws = self._laws[blocks]
+        is_equal &= np.maximum.reduceat(laws, first) == np.minimum.reduceat(laws, first)
         lengths = form.lengths[noisy_rows]
         equal = noisy_rows[is_equal]
         widths[equal] = weights[first[is_equal]] * self._equal_widths(
@@ -182,8 +184,15 @@ class IndependentNoises:
             widths[rows] = self._mixed_widths(mixed, mixed_blocks, statements)
         return widths
 
+    @cached_property
+    def _laws(self) -> Places:
+        """For each block, the index of the first one whose noise has the same law."""
+        first_blocks: dict[AdditiveNoise | None, int] = {}
+        laws = [first_blocks.setdefault(noise, index) for index, (noise, _) in enumerate(self.blocks)]
+        return np.array(laws, np.intp)
+
     def _equal_widths(self, blocks: Places, lengths: Places, statements: int) -> Floats:
-        """Return the half-widths of sums of so many noises of one block each."""
+        """Return the half-widths of sums of so many noises of one law each."""
         rounded = _round_up_lengths(lengths)
         # a pair as one integer: columns of an array are compared much more slowly
         pairs, pair_index = np.unique(rounded * len(self.blocks) + blocks, return_inverse=True)

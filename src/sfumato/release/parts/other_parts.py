@@ -16,8 +16,7 @@ import numpy as np
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
-from sfumato.plan.aggregates.ranked import Quantile
-from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue
+from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue, Quantile
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import GroupKey

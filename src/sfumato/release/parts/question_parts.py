@@ -26,8 +26,7 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.sampled_scales import SampledScale
-from sfumato.release.parts.scales import NoiseScale, NoisyScale
+from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 from sfumato.release.prices import Price
 
 Family = type[Additive]
@@ -169,7 +168,7 @@ class NoisyTotals:
         return len(self.bounded.measures)
 
     def share_of(self, index: int) -> int:
-        return index
+        return self.bounded.members[index].share
 
     def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
         return GroupTotals(self.bounded, groups)
@@ -186,17 +185,20 @@ class NoisyTotals:
 
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         scales = tuple(
-            NoisyScale(scaled.unit_value, measurement.mechanism, scaled.coordinates, scaled.rounding)
-            for scaled, measurement in zip(self.bounded.noisy_measures, measurements, strict=True)
+            NoisyScale(member.unit_value, measurements[member.share].mechanism, member.coordinates, member.rounding)
+            for member in self.bounded.members
         )
         rate = self.bounded.sample
         if rate is None:
             return scales
-        limits = (scaled.add_remove_sensitivity.per_group * scaled.unit_value for scaled in self.bounded.noisy_measures)
+        limits = (
+            self.bounded.noisy_measures[member.share].add_remove_sensitivity.per_group * member.unit_value
+            for member in self.bounded.members
+        )
         return tuple(SampledScale(scale, rate, limit) for scale, limit in zip(scales, limits, strict=True))
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
-        return tuple(self.bounded.measures[index] for index in indices)
+        return tuple(self.bounded.members[index] for index in indices)
 
     def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
         width = sum(measure.coordinates for measure in self.bounded.measures)
@@ -205,9 +207,9 @@ class NoisyTotals:
     def hypothetical_group(self, size: int) -> tuple[int, ...]:
         share = self.bounded.sample or 1
         return tuple(
-            int(share * size * total / measure.unit_value)
-            for measure in self.bounded.noisy_measures
-            for total in measure.typical_contributions
+            int(share * size * total / member.unit_value)
+            for member in self.bounded.members
+            for total in member.typical_contributions
         )
 
 

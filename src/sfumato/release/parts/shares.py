@@ -33,7 +33,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Estimator, Floats
-from sfumato.plan.bounding import ScaledMeasure
+from sfumato.plan.bounding import ScaledMember
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.release.parts.question_parts import Family, NoisyTotals, QuestionPart
@@ -163,12 +163,17 @@ def _wanted_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[Ques
         first_share, (index,) = sum(earlier.shares for earlier in parts[: made.part]), made.measures
         return SplitResult({first_share + part.share_of(index): 1.0}, weight)
     assert isinstance(totals, NoisyTotals)
-    if len(made.measures) == 1:
-        return SplitResult({made.measures[0]: 1.0}, weight)
-    measures = [totals.bounded.measures[index] for index in made.measures]
-    estimator: Any = made.request.estimator(*measures)  # a frozen value
-    effects = _effects(estimator, tuple(map(_reference_totals, measures)), tuple(map(_reference_noise, measures)))
-    return SplitResult(dict(zip(made.measures, effects, strict=True)), weight)
+    members = [totals.bounded.members[index] for index in made.measures]
+    if len(members) == 1:
+        return SplitResult({members[0].share: 1.0}, weight)
+    estimator: Any = made.request.estimator(*members)  # a frozen value
+    effects = _effects(estimator, tuple(map(_reference_totals, members)), tuple(map(_reference_noise, members)))
+    effects_by_share: dict[int, float] = {}
+    for member, effect in zip(members, effects, strict=True):
+        # in the unit of the measure that it is released with
+        unit_ratio = member.unit_value / totals.bounded.noisy_measures[member.share].unit_value
+        effects_by_share[member.share] = effects_by_share.get(member.share, 0.0) + effect * float(unit_ratio)
+    return SplitResult(effects_by_share, weight)
 
 
 def _selection(totals: NoisyTotals) -> list[SplitResult]:
@@ -176,7 +181,7 @@ def _selection(totals: NoisyTotals) -> list[SplitResult]:
     return [SplitResult({len(totals.bounded.noisy_measures): 1.0})] if totals.bounded.discovers_groups else []
 
 
-def _reference_totals(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
+def _reference_totals(scaled: ScaledMember) -> tuple[Fraction, ...]:
     """Return the totals of the reference group."""
     totals = [_ROWS * middle for middle in scaled.typical_contributions]
     if len(totals) == 1:
@@ -185,7 +190,7 @@ def _reference_totals(scaled: ScaledMeasure) -> tuple[Fraction, ...]:
     return above * (1 + _TILT), below * (1 - _TILT)
 
 
-def _reference_noise(scaled: ScaledMeasure) -> Fraction:
+def _reference_noise(scaled: ScaledMember) -> Fraction:
     """Return a small noise, in the measure's own unit."""
     return Fraction(_NOISE) * _ROWS * scaled.size * scaled.step
 

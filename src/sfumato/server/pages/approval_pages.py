@@ -47,11 +47,12 @@ async def file_request(request: Request) -> Response:
 
 
 def _share_terms(form: SentForm) -> ShareTerms:
-    tables, kinds = (
-        tuple(name.strip() for name in form.value(field).split(",") if name.strip()) for field in ("tables", "kinds")
+    tables, kinds, measures = (
+        tuple(name.strip() for name in form.value(field).split(",") if name.strip())
+        for field in ("tables", "kinds", "measures")
     )
     days = _parse_number(form.value("days"), "days")
-    return ShareTerms(form.value("user"), form.value("epsilon"), days, tables, kinds, form.value("purpose"))
+    return ShareTerms(form.value("user"), form.value("epsilon"), days, tables, kinds, form.value("purpose"), measures)
 
 
 def _parse_number(text: str, name: str) -> int:

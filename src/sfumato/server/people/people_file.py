@@ -23,11 +23,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from sfumato.curator.policy_account import LEDGER_NAME
+from sfumato.curator.policy_account import LEDGER_NAME, users_path
 from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused
 from sfumato.ledger import entries
+from sfumato.ledger.approval_requests import IsOwner, every_name
 from sfumato.ledger.stores.server_addresses import is_server_address
 from sfumato.mechanisms import bits
+from sfumato.policy import Policy
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import exact_amount, round_down
 from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
@@ -133,6 +135,12 @@ class PeopleFile:
     def is_enabled(self, user: str) -> bool:
         """Return whether there is an enabled user of this name."""
         return any(each.name == user and not each.disabled for each in self.users())
+
+    def is_owner(self, user: str) -> bool:
+        """Return whether there is an enabled owner of this name."""
+        with self.database.read_transaction() as rows:
+            row = rows.execute("SELECT role, disabled FROM users WHERE name = ?", (user,)).fetchone()
+        return row is not None and row[0] == Role.OWNER.value and not row[1]
 
     def _is_expired(self, token: Token) -> bool:
         return bool(token.end_reason(self._now()))
@@ -426,6 +434,20 @@ def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[P
     people = PeopleFile(people_file_path(path))
     try:
         yield people
+    finally:
+        people.close()
+
+
+@contextmanager
+def open_owners(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Iterator[IsOwner]:
+    """Yield who is an enabled owner of the server on a policy's ledger; everybody where no server has users."""
+    path = people_file_path(users_path(policy, ledger))
+    if not path.exists():
+        yield every_name
+        return
+    people = PeopleFile(path)
+    try:
+        yield people.is_owner
     finally:
         people.close()
 

@@ -1,21 +1,25 @@
 """Where the rows of a statement come from: the session's own tables, the catalog, or a question to the curator.
 
 Only ``run`` of a question spends, through the gateway's ``start``, as REST does. ``describe`` and ``explain`` ask the
-gateway's free calls, which read no row. Every call authenticates the token again, so a revoked one ends at once.
+gateway's free calls, which read no row. A session authenticates its token again before every statement, so a revoked
+one ends at once. Catalog statements run in a queue of their own, and what was answered before comes from memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from sfumato.mechanisms import bits
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import own_tables, types
+from sfumato.server.postgres.catalog_queue import CatalogQueue
+from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
     ResultColumn,
@@ -33,6 +37,7 @@ from sfumato.server.requests.calls import in_thread
 PUBLISHED = "_published"
 """What follows a policy's name in the name of the database of what was published."""
 _KIND = "questions"
+_T = TypeVar("_T")
 _EXPLAIN_TERMS = ("epsilon", "delta", "rho", "within", "confidence", "mechanism")
 
 
@@ -61,6 +66,8 @@ class Catalog(Protocol):
     def describe(self, sql: str, parameter_count: int) -> Sequence[CatalogColumn]: ...
     def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]: ...
     def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows: ...
+    def recall(self, act: str, sql: str, *details: object) -> Any | None: ...
+    def interrupt(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -77,36 +84,60 @@ class StatementSource:
     """Where the rows of one connection's statements come from."""
 
     gateway: Gateway
+    user: str
     token: int
     policy: str
     catalog: Catalog
     published: bool = False
     """Whether questions are answered by bought synopses alone, for nothing."""
     limit: ConnectionLimit = field(default_factory=ConnectionLimit)
+    queue: CatalogQueue = field(default_factory=CatalogQueue)
+    refusals: RefusalCounts = field(default_factory=RefusalCounts)
 
     def caller(self) -> Caller:
         """Authenticate the connection's token again."""
         return replace(self.gateway.caller_of_token(self.token, "postgres"), limit=self.limit)
 
+    async def authenticate(self) -> None:
+        """Refuse a caller who was removed or disabled, or whose token has ended, since the connection was opened."""
+        await asyncio.get_running_loop().run_in_executor(None, self.caller)  # never behind questions
+
+    def count_refusal(self, rule: str) -> None:
+        """Count a statement that was refused with 0A000."""
+        self.refusals.count(self.user, rule)
+
+    async def reads_catalog(self, sql: str) -> bool:
+        """Return whether a statement reads only the catalog or constants."""
+        if own_tables.find(sql) is not None:
+            return False
+        covered: bool | None = self.catalog.recall("covers", sql)
+        return await in_thread(self.catalog.covers, sql) if covered is None else covered
+
     async def is_question(self, sql: str) -> bool:
         """Return whether a statement asks the curator, and so may spend."""
-        return own_tables.find(sql) is None and not await in_thread(self.catalog.covers, sql)
+        return own_tables.find(sql) is None and not await self.reads_catalog(sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
+        if not await self.reads_catalog(sql):
+            return None
+        return await in_thread(self.catalog.parameter_oids, sql, parameter_count)
 
-        def find() -> tuple[int, ...] | None:
-            is_catalog = own_tables.find(sql) is None and self.catalog.covers(sql)
-            return self.catalog.parameter_oids(sql, parameter_count) if is_catalog else None
-
-        return await in_thread(find)
-
-    async def describe(self, rows: Rows, parameters: Sequence[Any], *, ranges: bool) -> ResultColumns:
+    async def describe(
+        self, rows: Rows, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
+    ) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
-        return await in_thread(self._describe, rows, parameters, ranges)
+        if not await self.reads_catalog(rows.sql):
+            return await in_thread(self._describe, rows, parameters, ranges)
+        columns: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
+        if columns is None:
+            columns = await self._in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
+        return _result_columns(columns)
 
     async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
+        if await self.reads_catalog(rows.sql):
+            return await self._run_catalog(rows.sql, parameters, terms.cancelled)
         begun = await in_thread(self._begin, rows, parameters, terms.price)
         if isinstance(begun, Result):
             return begun
@@ -126,19 +157,14 @@ class StatementSource:
         own_table = own_tables.find(rows.sql)
         if own_table is not None:
             return own_table.columns
-        if self.catalog.covers(rows.sql):
-            columns = self.catalog.describe(rows.sql, len(parameters))
-            return tuple(ResultColumn(column.name, column.oid) for column in columns)
         described = self._describe_question(rows, parameters)
         return described_columns(described, ranges=ranges and not described.free)
 
     def _begin(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result | Flight:
-        """Return the rows of a statement that asks no question, or start the release of one that does."""
+        """Return the rows of one of the session's own tables, or start the release of a question."""
         own_table = own_tables.find(rows.sql)
         if own_table is not None:
-            return own_table.run(self.gateway, self.caller(), self.policy)
-        if self.catalog.covers(rows.sql):
-            return self._run_catalog(rows.sql, parameters)
+            return own_table.run(own_tables.Reader(self.gateway, self.caller(), self.policy, self.refusals))
         price = self._require_price(rows, parameters, price)
         request_id = f"wire-{bits.random_bits(128):032x}"
         return self.gateway.start(self.caller(), self.policy, _KIND, _spec(rows, parameters), price, request_id)
@@ -167,11 +193,17 @@ class StatementSource:
             lines += ["", *str(self._free_call("error", rows, parameters, terms)).splitlines()]
         return lines
 
-    def _run_catalog(self, sql: str, parameters: Sequence[Any]) -> Result:
-        self.caller()
-        texts = [None if value is None else types.text_cell(value) for value in parameters]
-        found = self.catalog.run(sql, texts)
-        return Result(tuple(ResultColumn(column.name, column.oid) for column in found.columns), found.rows)
+    # ── the catalog ────────────────────────────────────────────────────────────────────────────
+
+    async def _run_catalog(self, sql: str, parameters: Sequence[Any], cancelled: asyncio.Event) -> Result:
+        texts = tuple(None if value is None else types.text_cell(value) for value in parameters)
+        answer: CatalogRows | None = self.catalog.recall("run", sql, texts)
+        if answer is None:
+            answer = await self._in_turn(partial(self.catalog.run, sql, texts), cancelled)
+        return Result(_result_columns(answer.columns), answer.rows)
+
+    async def _in_turn(self, call: Callable[[], _T], cancelled: asyncio.Event) -> _T:
+        return await self.queue.run(self.user, call, self.catalog.interrupt, cancelled)
 
     # ── releases ───────────────────────────────────────────────────────────────────────────────
 
@@ -195,6 +227,10 @@ class StatementSource:
             detail="If it was charged already, its answer is stored.",
             hint="Ask again: a stored answer is free; SELECT * FROM sfumato.history lists what was charged.",
         )
+
+
+def _result_columns(columns: Sequence[CatalogColumn]) -> ResultColumns:
+    return tuple(ResultColumn(column.name, column.oid) for column in columns)
 
 
 def _spec(rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:

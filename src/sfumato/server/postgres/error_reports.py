@@ -33,6 +33,7 @@ _SQLSTATES: Mapping[type[SfumatoError], str] = {
     errors.ServerUnavailable: "57P03",
     errors.LedgerUnavailable: "58030",
 }
+_UNSUPPORTED = "0A000"
 _UNSUPPORTED_SQLSTATES = {
     "unknown-table": "42P01",
     "unknown-column": "42703",
@@ -74,7 +75,7 @@ def _report(code: str, rule: str, place: str, fix: str, position: int = 0) -> di
 
 def sqlstate(error: SfumatoError) -> str:
     if isinstance(error, Unsupported):
-        return _UNSUPPORTED_SQLSTATES.get(error.code, "0A000")
+        return _UNSUPPORTED_SQLSTATES.get(error.code, _UNSUPPORTED)
     return next((code for kind, code in _SQLSTATES.items() if isinstance(error, kind)), "58000")
 
 
@@ -87,6 +88,13 @@ def _position(error: SfumatoError, sql: str, offset: int) -> int:
     if line > len(lines):
         return 0
     return offset + sum(map(len, lines[: line - 1])) + min(column, len(lines[line - 1]))
+
+
+def unsupported_rule(error: Exception) -> str | None:
+    """Return the rule of an error that is 0A000; None for any other."""
+    if isinstance(error, Refusal):
+        return error.message if error.sqlstate == _UNSUPPORTED else None
+    return error.rule if isinstance(error, SfumatoError) and sqlstate(error) == _UNSUPPORTED else None
 
 
 def notice(text: str, *, severity: str = "NOTICE", code: str = "00000", hint: str = "") -> bytes:

@@ -1,13 +1,26 @@
 """Listening for PostgreSQL clients: TLS, sign-in, and the loop that reads messages and sends replies.
 
 *Limits.* A client has ten seconds to sign in, a message has at most 1 MiB and arrives within a minute, an idle
-connection ends after an hour, and a reply is read while it is sent. Connections of a process are bounded.
+connection ends after an hour, and a reply is read while it is sent. Connections are bounded: those of all users, those
+of each, and those that have not signed in yet, so that who has no token keeps nobody out for longer than that.
 
 *TLS* is started by an SSLRequest or directly. Bytes that a client sent before the handshake could have been inserted by
 somebody else (CVE-2021-23214): such a connection is closed. Without TLS the server listens on loopback or a socket file
 only.
 
-*Timing.* Replies leave at the server's ticks, like those of REST, and answers when the answer clock says so.
+*Timing.* Answers leave when the answer clock says so, and replies at the server's ticks, like those of REST. A reply
+for which the curator was not asked (constants, SHOW, SET, the catalog, a sign-in that succeeds) leaves at once while
+the process reads no rows.
+
+*Claim.* When a reply leaves at once, and that it does, depends on no row. *Proof.* Its content does not, since the
+curator was not called for it. Its time could depend on rows through the processor alone: who pings sees when others
+use it. From the arrival of its first message until it leaves, no release and no reopening of a policy had its turn,
+else it waits for the tick; so nothing that reads rows ran meanwhile. Whether it waits is a function of the times at
+which turns begin and end. A turn begins when somebody asks; it ends when it is refused, before a row is read, or when
+its answer is due, and that time depends on rows through one whole number alone (``answer_clock``), which the time of
+the answer shows as well. ∎
+
+A refused sign-in waits for the tick: the time of looking up a user's tokens would tell whether there is such a user.
 """
 
 from __future__ import annotations
@@ -29,14 +42,17 @@ from sfumato.server.people import scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import PUBLISHED, Catalog, StatementSource
+from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.error_reports import error_message
+from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
-from sfumato.server.postgres.sessions import Session
+from sfumato.server.postgres.sessions import Reply, Session
 from sfumato.server.postgres.statements import Refusal
 from sfumato.server.requests.calls import in_thread
 
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
-MAX_CONNECTIONS = 500
+MAX_CONNECTIONS, MAX_USER_CONNECTIONS, MAX_SIGNING_IN = 500, 100, 100
+"""Connections that have signed in, of all users and of one, and those that have not signed in yet."""
 _SPILL_BYTES = 65536
 _TLS_HANDSHAKE = 0x16
 _SIGN_IN_HINT = (
@@ -56,13 +72,23 @@ class Connection:
     """The two streams of a connection, with bounded messages and replies that leave at ticks (an ``Outbox``)."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, next_tick: Callable[[], Awaitable[None]]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        next_tick: Callable[[], Awaitable[None]],
+        turns_begun: Callable[[], object | None] = lambda: None,
     ) -> None:
+        """``turns_begun`` returns another value after each turn in which rows are read, and None during one."""
         self._reader = reader
         self._writer = writer
         self._next_tick = next_tick
+        self._input = bytearray()
         self._buffer = bytearray()
-        self._at_tick = False
+        self._turns_begun = turns_begun
+        self._turns_before = turns_begun()
+        """The turns that had begun when the first message arrived to which the reply is made."""
+        self._awaits_message = False
+        self._has_begun = False
         """Whether the reply has begun to leave."""
 
     @property
@@ -76,17 +102,27 @@ class Connection:
     async def read_frame(self, seconds: float) -> tuple[bytes, bytes]:
         """Read the type and the body of the next message, whose first byte arrives within some seconds."""
         kind = await self._read(1, seconds)
+        if self._awaits_message:
+            self._turns_before, self._awaits_message = self._turns_begun(), False
         (length,) = struct.unpack("!i", await self._read(4))
         if not 4 <= length <= protocol.MAX_MESSAGE_BYTES:
             raise protocol.ProtocolViolation(f"a message has 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
         return kind, await self._read(length - 4)
 
     async def _read(self, count: int, seconds: float = MESSAGE_SECONDS) -> bytes:
+        """Return the next bytes; what has arrived already is taken without a turn of the event loop."""
         try:
-            async with asyncio.timeout(seconds):
-                return await self._reader.readexactly(count)
-        except (TimeoutError, asyncio.IncompleteReadError, OSError):
+            while len(self._input) < count:
+                async with asyncio.timeout(seconds):
+                    arrived = await self._reader.read(_SPILL_BYTES)
+                if not arrived:
+                    raise ConnectionEnded
+                self._input += arrived
+        except (TimeoutError, OSError):
             raise ConnectionEnded from None
+        data = bytes(self._input[:count])
+        del self._input[:count]
+        return data
 
     async def send(self, data: bytes) -> None:
         """Collect a part of a reply; a long reply begins to leave before it is complete."""
@@ -94,16 +130,18 @@ class Connection:
         if len(self._buffer) >= _SPILL_BYTES:
             await self._write()
 
-    async def flush(self) -> None:
-        """Send the collected reply at the next tick."""
+    async def flush(self, *, at_once: bool = False) -> None:
+        """Send the collected reply: at the next tick, or at once if nothing has read rows since it was asked for."""
+        if at_once and self._turns_before is not None and self._turns_begun() == self._turns_before:
+            self._has_begun = True
         if self._buffer:
             await self._write()
-        self._at_tick = False
+        self._has_begun, self._awaits_message = False, True
 
     async def _write(self) -> None:
-        if not self._at_tick:
+        if not self._has_begun:
             await self._next_tick()
-            self._at_tick = True
+            self._has_begun = True
         data, self._buffer = bytes(self._buffer), bytearray()
         try:
             self._writer.write(data)
@@ -134,6 +172,8 @@ class _OpenConnection:
     connection: Connection | None = None
     cancel_key: bytes = field(default=b"", repr=False)
     session: Session | None = None
+    user: str | None = None
+    """Who has signed in."""
     is_idle: bool = True
 
 
@@ -155,6 +195,8 @@ class PostgresServer:
         self._tls = tls
         self._requires_tls = requires_tls
         self._open: dict[int, _OpenConnection] = {}
+        self._catalog_queue = CatalogQueue()
+        self._refusals = RefusalCounts()
         self._numbers = count(1)
         self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
@@ -185,6 +227,7 @@ class PostgresServer:
             if each.is_idle:
                 each.task.cancel()
         await asyncio.gather(*(each.task for each in list(self._open.values())), return_exceptions=True)
+        self._catalog_queue.close()
 
     # ── one connection ─────────────────────────────────────────────────────────────────────────
 
@@ -192,6 +235,8 @@ class PostgresServer:
         state = self._open[number]
         try:
             _tune(accepted)
+            if sum(each.user is None for each in self._open.values()) > MAX_SIGNING_IN:
+                raise _too_many("connections that have not signed in")
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 startup = await self._open_connection(accepted, state)
                 if startup is None:
@@ -256,7 +301,8 @@ class PostgresServer:
         handshake = {"ssl_handshake_timeout": SIGN_IN_SECONDS} if tls else {}
         transport, _ = await loop.connect_accepted_socket(lambda: stream, accepted, ssl=tls, **handshake)
         transport.set_write_buffer_limits(high=_SPILL_BYTES)
-        return Connection(reader, asyncio.StreamWriter(transport, stream, reader, loop), self._next_tick)
+        writer = asyncio.StreamWriter(transport, stream, reader, loop)
+        return Connection(reader, writer, self._next_tick, self._gateway.turns_begun)
 
     def _cancel(self, request: protocol.CancelRequest) -> None:
         """Cancel the statement of a connection, if the key is its own."""
@@ -269,8 +315,8 @@ class PostgresServer:
     async def _sign_in(self, state: _OpenConnection, startup: protocol.Startup, number: int) -> Session:
         connection = state.connection
         assert connection is not None
-        if len(self._open) > MAX_CONNECTIONS or self._stopping:
-            raise Refusal("53300", "sorry, too many clients already", hint="Try again later, or use a pool.")
+        if self._stopping:
+            raise Refusal("57P03", "the server is stopping", hint="Connect again later.")
         if startup.minor > protocol.NEWEST_MINOR or startup.unknown_options:
             minor = min(startup.minor, protocol.NEWEST_MINOR)
             await connection.send(protocol.negotiate_version(minor, startup.unknown_options))
@@ -281,19 +327,29 @@ class PostgresServer:
             raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")
         token = await self._authenticate(connection, user)
         caller = await in_thread(self._gateway.caller_of_token, token, ROUTE)
+        self._admit(state, caller.user)
         session = await self._open_session(connection, startup, caller)
         key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
         state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
         settings = b"".join(protocol.parameter_status(*each) for each in session.reported().items())
         key_data = protocol.backend_key(number, state.cancel_key)
         await connection.send(protocol.AUTHENTICATED + settings + key_data + session.ready)
-        await connection.flush()
+        await connection.flush(at_once=True)
         return session
+
+    def _admit(self, state: _OpenConnection, user: str) -> None:
+        """Count a connection as the user's, who has proven a token; refuse it beyond the limits."""
+        users = [each.user for each in self._open.values() if each.user is not None]
+        if len(users) >= MAX_CONNECTIONS:
+            raise _too_many("connections")
+        if users.count(user) >= MAX_USER_CONNECTIONS:
+            raise _too_many(f"connections of {user}")
+        state.user = user
 
     async def _authenticate(self, connection: Connection, user: str) -> int:
         """Run SCRAM; return the number of the token that was proven."""
         await connection.send(protocol.sasl_mechanisms(scram.MECHANISM))
-        await connection.flush()
+        await connection.flush(at_once=True)
         initial = protocol.decode_sasl_initial(await self._read_sasl(connection))
         try:
             if initial.mechanism != scram.MECHANISM:
@@ -302,7 +358,7 @@ class PostgresServer:
             salt = await in_thread(self._gateway.people.scram_salt, user)
             exchange = scram.Exchange(client, f"{client.nonce}{bits.random_bits(144):036x}", salt)
             await connection.send(protocol.sasl_continue(exchange.server_first.encode()))
-            await connection.flush()
+            await connection.flush(at_once=True)
             final = await self._read_sasl(connection)
             verifiers = await in_thread(self._gateway.people.scram_verifiers, user)
             index, server_final = exchange.verify(final, [*verifiers.values(), _nobody()])
@@ -328,7 +384,16 @@ class PostgresServer:
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
         catalog = await in_thread(self._catalog, policy, database, caller.user)
         assert caller.token is not None
-        source = StatementSource(self._gateway, caller.token.number, policy_name, catalog, published)
+        source = StatementSource(
+            self._gateway,
+            caller.user,
+            caller.token.number,
+            policy_name,
+            catalog,
+            published,
+            queue=self._catalog_queue,
+            refusals=self._refusals,
+        )
         price = parse_token_price(await in_thread(self._gateway.people.token_price, caller.token.number))
         settings = SessionSettings(caller.user, protocol.SERVER_VERSION, _options(startup.parameters), price)
         types_by_column = _column_types(policy)
@@ -356,9 +421,14 @@ class PostgresServer:
             state.is_idle = False
             if kind == protocol.TERMINATE:
                 return
-            if await session.handle_frame(kind, body):
-                await connection.flush()
+            reply = await session.handle_frame(kind, body)
+            if reply is not Reply.LATER:
+                await connection.flush(at_once=reply is Reply.AT_ONCE)
             await asyncio.sleep(0)  # messages that have arrived already are read without waiting
+
+
+def _too_many(what: str) -> Refusal:
+    return Refusal("53300", f"too many {what} already", hint="Close some, use a pool, or try again in ten seconds.")
 
 
 def _tune(accepted: socket.socket) -> None:

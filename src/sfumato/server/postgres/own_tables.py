@@ -1,45 +1,77 @@
-"""The tables of the schema ``sfumato``: the budget, the caller's own history, and the columns of the policy. Free.
+"""The tables of the schema ``sfumato``: the budget, the caller's own history, receipts and refusals, and the policy's
+columns.
 
-They are shown whole, in chosen columns and up to a LIMIT: a table that tells what was spent needs no more.
+They are free. They are shown whole, in chosen columns and up to a LIMIT: what tells what was spent needs no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.curator.listings import Listing
 from sfumato.curator.standings import CURRENCIES
+from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway
-from sfumato.server.people.users import Caller
+from sfumato.server.people.users import Caller, Role
 from sfumato.server.postgres import types
 from sfumato.server.postgres.lexing import SqlToken, TokenKind, UnfinishedText, dotted_name, tokenize
+from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
 from sfumato.server.postgres.statements import Refusal, quote_name
 
 SCHEMA = "sfumato"
-_HISTORY_LINES = 1000
-Read = Callable[[Gateway, Caller, str], list[tuple[Any, ...]]]
+_HISTORY_LINES, _RECEIPT_LINES = 1000, 100
+_SEES_ALL = (Role.OWNER, Role.AUDITOR)
 
 
-def _read_budget(gateway: Gateway, caller: Caller, policy: str) -> list[tuple[Any, ...]]:
-    standing = gateway.budget(caller, policy)
+@dataclass(frozen=True)
+class Reader:
+    """Who reads a table, and where its rows come from."""
+
+    gateway: Gateway
+    caller: Caller
+    policy: str
+    refusals: RefusalCounts
+
+
+Read = Callable[[Reader], list[tuple[Any, ...]]]
+
+
+def _read_budget(reader: Reader) -> list[tuple[Any, ...]]:
+    standing = reader.gateway.budget(reader.caller, reader.policy)
     by_period: Mapping[str, Any] = getattr(standing, "periods", None) or {"life": standing}
     return [(str(period), *row) for period, each in by_period.items() for row in each.rows()]
 
 
-def _read_history(gateway: Gateway, caller: Caller, policy: str) -> list[tuple[Any, ...]]:
-    page = gateway.history(caller, policy, 0, _HISTORY_LINES)
+def _read_history(reader: Reader) -> list[tuple[Any, ...]]:
+    page = reader.gateway.history(reader.caller, reader.policy, 0, _HISTORY_LINES)
     return [
         (line.number, line.time.replace(tzinfo=None), line.kind, line.question, line.cost.words, page.buyer(line))
         for line in page.lines
     ]
 
 
-def _read_columns(gateway: Gateway, caller: Caller, policy: str) -> list[tuple[Any, ...]]:
+def _read_receipts(reader: Reader) -> list[tuple[Any, ...]]:
+    """Return what protects the last answers that can be shown again, the newest first."""
+    page = reader.gateway.latest_history(reader.caller, reader.policy, limit=_RECEIPT_LINES)
+    rows: list[tuple[Any, ...]] = []
+    for line in page.lines:
+        answer = (
+            reader.gateway.answer_on_line(reader.caller, reader.policy, line.number).answer
+            if line.number in page.answered
+            else None
+        )
+        if isinstance(answer, Answer):
+            moment, paid = line.time.replace(tzinfo=None), str(answer.receipt.guarantee)
+            rows.append((line.number, moment, answer.receipt.question, paid, answer.short_receipt()))
+    return rows
+
+
+def _read_columns(reader: Reader) -> list[tuple[Any, ...]]:
     def listed(sql: str) -> tuple[tuple[str, ...], ...]:
-        listing = gateway.call_free(caller, policy, "questions", "propose", {"sql": sql})
+        listing = reader.gateway.call_free(reader.caller, reader.policy, "questions", "propose", {"sql": sql})
         assert isinstance(listing, Listing)
         return listing.rows
 
@@ -47,6 +79,15 @@ def _read_columns(gateway: Gateway, caller: Caller, policy: str) -> list[tuple[A
     return [(name, *row) for name in tables for row in listed(f"DESCRIBE {quote_name(name)}")]
 
 
+def _read_refusals(reader: Reader) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    rows += reader.refusals.rows(None if reader.caller.role in _SEES_ALL else reader.caller.user)
+    return rows
+
+
+_RECEIPT_COLUMNS = {
+    "line": types.INT8, "time": types.TIMESTAMP, "question": types.TEXT, "cost": types.TEXT, "receipt": types.TEXT,
+}  # fmt: skip
 _HISTORY_COLUMNS = {
     "line": types.INT8, "time": types.TIMESTAMP, "kind": types.TEXT, "question": types.TEXT, "cost": types.TEXT,
     "buyer": types.TEXT,
@@ -54,6 +95,8 @@ _HISTORY_COLUMNS = {
 _TABLES: Mapping[str, tuple[Mapping[str, int], Read]] = {
     "budget": (dict.fromkeys(("period", *CURRENCIES), types.TEXT), _read_budget),
     "history": (_HISTORY_COLUMNS, _read_history),
+    "receipts": (_RECEIPT_COLUMNS, _read_receipts),
+    "refusals": ({"user_name": types.TEXT, "rule": types.TEXT, "count": types.INT8}, _read_refusals),
     "columns": (dict.fromkeys(("table_name", "column_name", "type", "declared"), types.TEXT), _read_columns),
 }
 
@@ -64,15 +107,14 @@ class OwnTable:
 
     name: str
     columns: ResultColumns
+    selected: tuple[int, ...]
+    """By column, its position in the table."""
     limit: int | None
 
-    def run(self, gateway: Gateway, caller: Caller, policy: str) -> Result:
-        declared, read = _TABLES[self.name]
-        gateway.count_read(caller)
-        names = list(declared)
-        indices = [names.index(column.name) for column in self.columns]
-        rows = read(gateway, caller, policy)[: self.limit]
-        return Result(self.columns, [tuple(row[index] for index in indices) for row in rows])
+    def run(self, reader: Reader) -> Result:
+        reader.gateway.count_read(reader.caller)
+        rows = _TABLES[self.name][1](reader)[: self.limit]
+        return Result(self.columns, [tuple(row[index] for index in self.selected) for row in rows])
 
 
 def find(sql: str) -> OwnTable | None:
@@ -80,6 +122,8 @@ def find(sql: str) -> OwnTable | None:
 
     Raises: Refusal: It selects from one of these, in a way that they do not offer.
     """
+    if SCHEMA not in sql.lower():
+        return None
     try:
         tokens = tokenize(sql)
     except UnfinishedText:
@@ -93,28 +137,55 @@ def find(sql: str) -> OwnTable | None:
     name = parts[-1]
     if name not in _TABLES:
         raise Refusal("42P01", f'relation "sfumato.{name[:60]}" does not exist', hint=f"There are {_names()}.")
-    columns = _chosen_columns(name, tokens[:start])
-    return OwnTable(name, columns, _limit(rest, name))
+    alias, rest = _alias(rest, "limit")
+    chosen = _chosen_columns(name, tokens[:start], alias or name)
+    columns, selected = zip(*chosen, strict=True)
+    return OwnTable(name, columns, selected, _limit(rest, name))
+
+
+def _alias(tokens: Sequence[SqlToken], *reserved: str) -> tuple[str, Sequence[SqlToken]]:
+    """Read the other name of a table or a column, after AS or alone, and return the tokens after it."""
+    named = tokens[1:] if tokens and tokens[0].is_word("as") else tokens
+    if not named or named[0].kind not in (TokenKind.WORD, TokenKind.QUOTED) or named[0].is_word(*reserved):
+        return "", tokens
+    return named[0].identifier, named[1:]
 
 
 def _names() -> str:
     return ", ".join(f"sfumato.{name}" for name in _TABLES)
 
 
-def _chosen_columns(name: str, tokens: Sequence[SqlToken]) -> ResultColumns:
-    declared = _TABLES[name][0]
-    selected = tokens[1:]
-    if not tokens or (len(selected) == 1 and selected[0].is_symbol("*")):
-        return tuple(ResultColumn(column, oid) for column, oid in declared.items())
-    chosen = []
-    for index, token in enumerate(selected):
-        if index % 2 and not token.is_symbol(","):
-            raise _too_much(name)
-        if index % 2 == 0:
-            if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or token.identifier not in declared:
-                raise Refusal("42703", f"sfumato.{name} has no such column", hint=f"It has {', '.join(declared)}.")
-            chosen.append(ResultColumn(token.identifier, declared[token.identifier]))
-    return tuple(chosen)
+def _chosen_columns(name: str, tokens: Sequence[SqlToken], alias: str) -> list[tuple[ResultColumn, int]]:
+    """Return the columns that a SELECT list names, with their positions in the table; all for TABLE."""
+    if not tokens:
+        return _all_columns(name)
+    items: list[list[SqlToken]] = [[]]
+    for token in tokens[1:]:
+        if token.is_symbol(","):
+            items.append([])
+        else:
+            items[-1].append(token)
+    return [column for item in items for column in _columns_of_item(name, item, alias)]
+
+
+def _all_columns(name: str) -> list[tuple[ResultColumn, int]]:
+    return [(ResultColumn(column, oid), index) for index, (column, oid) in enumerate(_TABLES[name][0].items())]
+
+
+def _columns_of_item(name: str, item: Sequence[SqlToken], alias: str) -> list[tuple[ResultColumn, int]]:
+    """Return the columns of one item: a star, or a column; after the table's name or not, under another name or not."""
+    is_star = bool(item) and item[-1].is_symbol("*")
+    parts, rest = dotted_name(item[:-2] if is_star else item)
+    shown, rest = _alias(rest)
+    qualifier = (parts if is_star else parts[:-1])[-1:]
+    if rest or not (parts or is_star) or qualifier not in ([], [alias]) or (is_star and len(item) == 2):
+        raise _too_much(name)
+    if is_star:
+        return _all_columns(name)
+    for column, index in _all_columns(name):
+        if column.name == parts[-1]:
+            return [(replace(column, name=shown or column.name), index)]
+    raise Refusal("42703", f"sfumato.{name} has no such column", hint=f"It has {', '.join(_TABLES[name][0])}.")
 
 
 def _limit(tokens: Sequence[SqlToken], name: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,7 @@ def describe_columns(columns: ResultColumns, formats: Sequence[int] = ()) -> byt
 
 def encode_cells(row: Sequence[Any], columns: ResultColumns, formats: Sequence[int]) -> list[bytes | None]:
     return [
-        types.encode_binary(value, column.oid) if form else types.encode_text(value)
+        types.encode_binary(value, column.oid) if form else types.encode_text(value, column.oid)
         for value, column, form in zip(row, columns, formats, strict=True)
     ]
 
@@ -112,9 +112,9 @@ def copy_messages(result: Result, form: CopyFormat) -> Iterator[bytes]:
     """Encode a result as the messages of a COPY TO STDOUT."""
     yield protocol.copy_out_response(len(result.columns), binary=form.format == "binary")
     if form.format == "binary":
-        prefix, binary = _SIGNATURE, (1,) * len(result.columns)
+        prefix, write_row = _SIGNATURE, _binary_row_writer(result.columns)
         for row in result.rows:  # as PostgreSQL does, the signature is sent with the first row
-            yield protocol.copy_data(prefix + protocol.row_body(encode_cells(row, result.columns, binary)))
+            yield protocol.copy_data(prefix + write_row(row))
             prefix = b""
         yield protocol.copy_data(prefix + _TRAILER)
     else:
@@ -123,6 +123,54 @@ def copy_messages(result: Result, form: CopyFormat) -> Iterator[bytes]:
         for row in lines:
             yield protocol.copy_data(write(row, form).encode(errors="replace"))
     yield protocol.COPY_DONE
+
+
+_NULL = struct.pack("!i", -1)
+_FIXED_CELLS = {
+    types.INT8: (8, "iq", struct.Struct("!iq").pack),
+    types.INT4: (4, "ii", struct.Struct("!ii").pack),
+    types.FLOAT8: (8, "id", struct.Struct("!id").pack),
+}
+"""By type, the bytes of a value, and the form of their number and the value, with what packs it."""
+
+
+def _binary_row_writer(columns: ResultColumns) -> Callable[[Sequence[Any]], bytes]:
+    """Return what encodes a row as ``row_body`` does: how each column is written is decided once."""
+    writers = [_cell_writer(column.oid) for column in columns]
+    header = struct.pack("!h", len(columns))
+
+    def write(row: Sequence[Any]) -> bytes:
+        try:
+            return header + b"".join([write_cell(value) for write_cell, value in zip(writers, row, strict=True)])
+        except struct.error:
+            raise types.CellOutOfRange from None
+
+    if not all(column.oid in _FIXED_CELLS for column in columns):
+        return write
+    fixed = [_FIXED_CELLS[column.oid] for column in columns]
+    pack = struct.Struct("!h" + "".join(form for _, form, _ in fixed)).pack
+    fields: list[Any] = [len(columns), *(field for size, _, _ in fixed for field in (size, None))]
+
+    def write_fixed(row: Sequence[Any]) -> bytes:
+        fields[2::2] = row
+        try:
+            return pack(*fields)
+        except struct.error:  # a NULL, or a number that is too large
+            return write(row)
+
+    return write_fixed
+
+
+def _cell_writer(oid: int) -> Callable[[Any], bytes]:
+    if oid in _FIXED_CELLS:
+        size, _, pack = _FIXED_CELLS[oid]
+        return lambda value: _NULL if value is None else pack(size, value)
+
+    def write(value: Any) -> bytes:
+        cell = types.encode_binary(value, oid)
+        return _NULL if cell is None else struct.pack("!i", len(cell)) + cell
+
+    return write
 
 
 def _text_line(row: Sequence[Any], form: CopyFormat) -> str:

@@ -6,6 +6,12 @@ statements at most one may be a question, and a text with two is refused before 
 
 *Transactions* exist in name: nothing is written. ROLLBACK restores settings and refunds nothing; a notice says so.
 
+*Callers.* The token is authenticated again for each reply, whatever is asked: a user who was removed or disabled since
+the connection was opened learns nothing more.
+
+*Timing.* A reply ``AT_ONCE`` was made of the client's messages, the session's settings, the policy and the file of
+users and tokens; one ``AT_TICK`` of a call to the curator as well. ``listening`` says when either leaves.
+
 *Failures.* After an error in the extended protocol everything up to the next Sync is skipped.
 """
 
@@ -15,6 +21,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import islice, zip_longest
 from typing import Any, Protocol
 
@@ -22,8 +29,8 @@ from sfumato.policy import Type
 from sfumato.privacy.numbers import exact
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, Terms
-from sfumato.server.postgres.error_reports import UNFINISHED, error_message, notice
-from sfumato.server.postgres.lexing import MAX_TOKENS, StatementText, TooManyTokens, UnfinishedText, split_statements
+from sfumato.server.postgres.error_reports import error_message, notice, unsupported_rule
+from sfumato.server.postgres.lexing import StatementText
 from sfumato.server.postgres.parameters import parameter_count, parameter_oids
 from sfumato.server.postgres.results import (
     Result,
@@ -35,6 +42,7 @@ from sfumato.server.postgres.results import (
     text_result,
 )
 from sfumato.server.postgres.session_settings import REPORTED, SessionSettings
+from sfumato.server.postgres.statement_texts import classify_text
 from sfumato.server.postgres.statements import (
     CloseCursor,
     CopyOut,
@@ -51,16 +59,12 @@ from sfumato.server.postgres.statements import (
     ShowSetting,
     Statement,
     TransactionCommand,
-    classify,
 )
-from sfumato.server.requests.calls import in_thread
 
 MAX_STATEMENTS, MAX_PORTALS = 1000, 100
 """Prepared statements and portals of one connection."""
-MAX_SQL_BYTES = 65536
-MAX_STATEMENTS_PER_TEXT = 100
-_MAX_INLINE_LETTERS = 2048
-"""Longer texts are split and classified in a worker thread, so that other connections do not wait for it."""
+AUTHENTICATED_SECONDS = 1.0
+"""For how long the messages of one reply count as authenticated."""
 _IDLE, _OPEN, _FAILED = "I", "T", "E"
 _ROLLBACK_NOTICE = "what was asked in this transaction stays charged: its answers are released"
 _EXPLAIN_COLUMNS = text_result(("QUERY PLAN",), []).columns
@@ -70,6 +74,14 @@ class Outbox(Protocol):
     """Collects replies; ``send`` may wait until the client has read some of them."""
 
     async def send(self, data: bytes) -> None: ...
+
+
+class Reply(IntEnum):
+    """Whether the client waits for a reply now, and when it may leave."""
+
+    LATER = 0
+    AT_TICK = 1
+    AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,9 @@ class Session:
         self._skips_to_sync = False
         self._cancelled = asyncio.Event()
         self._is_running = False
+        self._asks_curator = False
+        """Whether the curator was asked for something in the reply that is being made."""
+        self._authenticated_until = 0.0
 
     def cancel(self) -> None:
         """Cancel the statement that is running, if one is."""
@@ -132,7 +147,7 @@ class Session:
     def ready(self) -> bytes:
         return protocol.ready_for_query(self._transaction)
 
-    async def handle_frame(self, kind: bytes, body: bytes) -> bool:
+    async def handle_frame(self, kind: bytes, body: bytes) -> Reply:
         """Decode and handle one message; return whether the client waits for a reply now.
 
         A body that cannot be decoded is an error like any other: the next message begins where its length says.
@@ -144,34 +159,49 @@ class Session:
                 raise
             await self._fail(violation, "")
             self._skips_to_sync = kind != protocol.QUERY
-            if kind == protocol.QUERY:
-                await self._outbox.send(self.ready)
-            return kind == protocol.QUERY
+            if kind != protocol.QUERY:
+                return Reply.LATER
+            await self._outbox.send(self.ready)
+            return self._end_reply()
         return await self.handle(message)
 
-    async def handle(self, message: protocol.FrontendMessage) -> bool:
+    async def handle(self, message: protocol.FrontendMessage) -> Reply:
         """Handle one message; return whether the client waits for a reply now."""
         if isinstance(message, protocol.Query):
             async with self._cancellable():
                 await self._simple_query(message.sql)
             await self._outbox.send(self.ready)
-            return True
+            return self._end_reply()
         if isinstance(message, protocol.Sync):
             self._skips_to_sync = False
             self._end_implicit_transaction()
             await self._outbox.send(self.ready)
-            return True
+            return self._end_reply()
         if isinstance(message, protocol.Flush):
-            return True
+            return self._end_reply()
         if isinstance(message, protocol.CopyInput) or self._skips_to_sync:
-            return False
+            return Reply.LATER
         try:
             async with self._cancellable():
+                await self._authenticate()
                 await self._extended(message)
         except Exception as error:  # whatever it is, it is reported as an error of this message
             self._skips_to_sync = True
             await self._fail(error, *self._source_text(message))
-        return False
+        return Reply.LATER
+
+    def _end_reply(self) -> Reply:
+        """Return when the reply leaves, and begin the next one."""
+        reply = Reply.AT_TICK if self._asks_curator else Reply.AT_ONCE
+        self._asks_curator, self._authenticated_until = False, 0.0
+        return reply
+
+    async def _authenticate(self) -> None:
+        """Authenticate the token again, once for the messages that are answered together."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._authenticated_until:
+            await self._source.authenticate()
+            self._authenticated_until = now + AUTHENTICATED_SECONDS
 
     def _source_text(self, message: protocol.FrontendMessage) -> tuple[str, int]:
         """Return the client's text that a message is about, and where its question begins."""
@@ -196,6 +226,9 @@ class Session:
     async def _fail(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
             self._transaction = _FAILED
+        rule = unsupported_rule(error)
+        if rule is not None:
+            self._source.count_refusal(rule)
         await self._outbox.send(error_message(error, sql[offset:], offset))
 
     # ── simple protocol ────────────────────────────────────────────────────────────────────────
@@ -203,7 +236,8 @@ class Session:
     async def _simple_query(self, sql: str) -> None:
         offset = 0
         try:
-            statements = [statement for _, statement in await _classified(sql)]
+            await self._authenticate()
+            statements = [statement for _, statement in await classify_text(sql)]
             await self._require_one_question(statements)
             if not statements:
                 await self._outbox.send(protocol.EMPTY_QUERY)
@@ -217,11 +251,10 @@ class Session:
 
     async def _require_one_question(self, statements: Sequence[Statement]) -> None:
         """Refuse a text with two questions before either is asked: its reader could see the price of one only."""
-        selections = [each.rows if isinstance(each, (CopyOut, DeclareCursor)) else each for each in statements]
-        questions = [each for each in selections if isinstance(each, Rows)]
-        if len(questions) < 2:
+        selections = self._selections(statements)
+        if len(selections) < 2:
             return
-        asked = [each for each in questions if await self._source.is_question(each.sql)]
+        asked = [each for each in selections if await self._source.is_question(each.sql)]
         if len(asked) > 1:
             raise Refusal(
                 "0A000",
@@ -229,6 +262,28 @@ class Session:
                 detail="Neither was asked, and nothing was spent.",
                 hint="Send them one after the other.",
             )
+
+    def _selections(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Return what the statements of a text select, and what the open cursors do that it fetches for the first
+        time.
+        """
+        selections: list[Rows] = []
+        cursors: dict[str, Rows] = {}
+        declared: set[str] = set()
+        for statement in statements:
+            match statement:
+                case Rows():
+                    selections.append(statement)
+                case CopyOut(rows=rows):
+                    selections.append(rows)
+                case DeclareCursor(name=name, rows=rows):
+                    selections.append(rows)
+                    declared.add(name)
+                case FetchCursor(name=name) if name not in declared and name in self._portals:
+                    portal = self._portals[name]
+                    if isinstance(portal.statement, Rows) and portal.remaining is None:
+                        cursors[name] = portal.statement
+        return [*selections, *cursors.values()]
 
     async def _run_simple(self, statement: Statement) -> None:
         portal = Portal(statement, ranges=self._ranges)
@@ -259,7 +314,7 @@ class Session:
                 raise protocol.ProtocolViolation("a message that may not be sent now")
 
     async def _parse(self, message: protocol.Parse) -> None:
-        classified = await _classified(message.sql)
+        classified = await classify_text(message.sql)
         if len(classified) > 1:
             raise Refusal("42601", "a prepared statement is one statement", hint="Prepare them one by one.")
         if message.name and message.name in self._prepared:
@@ -339,7 +394,8 @@ class Session:
             return portal.columns
         match statement:
             case Rows():
-                return await self._source.describe(statement, portal.parameters, ranges=portal.ranges)
+                await self._note_asking(statement)
+                return await self._source.describe(statement, portal.parameters, self._cancelled, ranges=portal.ranges)
             case DeclareCursor():
                 return None
             case FetchCursor(shows=True):
@@ -405,6 +461,7 @@ class Session:
         if isinstance(statement, ShowSetting):
             return self._show(statement.name)
         if isinstance(statement, Explain):
+            await self._note_asking(statement.rows)
             price = self._settings.price(statement.rows.price)
             return await self._source.explain(statement.rows, portal.parameters, price)
         assert isinstance(statement, Rows)
@@ -413,11 +470,15 @@ class Session:
     async def _run_rows(
         self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, *, ranges: bool
     ) -> Result:
+        await self._note_asking(rows)
         self._source.limit.most = None if self._settings.most is None else exact(self._settings.most, "most")
         terms = Terms(self._settings.price(rows.price), ranges, self._cancelled)
         result = await self._source.run(rows, parameters, columns, terms)
         self._has_charged |= result.charged
         return result
+
+    async def _note_asking(self, rows: Rows) -> None:
+        self._asks_curator = self._asks_curator or not await self._source.reads_catalog(rows.sql)
 
     async def _send_notes(self, result: Result) -> None:
         for note in result.notices:
@@ -592,40 +653,3 @@ def _offset_of(statement: Statement) -> int:
     """Return where the question of a statement begins in the client's text."""
     rows = statement.rows if isinstance(statement, (CopyOut, DeclareCursor, Explain)) else statement
     return rows.offset if isinstance(rows, Rows) else 0
-
-
-async def _classified(sql: str) -> list[tuple[StatementText, Statement]]:
-    """Return the statements of a client's text with what each asks for."""
-    return _classify_text(sql) if len(sql) <= _MAX_INLINE_LETTERS else await in_thread(_classify_text, sql)
-
-
-def _classify_text(sql: str) -> list[tuple[StatementText, Statement]]:
-    return [(text, _classify(text)) for text in split_text(sql)]
-
-
-def _classify(text: StatementText) -> Statement:
-    try:
-        return classify(text)
-    except Refusal as refusal:
-        if refusal.position:
-            refusal.position += text.offset
-        raise
-
-
-def split_text(sql: str) -> list[StatementText]:
-    """Split a client's text into statements; refuse one that is too long or ends inside a quote or comment."""
-    if len(sql.encode(errors="replace")) > MAX_SQL_BYTES:
-        rule = f"a text of statements has at most {MAX_SQL_BYTES:,} bytes"
-        raise Refusal("54000", rule, hint="Send shorter statements, one after the other.")
-    try:
-        texts = split_statements(sql)
-    except UnfinishedText as unfinished:
-        rule = UNFINISHED.format(unfinished.what)
-        raise Refusal("42601", rule, hint="Close the quote or comment.", position=unfinished.position + 1) from None
-    except TooManyTokens:
-        rule = f"a statement has at most {MAX_TOKENS:,} words and symbols"
-        raise Refusal("54001", rule, hint="Send a shorter statement.") from None
-    if len(texts) > MAX_STATEMENTS_PER_TEXT:
-        rule = f"a text has at most {MAX_STATEMENTS_PER_TEXT} statements"
-        raise Refusal("54000", rule, hint="Send fewer at once.")
-    return texts

@@ -181,10 +181,12 @@ def classify(text: StatementText) -> Statement:
 
 
 def _rows(text: StatementText, start: int, stop: int) -> Rows:
-    """Return the statement between two positions, with the price of a leading comment."""
-    comment = _PRICE_COMMENT.match(text.sql)
+    """Return the statement between two positions, with the price of a comment before it or before all."""
+    index = next(index for index, token in enumerate(text.tokens) if token.start >= start)
+    first = text.tokens[index].start
+    comment = _PRICE_COMMENT.match(text.sql, text.tokens[index - 1].end if index else 0)
+    comment = comment if comment is not None and comment.end() <= first else _PRICE_COMMENT.match(text.sql)
     price = {} if comment is None else parse_price_comment(comment[1])
-    first = next(token.start for token in text.tokens if token.start >= start)
     return Rows(text.sql[first:stop].rstrip(), price, text.offset + first)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,8 +85,11 @@ def _array_item(value: Any) -> str:
     return f'"{escaped}"'
 
 
-def encode_text(value: Any) -> bytes | None:
-    return None if value is None else text_cell(value).replace("\0", "").encode(errors="replace")
+def encode_text(value: Any, oid: int = TEXT) -> bytes | None:
+    if value is None:
+        return None
+    text = " ".join(map(text_cell, value)) if oid in _VECTORS and isinstance(value, (list, tuple)) else text_cell(value)
+    return text.replace("\0", "").encode(errors="replace")
 
 
 def encode_binary(value: Any, oid: int) -> bytes | None:
@@ -130,6 +134,8 @@ def encode_numeric(value: Any) -> bytes:
 _ELEMENTS = {1000: BOOL, 1005: INT2, 1007: INT4, 1016: INT8, 1028: 26, 1009: TEXT, 1003: NAME, 1002: 18, 1015: VARCHAR,
              22: INT2, 30: 26, 1022: FLOAT8}  # fmt: skip
 """Element types of the arrays that catalogs hold, by oid."""
+_VECTORS = (22, 30)
+"""``int2vector`` and ``oidvector``, whose text has no braces."""
 
 
 def _encode_array(values: Sequence[Any], element: int) -> bytes:
@@ -188,6 +194,27 @@ def _parse_decimal(value: str) -> Any:
     if len(value) > _MAX_DIGITS:
         raise ValueError
     return simplest_number(Decimal(value.strip()))
+
+
+_TEMPORAL = re.compile(
+    r"\s*(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?\s*(?:Z|[+-]\d{2}(?::?\d{2}){0,2})?\s*",
+    re.ASCII,
+)
+"""A day, perhaps a time, perhaps a zone: drivers send all three where they do not know the type of the parameter."""
+
+
+def _parse_date(value: str) -> dt.date:
+    """Parse a day; as in PostgreSQL, a time or a zone after it does not count."""
+    match = _TEMPORAL.fullmatch(value)
+    return dt.date.fromisoformat(value if match is None else match[1])
+
+
+def _parse_timestamp(value: str) -> dt.datetime:
+    """Parse a day and a time; as in PostgreSQL, a zone after them does not count."""
+    match = _TEMPORAL.fullmatch(value)
+    return dt.datetime.fromisoformat(value if match is None else f"{match[1]} {match[2] or '00:00'}").replace(
+        tzinfo=None
+    )
 
 
 def _parse_bool(value: str) -> bool:
@@ -261,10 +288,10 @@ _PARAMETER_TYPES: Mapping[int, ParameterType] = {
     NUMERIC: ParameterType("numeric", _parse_decimal, _unpack_numeric),
     26: ParameterType("oid", _parse_integer, _unpack("!I")),
     **{oid: ParameterType("array", str, _unpack_array) for oid in (1000, 1005, 1007, 1009, 1016, 1028)},
-    DATE: ParameterType("date", dt.date.fromisoformat, lambda raw: _EPOCH + dt.timedelta(days=_unpack("!i")(raw))),
+    DATE: ParameterType("date", _parse_date, lambda raw: _EPOCH + dt.timedelta(days=_unpack("!i")(raw))),
     TIMESTAMP: ParameterType(
         "timestamp",
-        dt.datetime.fromisoformat,
+        _parse_timestamp,
         lambda raw: _EPOCH_TIME + dt.timedelta(microseconds=_unpack("!q")(raw)),
     ),
 }

@@ -150,6 +150,7 @@ class DelayedOpenings(Generic[T]):
         self._threads = ThreadPoolExecutor(policies, "opening", lower_priority)
         self._lock = threading.Lock()
         self._running: dict[str, Future[T]] = {}
+        self._begun = self._ended = 0
         self._waiting = 0
         self._clock: AnswerClock | None = None
         self._overrun: Callable[[str], None] = ignore_progress
@@ -178,6 +179,7 @@ class DelayedOpenings(Generic[T]):
             if running is None:
                 if not is_needed():
                     return
+                self._begun += 1
                 delayed = _DelayedOpening(self._clock, doublings)
                 running = self._running[name] = self._threads.submit(
                     self._open_and_replace, name, delayed, opening, replace
@@ -204,10 +206,16 @@ class DelayedOpenings(Generic[T]):
         finally:
             with self._lock:
                 del self._running[name]
+                self._ended += 1
         if delayed.late:
             with suppress(SfumatoError):  # the policy is served even if the overrun cannot be recorded
                 self._overrun(name)
         return opened
+
+    def turns_begun(self) -> int | None:
+        """Return how many reopenings have begun; None while one lasts."""
+        begun = self._begun  # counted before its thread starts
+        return None if self._ended < begun else begun
 
     def close(self) -> None:
         """Wait for openings in progress."""

@@ -96,6 +96,7 @@ class FairQueue:
         self._order: deque[str] = deque()
         self._waiting = 0
         self._running = 0
+        self._begun = 0
         self._draining = False
         self._threads = [
             threading.Thread(target=self._work, name=f"release-{number}", daemon=True) for number in range(threads)
@@ -127,6 +128,13 @@ class FairQueue:
     def is_draining(self) -> bool:
         """Whether new work is refused."""
         return self._draining
+
+    def turns_begun(self) -> int | None:
+        """Return how many turns have begun; None while one lasts. Takes no lock: the same number twice means that no
+        turn has begun in between, since the number is read first.
+        """
+        begun = self._begun
+        return None if self._running else begun
 
     def drain(self, seconds: float | None = None) -> bool:
         """Refuse new work and wait for all that was queued; return whether it has ended in time."""
@@ -165,6 +173,7 @@ class FairQueue:
                     self._order.append(user)
                 user_queue.running += 1
                 self._waiting -= 1
+                self._begun += 1
                 self._running += 1
                 return work
         return None

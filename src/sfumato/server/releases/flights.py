@@ -140,6 +140,10 @@ class Flights:
                 del self._by_request[request]
         return flight
 
+    def turns_begun(self) -> int | None:
+        """Return how many flights have had their turn; None while one has it."""
+        return self._turns.turns_begun()
+
     def stop_accepting(self) -> None:
         """Refuse new flights from now on."""
         self._turns.stop_accepting()

@@ -20,6 +20,7 @@ from sfumato.curator.listings import Listing
 from sfumato.plan.values.expressions import noise_count
 from sfumato.policy import Policy, Type
 from sfumato.privacy import codec
+from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synthetic import Synthetic
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -96,7 +97,11 @@ class ProposalCache:
         return proposal
 
 
-_FILE_CLASSES: dict[str, type[FittedModel | Synthetic]] = {"fitted-model": FittedModel, "synthetic": Synthetic}
+_FILE_CLASSES: dict[str, type[FittedModel | Synthetic | SyntheticTables]] = {
+    "fitted-model": FittedModel,
+    "synthetic": Synthetic,
+    "synthetic-tables": SyntheticTables,
+}
 """By kind, the classes with a file format of their own."""
 
 

@@ -27,6 +27,7 @@ from typing import Any
 from sfumato.curator.proposals.combined_questions import CombinedQuestion
 from sfumato.curator.proposals.degrees import DegreesProposal
 from sfumato.curator.proposals.hypothesis_tests import TestProposal
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import MwemProposal
 from sfumato.curator.proposals.questions import Question
@@ -275,6 +276,8 @@ BYTES, QUESTIONS, SETS, GROUPS, LINES_PER_QUESTION = 512, 4, 25, 2000, 200
 _PREVIEW_QUESTIONS = 5
 _GROUP_SECONDS, _CELL_SECONDS = 1e-4, 1.5e-5
 """Upper bounds on a preview's seconds per group of a question, and per cell of marginals (measured)."""
+_POWER_SECONDS = 0.05
+"""Seconds per group, and a tenth of those of any test, to simulate the tables of its power (measured)."""
 _PERIOD_PAIR_SECONDS = 3e-6
 """Seconds per pair of periods to choose the factorisation of running totals (measured: 13 s for 2,000)."""
 
@@ -296,6 +299,9 @@ def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second:
         extra += len(proposal.workload.sets) // SETS
     if price.get("within") is not None:
         extra += len(proposal.columns) - 1
+    if act == "power":
+        seconds = _POWER_SECONDS * (10 + sum(len(each.groups) for each in _questions(proposal)))
+        return extra + _questions_meanwhile("forecasts of power", seconds, per_second)
     return extra + _preview_questions(proposal, price, per_second) if act == "preview" else extra
 
 
@@ -312,14 +318,18 @@ def _questions(proposal: Any) -> Iterator[Question]:
 
 
 def _preview_questions(proposal: Any, price: Mapping[str, Any], per_second: float) -> int:
-    """Return how many questions could be asked while a preview runs; refuse one that would take too long."""
+    """Return how many questions could be asked while a preview runs."""
     if isinstance(proposal, MwemProposal):
         return proposal.rounds
-    seconds = _preview_seconds(proposal, price)
+    return _questions_meanwhile("previews", _preview_seconds(proposal, price), per_second)
+
+
+def _questions_meanwhile(what: str, seconds: float, per_second: float) -> int:
+    """Return how many questions could be asked in so many seconds; refuse what would take too long."""
     if seconds > MAX_PREVIEW_SECONDS:
         raise Unsupported(
             "long-rehearsal",
-            f"a server allows previews of at most {MAX_PREVIEW_SECONDS:g} s, and this one would take "
+            f"a server allows {what} of at most {MAX_PREVIEW_SECONDS:g} s, and this one would take "
             f"about {seconds:.3g} s",
             fix="use fewer groups, rows (rows=1000) or columns, or smaller column sets; or, as the owner, run it "
             "without the server",
@@ -329,7 +339,7 @@ def _preview_questions(proposal: Any, price: Mapping[str, Any], per_second: floa
 
 def _preview_seconds(proposal: Any, price: Mapping[str, Any]) -> float:
     """Forecast the duration of a preview, beyond the fixed cost of every one."""
-    if isinstance(proposal, SynthesisProposal):
+    if isinstance(proposal, SynthesisProposal | LinkedTablesProposal):
         return proposal.forecast(**price).seconds
     if isinstance(proposal, MarginalsProposal):
         sizes = [each.size for each in proposal.attributes]

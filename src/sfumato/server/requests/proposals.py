@@ -85,7 +85,9 @@ class ProposalKind:
         """Return the union of the return types of a method over all proposal classes of this kind; None if none has
         it.
         """
-        annotations = (_annotated_return(each, act) for each in (self.proposal_class, *self.other_classes))
+        annotations = (
+            _annotated_return(each, _METHODS.get(act, act)) for each in (self.proposal_class, *self.other_classes)
+        )
         return_types = [
             self.answer_class if isinstance(each, TypeVar) else each for each in annotations if each is not None
         ]
@@ -101,9 +103,9 @@ class ProposalKind:
         given_terms = _given_fields(price)
         if method in ("propose", "columns"):
             return {}
-        if not hasattr(self.proposal_class, method):
+        if not hasattr(self.proposal_class, _METHODS.get(method, method)):
             raise _not_offered(self.name, method)
-        parameters = inspect.signature(getattr(self.proposal_class, method)).parameters
+        parameters = inspect.signature(getattr(self.proposal_class, _METHODS.get(method, method))).parameters
         for name, value in given_terms.items():
             if name not in parameters:
                 rule = f"left out: {method} does not take it for {self.name}"
@@ -117,6 +119,10 @@ class ProposalKind:
                     fix=f"add {parameter.name}",
                 )
         return given_terms
+
+
+_METHODS = {"stored": "release"}
+"""The methods of acts that have another name."""
 
 
 def _annotated_return(cls: type[Any], name: str) -> Any:
@@ -139,7 +145,8 @@ def _not_offered(kind: str, method: str) -> Unsupported:
         return Unsupported(
             "no-forecast", rule, fix="ask for its price or a preview; the released answer reports its quality"
         )
-    rule = f"{method} is available for questions only, not for {kind}"
+    offered = "tests" if method == "power" else "questions"
+    rule = f"{method} is available for {offered} only, not for {kind}"
     return Unsupported(f"no-{method}", rule, fix="use explain or price")
 
 

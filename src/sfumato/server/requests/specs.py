@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sfumato.curator import Curator
-from sfumato.curator.release_kinds import ReleaseKind, Size, spec_fields
+from sfumato.curator.release_kinds import TERMS, ReleaseKind, Size, spec_fields
 from sfumato.errors import InvalidParameter, InvalidRequest
 from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
@@ -35,9 +35,13 @@ Text = Annotated[str, Meta(min_length=1, max_length=65536)]
 Count = Annotated[int, Meta(ge=1, le=10**9)]
 Columns = Annotated[list[Name], Meta(min_length=1, max_length=1000)]
 Noise = Literal["laplace", "gaussian"]
-ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "preview")
-Act = Literal["propose", "columns", "explain", "error", "price", "advise", "plot", "preview", "rehearse"]
-"""``rehearse`` is the name of ``preview`` in version 0.1: it is accepted for one more release."""
+ACTS = ("propose", "columns", "explain", "error", "price", "advise", "plot", "preview", "power", "stored")
+Act = Literal[
+    "propose", "columns", "explain", "error", "price", "advise", "plot", "preview", "power", "stored", "rehearse"
+]
+"""``rehearse`` is the name of ``preview`` in version 0.1: it is accepted for one more release. ``stored`` returns the
+answer that a release would find stored, and is never charged.
+"""
 
 
 class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -205,7 +209,9 @@ class NewReview(StrictStruct, frozen=True):
 
 
 class NewShare(StrictStruct, frozen=True):
-    """A share that an owner grants: up to an ε in all, for so many days, of these tables and kinds (empty: all)."""
+    """A share that an owner grants: up to an ε in all, for so many days, of these tables, kinds and measures (empty:
+    all).
+    """
 
     user: Name
     epsilon: Amount
@@ -213,6 +219,7 @@ class NewShare(StrictStruct, frozen=True):
     purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
     tables: Annotated[list[Name], Meta(max_length=1000)] = []
     kinds: Annotated[list[Name], Meta(max_length=100)] = []
+    measures: Annotated[list[Name], Meta(max_length=100)] = []
 
 
 _OPTIONS: dict[str, Any] = {"frozen": True, "forbid_unknown_fields": True, "kw_only": True, "omit_defaults": True}
@@ -229,7 +236,8 @@ def spec_struct(kind: ReleaseKind) -> type[StrictStruct]:
 
 def price_struct(kind: ReleaseKind) -> type[StrictStruct]:
     """Build the body type of a kind's price; every term is optional."""
-    fields = [(term.name, json_type(term.annotation) | None, None) for term in kind.terms]
+    terms = (*kind.terms, *(TERMS[key] for key in kind.assumed_terms))
+    fields = [(term.name, json_type(term.annotation) | None, None) for term in terms]
     name = f"{kind.spec.__name__.removesuffix('Spec')}Price"
     return _define_struct(name, fields, f"The price of {kind.name}.", rename={"for_": "for"})
 

@@ -88,7 +88,8 @@ def _start_release(request: Request) -> Flight:
 async def grant_share(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewShare = await parse_body(request, caller, NewShare)
-    terms = ShareTerms(body.user, body.epsilon, body.days, tuple(body.tables), tuple(body.kinds), body.purpose)
+    tables, kinds, measures = map(tuple, (body.tables, body.kinds, body.measures))
+    terms = ShareTerms(body.user, body.epsilon, body.days, tables, kinds, body.purpose, measures)
     policy = request.path_params["policy"]
     return json_response(await in_thread(gateway_of(request).requests.grant, caller, policy, terms), 201)
 

@@ -103,6 +103,7 @@ def test_a_table_of_the_policy_hides_a_catalog_relation(tmp_path: Path) -> None:
     [
         ("SELECT relname FROM pg_class WHERE oid = $1", ("1259",), "pg_class"),
         ("SELECT relname FROM pg_class WHERE relname = ANY($1) AND relnamespace = 2200", ("{visits,x}",), "visits"),
+        ("SELECT relname FROM pg_class WHERE relname = ANY($1)", ('{"nothing", "visits" , x}',), "visits"),
         ("SELECT typname FROM pg_type WHERE oid = ANY($1::oid[])", ("{20}",), "int8"),
         ("SELECT $1::text", ("it's; DROP TABLE x --",), "it's; DROP TABLE x --"),
         ("SELECT $1::text", (None,), None),
@@ -111,6 +112,9 @@ def test_a_table_of_the_policy_hides_a_catalog_relation(tmp_path: Path) -> None:
         ("SELECT 'SFUMATO.Budget'::regclass", (), "sfumato.budget"),
         ("SELECT format('%I.%I', 'public', 'visits')::regclass::text", (), "visits"),
         ("SELECT '{}'::text[]", (), []),
+        ("WITH a AS (SELECT 1 AS n), b AS (SELECT n + 1 AS n FROM a) SELECT a.n + b.n FROM a, b", (), 3),
+        ("WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t WHERE n < 3) SELECT MAX(n) FROM t", (), 3),
+        ("WITH a AS (SELECT 1 AS n) SELECT (WITH a AS (SELECT 2 AS n) SELECT n FROM a) + n FROM a", (), 3),
     ],
 )
 def test_parameters_and_object_names(sql: str, parameters: tuple[str | None, ...], expected: object) -> None:

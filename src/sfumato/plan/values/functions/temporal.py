@@ -22,7 +22,7 @@ from sfumato.plan.values.functions.declaring import (
     type_mismatch,
     written,
 )
-from sfumato.plan.values.written_forms import MAX_DATE_LETTERS, format_steps
+from sfumato.plan.values.grammars import MAX_DATE_LETTERS, format_steps
 from sfumato.policy.date_formats import DIRECTIVES, MAX_FORMATS, parse_format
 from sfumato.policy.domains import Domain, Type
 

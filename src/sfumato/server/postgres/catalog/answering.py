@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sqlglot import exp
 
-from sfumato.errors import Unsupported
 from sfumato.policy import Policy
 from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.database import CatalogDatabase
@@ -35,7 +34,6 @@ MAX_CACHED_BYTES, MAX_ENTRY_BYTES = 8 * 2**20, 65_536
 """The most bytes of the answers that are kept for one user, and of one of them."""
 _MAX_CACHED_TREE = 8_000
 """The most letters of a statement whose syntax tree is kept."""
-_MAX_COUNTED = 1_000
 _T = TypeVar("_T")
 
 
@@ -46,11 +44,6 @@ class Catalog:
         self._policy = policy
         self._identity = Identity(database, user)
         self._shared = _shared_answers(_Key(policy), self._identity)
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """How often statements were refused, by the rule: what a client needed and this catalog does not know."""
-        return dict(self._shared.refused)
 
     def covers(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog, or only constants and known functions."""
@@ -71,6 +64,14 @@ class Catalog:
         """Answer a statement."""
         values = tuple(parameters)
         return self._shared.cached(("run", sql, values), lambda: self._answer(sql, values))
+
+    def recall(self, act: str, sql: str, *details: object) -> Any | None:
+        """Return what a method returned for these arguments before, from memory; None if that is not known any more."""
+        return self._shared.recall((act, sql, *details))
+
+    def interrupt(self) -> None:
+        """End the engine in which a statement runs: that one fails, and the next starts another."""
+        self._shared.interrupt()
 
     def _reads_catalog(self, sql: str) -> bool:
         tree = _parsed(sql)
@@ -167,7 +168,6 @@ class _SharedAnswers:
         self._answers: OrderedDict[tuple[object, ...], tuple[object, int]] = OrderedDict()
         self._cached_bytes = 0
         self._lock = threading.Lock()
-        self.refused: Counter[str] = Counter()
 
     @property
     def database(self) -> CatalogDatabase:
@@ -176,16 +176,27 @@ class _SharedAnswers:
                 self._database = self._open()
             return self._database
 
+    def interrupt(self) -> None:
+        database = self._database
+        if database is not None:
+            database.interrupt()
+
+    def recall(self, key: tuple[object, ...]) -> object | None:
+        with self._lock:
+            if key not in self._answers:
+                return None
+            self._answers.move_to_end(key)
+            return self._answers[key][0]
+
     def cached(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
         """Return what was computed before for the same text: clients send the same statements at every connection.
 
-        A refusal is counted, and not kept.
+        A refusal is not kept.
         """
-        with self._lock:
-            if key in self._answers:
-                self._answers.move_to_end(key)
-                return cast(_T, self._answers[key][0])
-        computed = self._counted(compute)
+        kept = self.recall(key)
+        if kept is not None:
+            return cast(_T, kept)
+        computed = _within_depth(compute)
         size = len(pickle.dumps((key, computed)))
         if size <= MAX_ENTRY_BYTES:
             self._keep(key, computed, size)
@@ -200,15 +211,6 @@ class _SharedAnswers:
             while self._cached_bytes > MAX_CACHED_BYTES:
                 _, (_, freed) = self._answers.popitem(last=False)
                 self._cached_bytes -= freed
-
-    def _counted(self, compute: Callable[[], _T]) -> _T:
-        try:
-            return _within_depth(compute)
-        except Unsupported as refusal:
-            with self._lock:
-                if refusal.rule in self.refused or len(self.refused) < _MAX_COUNTED:
-                    self.refused[refusal.rule] += 1
-            raise
 
 
 def _within_depth(compute: Callable[[], _T]) -> _T:

@@ -84,6 +84,10 @@ class CatalogDatabase:
             )
         return rows
 
+    def interrupt(self) -> None:
+        """End the statement that runs, from another thread."""
+        self._engine.interrupt()
+
     def _fetch(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
         """Return rows and the number of their letters; no rows beyond the limit of letters."""
         if not self._lock.acquire(timeout=TIME_LIMIT):

@@ -28,6 +28,8 @@ _SERVICE_COMMENTS = {
     "budget": "what this account allows, has spent and has left; reading it is free",
     "columns": "the columns that can be asked about, from the policy; reading it is free",
     "history": "the questions you have bought; reading it is free",
+    "receipts": "what protects your last answers, and what each has cost; reading it is free",
+    "refusals": "what you sent and is not known here, counted since the server was started; reading it is free",
 }
 
 

@@ -33,7 +33,7 @@ class EngineSetup:
 
 
 class CatalogEngine:
-    """Runs one statement at a time; not thread-safe."""
+    """Runs one statement at a time; only ``interrupt`` may be called by other threads."""
 
     def __init__(self, setup: EngineSetup) -> None:
         self._setup = setup
@@ -49,6 +49,12 @@ class CatalogEngine:
             self.stop()
             return None
         return answer
+
+    def interrupt(self) -> None:
+        """Kill the process, from any thread: ``run`` returns None, and the next statement starts another."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def stop(self) -> None:
         """End the process; the next statement starts another."""

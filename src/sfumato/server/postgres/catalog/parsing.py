@@ -99,16 +99,36 @@ def _adapt_tokens(tokens: list[Token]) -> Iterator[Token]:
             yield token
 
 
-def cte_names(tree: exp.Expr) -> frozenset[str]:
-    return frozenset(cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE))
+def with_query(table: exp.Table) -> exp.CTE | None:
+    """Return the WITH query that a table's name means where it stands; None if it means a relation.
+
+    A WITH query is known in the statement that its clause begins and in the queries after it in the clause; itself it
+    knows under RECURSIVE alone. A name that is only declared elsewhere is a relation's, and has to be listed.
+    """
+    if table.db or not isinstance(table.this, exp.Identifier):
+        return None
+    inner: exp.Expr = table
+    while (outer := inner.parent) is not None:
+        clause = outer if isinstance(outer, exp.With) else outer.args.get("with_")
+        if isinstance(clause, exp.With) and inner is not clause:
+            for query in reversed(_known_queries(clause, inner)):
+                if _folded(query.args["alias"].this) == _folded(table.this):
+                    return query
+        inner = outer
+    return None
+
+
+def _known_queries(clause: exp.With, part: exp.Expr) -> list[exp.CTE]:
+    """Return the queries of a WITH clause that one of them knows, or the statement after it."""
+    queries: list[exp.CTE] = clause.expressions
+    earlier = next((index for index, query in enumerate(queries) if query is part), len(queries))
+    return queries[: earlier + bool(clause.args.get("recursive"))]
 
 
 def named_tables(tree: exp.Expr) -> Iterator[exp.Table]:
     """Yield the tables that a statement reads by name: neither functions nor its own WITH queries."""
-    own_names = cte_names(tree)
     for table in tree.find_all(exp.Table):
-        is_function = not isinstance(table.this, exp.Identifier)
-        if not is_function and (table.db or table.name.lower() not in own_names):
+        if isinstance(table.this, exp.Identifier) and with_query(table) is None:
             yield table
 
 

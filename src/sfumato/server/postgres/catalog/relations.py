@@ -27,6 +27,8 @@ SERVICE_TABLES: Mapping[str, Mapping[str, str]] = {
         "cost": "text",
         "buyer": "text",
     },
+    "receipts": {"line": "int8", "time": "timestamp", "question": "text", "cost": "text", "receipt": "text"},
+    "refusals": {"user_name": "text", "rule": "text", "count": "int8"},
 }
 """The columns of the tables about the account: the catalog lists them, and the session answers them."""
 

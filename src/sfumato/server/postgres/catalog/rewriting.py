@@ -59,6 +59,7 @@ def rewrite(tree: exp.Query, names: Names, parameters: Sequence[str | None]) -> 
     name_columns(tree)
     replace_system_columns(tree, names)
     replace_tables(tree, names)
+    rename_with_queries(tree)
     replace_table_functions(tree)
     replace_literals(tree)
     replace_operators(tree)
@@ -152,6 +153,21 @@ def replace_tables(tree: exp.Expr, names: Names) -> None:
         table.set("this", exp.to_identifier(relation.stored_name, quoted=True))
         table.set("db", exp.to_identifier(SCHEMA, quoted=True))
         table.set("catalog", None)
+
+
+_WITH_PREFIX = "with query "
+"""No relation or function of DuckDB begins so: a WITH query that it does not find where we do is found nowhere."""
+
+
+def rename_with_queries(tree: exp.Expr) -> None:
+    """Give WITH queries names that nothing else has, and read them under the names they had."""
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and not table.db:
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            table.set("this", exp.to_identifier(_WITH_PREFIX + table.name, quoted=True))
+    for query in tree.find_all(exp.CTE):
+        query.args["alias"].set("this", exp.to_identifier(_WITH_PREFIX + query.alias, quoted=True))
 
 
 def replace_table_functions(tree: exp.Expr) -> None:
@@ -299,6 +315,8 @@ def split_array(text: str) -> list[str | None]:
             current, escaped = current + letter, False
         elif letter == "\\":
             escaped = True
+        elif letter.isspace() and not quoted and (was_quoted or not current):
+            continue  # beside an item
         elif letter == '"':
             quoted, was_quoted = not quoted, True
         elif letter == "," and not quoted:

@@ -1,0 +1,54 @@
+"""Synthetic tables that belong together: parents, and children of every parent.
+
+A kind of its own, beside that of one table: its answer holds several tables and their keys, and its options speak of
+two tables. ``curator.synthesize`` proposes either, by whether it is given one table or a list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
+
+
+@dataclass(frozen=True)
+class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
+    """Make synthetic tables that belong together: parents, and children of every parent, for one price."""
+
+    tables: Names = option("A parent and a child table.")
+    ways: Count = option("The workload: all marginals of up to this many columns.", 3)
+    columns: Names | None = option("The columns of a table, such as visits.ward; by default all of it.", None)
+    given: Names | None = option("The columns of the parent that children depend on; by default as many as fit.", None)
+    order: Name | None = option(
+        "A column that orders the children of one parent: each depends on the one before.", None
+    )
+    memory: str | int = option("The memory limit of each model.", "1 GiB", local=True)
+
+
+def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposal:
+    from sfumato.curator.proposals.linked_tables import propose_linked_tables
+
+    fields: dict[str, Any] = vars(spec)
+    not_given = {name: None for name in ("columns", "given") if fields[name] == ()}  # as a command leaves them out
+    return propose_linked_tables(workspace.context, workspace.catalog, **{**fields, **not_given})
+
+
+_PAGE = SkinRefusal(
+    "the page makes no synthetic tables", 'make them from Python: curator.synthesize(["patients", "visits"])'
+)
+KIND = ReleaseKind(
+    "linked",
+    LinkedTablesSpec,
+    propose,
+    "curator.proposals.linked_tables:LinkedTablesProposal",
+    "publish.linked.synthetic_tables:SyntheticTables",
+    ("epsilon", "delta", "rho", "within"),
+    LinkedTablesSpec(("patients", "visits")),
+    skins={"page": _PAGE},
+    cost_class=1,
+    contains=("synthesis", "marginals"),
+)

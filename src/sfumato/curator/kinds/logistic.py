@@ -1,0 +1,53 @@
+"""A logistic regression of an event on some columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, Spec, Text, Workspace, option
+
+if TYPE_CHECKING:
+    from sfumato.curator.proposals.logistic import LogisticProposal
+
+
+@dataclass(frozen=True)
+class LogisticSpec(Spec["LogisticProposal"]):
+    """Regress the odds of an event on columns: odds ratios with intervals that cover the noise."""
+
+    table: Name = option("A private table of the policy.")
+    formula: Text | None = option('The model, such as "died ~ age + C(arm)".', None)
+    target: Name | None = option("Without a formula: the column with the event.", None)
+    on: Names | None = option("Without a formula: the columns that explain it.", None)
+    event: Text | None = option("The value of the target that counts; by default the last of two.", None)
+    where: Text | None = option("An SQL condition that selects rows.", None)
+    rows: Count | None = option("The largest number of rows per unit that count.", None)
+
+
+def propose(workspace: Workspace, spec: LogisticSpec) -> LogisticProposal:
+    from sfumato.curator.proposals.logistic import propose_logistic
+    from sfumato.curator.proposals.moment_proposals import select_rows
+
+    rows = select_rows(workspace.catalog, spec.table, spec.where)
+    return propose_logistic(
+        workspace.context,
+        rows,
+        spec.formula,
+        target=spec.target,
+        on=spec.on,
+        event=spec.event,
+        row_limit=spec.rows,
+    )
+
+
+KIND = ReleaseKind(
+    "logistic",
+    LogisticSpec,
+    propose,
+    "curator.proposals.logistic:LogisticProposal",
+    "inference.regression_answers:LogisticAnswer",
+    ("epsilon", "delta", "rho", "column widths", "confidence"),
+    LogisticSpec("visits", "region ~ age + cost", event="north"),
+    needs_delta=True,
+    cost_class=1,
+)

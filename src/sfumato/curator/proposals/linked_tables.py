@@ -1,0 +1,408 @@
+"""A proposal of two synthetic tables that belong together: parents, and children of every parent.
+
+Two models are bought on one tab, for one price: one of the parents with the number of their children, and one of the
+children given columns of their parent (``publish.linked``). A fixed share of the price is for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
+from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
+from sfumato.curator.proposals.table_links import (
+    child_select,
+    describe_link,
+    link_tables,
+    parent_select,
+)
+from sfumato.curator.tab_series import TabSeries
+from sfumato.ledger import Charged, StoredAnswer, Tab
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.readings.total_readings import PlanReading
+from sfumato.policy import Table
+from sfumato.privacy.calibration import least
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer
+from sfumato.publish.linked.links import TableLink
+from sfumato.publish.linked.state import LinkedState
+from sfumato.publish.linked.synthetic_tables import SyntheticTables
+from sfumato.publish.marginals.attributes import Attributes, ListedCell
+from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.publish.synthesis.budget import Concentrated, currency, round_amount_down
+from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
+from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible_rows, zeros_from_policy
+from sfumato.publish.synthesis.methods import aim
+from sfumato.publish.synthesis.state import SynthesisState
+from sfumato.publish.synthetic import Synthetic
+from sfumato.release.answers.answer_columns import Columns
+from sfumato.release.payers import Purchase, purchase
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
+from sfumato.release.releasing import Progress, StoredResult, ignore_progress
+from sfumato.release.requests import RequestedSeries, repeated_receipt
+
+PARENT_SHARE = Fraction(1, 2)
+"""The share of the price for the parent's model. On planes and their flights half was better across the link at ε = 1
+than a fifth or a third, and as good at ε = 4 (``bench/synthesis_tables.py``).
+"""
+_PREVIEW_ROWS = 10_000
+_REASON = "one price for both tables: a unit's rows in both are one vector, and every step is charged for its part"
+
+
+@dataclass(frozen=True)
+class LinkedTablesProposal(StoredProposal):
+    """A proposal of two linked synthetic tables; only ``release`` spends."""
+
+    _context: Context = field(repr=False)
+    link: TableLink
+    parent: SynthesisProposal = field(repr=False)
+    """The parents with the number of their children."""
+    child: SynthesisProposal = field(repr=False)
+    """The children with columns of their parents."""
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of both models with their types."""
+        return (*self.parent.columns, *self.child.columns)
+
+    def __repr__(self) -> str:
+        names = f"{self.link.parent} and {self.link.child}"
+        return f"<synthesis of {names}: .explain() .price() .preview() are free, .release() spends>"
+
+    @cached_property
+    def question(self) -> str:
+        """The proposal in words, as stored in the ledger."""
+        link = self.link
+        columns = [*(f"{link.parent}.{name}" for name in link.parent_columns)]
+        columns += [f"{link.child}.{name}" for name in link.child_columns]
+        return f"synthetic rows of {link.parent} and their {link.child}: {', '.join(columns)[:4000]}"
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured."""
+        child_key = self.child.plan_key.current
+        return self.parent.plan_key.derive(lambda key: digest("linked tables", key, child_key, self.link))
+
+    # ── before the purchase ────────────────────────────────────────────────────────────────────
+
+    def explain(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> Explanation:
+        """Explain the release at this price, by default at ρ = 1/2. This is free."""
+        has_price = epsilon is not None or rho is not None
+        price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
+        level = exact(confidence, "confidence", CONFIDENCE)
+        operators: list[Operator] = []
+        for name, part, part_price in zip(self._names, self._parts, split_price(price), strict=True):
+            operators += [
+                Operator("table", name, f"{part_price}, of {price}"),
+                *part.operators(part.setting(part_price), level),
+            ]
+        operators.append(Operator("link", self._link_words, "keys are new integers; limits hold in the rows drawn"))
+        closing = self._context.closing_warnings(None) if price.allows_gaussian else ()
+        return Explanation(self.question, str(price), tuple(operators), _REASON, (*self._limit_notes, *closing))
+
+    @property
+    def _limit_notes(self) -> tuple[str, ...]:
+        """What a unit beyond its limits loses where it may have several parents."""
+        link = self.link
+        if link.max_parents == 1:
+            return ()
+        return (
+            f"of a unit with more than {link.max_parents:,} rows of {link.parent} or {link.max_children:,} of "
+            f"{link.child}, both are left out independently: some {link.parent} then seem to have no {link.child}",
+        )
+
+    @property
+    def _link_words(self) -> str:
+        link = self.link
+        left_out = [name for name in link.parent_columns if name not in link.linked_columns]
+        more = f"; not given {', '.join(left_out)}" if left_out else ""
+        return f"{link.child} are drawn given {', '.join(link.given_names)}{more}"
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return self.link.parent, self.link.child
+
+    @property
+    def _parts(self) -> tuple[SynthesisProposal, SynthesisProposal]:
+        return self.parent, self.child
+
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+        """Find the least ε, at this δ, at which counts of single columns of both tables are within this. Free."""
+        error_limit = float(exact(within, "within", POSITIVE))
+        level = exact(confidence, "confidence", CONFIDENCE)
+        pure = not Price(1, delta).delta
+
+        def is_within(amount: Fraction) -> bool:
+            prices = split_price(Price(amount) if pure else Price(rho=amount))
+            pairs = zip(self._parts, prices, strict=True)
+            return all(part.first_width(part.setting(price), level) <= error_limit for part, price in pairs)
+
+        least_amount = least(is_within, "within", Fraction(1, 2**14))
+        if pure:
+            return float(rounded_up(least_amount))
+        curve = Concentrated(least_amount).hold(self._context.policy.neighbours)
+        return float(rounded_up(Fraction(curve.epsilon(delta))))
+
+    def forecast(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        rows: int | None = None,
+    ) -> SynthesisForecast:
+        """Forecast time and memory for so many rows in each table, by default the policy's number of units. Free."""
+        price = Price(epsilon, delta, rho)
+        state, count = self._start(price), self._invented_rows(rows)
+        curve = currency(price).hold(self._context.policy.neighbours)
+        accepted = all(budget.affords(curve) for budget in self._context.budgets)
+        parent, child = (
+            forecast(part.setting, "aim", count, str(price), accepted=accepted) for part in (state.parent, state.child)
+        )
+        return replace(
+            child,
+            seconds=parent.seconds + child.seconds,
+            memory=max(parent.memory, child.memory),
+            rounds=parent.rounds + child.rounds,
+            cells=parent.cells + child.cells,
+        )
+
+    def _invented_rows(self, rows: int | None) -> int:
+        return exact_integer(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
+
+    def preview(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        rows: int | None = None,
+        progress: Progress | None = None,
+    ) -> SyntheticTables:
+        """Run everything on invented rows, drawn from the declared cells. Free: no row of a table is read."""
+        price = Price(epsilon, delta, rho)
+        state = self._start(price)
+        count = self._invented_rows(rows)
+        invented = {each.setting.reading: invent_rows(each.setting, count) for each in (state.parent, state.child)}
+        report = progress or ignore_progress
+
+        def read(reading: PlanReading[Any]) -> Any:
+            return invented[reading]  # type: ignore[index]
+
+        def run(step: Step) -> Outcome:
+            report("inventing rows")
+            return step.draw(read)
+
+        run_steps(state.steps(aim), run)
+        state.finish()
+        return self._build(state, price)
+
+    # ── the purchase ─────────────────────────────────────────────────────────────────────────
+
+    def release(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> SyntheticTables:
+        """Hold the price, spend it step by step on both models, and return them. The same ``request_id`` returns the
+        same models again, free.
+
+        Ctrl-C and the time limit end it as they do for one table (``SynthesisProposal.release``); before the children
+        are counted there are no tables to return.
+        """
+        price, context = Price(epsilon, delta, rho), self._context
+        call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
+        context.require_one_account("a synthesis")
+        request = RequestedSeries(context, self.question, self.plan_key, call)
+        stored_answer = request.find_stored()
+        if stored_answer is not None:
+            return self._restore(stored_answer)
+        state = self._start(price)
+        warn_of_weak_price(price, context)
+        context.engine.check(state.parent.setting.reading, state.child.setting.reading).close()
+        hold = amount_to_hold(
+            context.account, currency(price).hold(context.policy.neighbours), len(self.columns) + len(self._parts)
+        )
+        with context.running_work.running():
+            tab_or_stored = request.open(hold)
+            if isinstance(tab_or_stored, StoredAnswer):
+                return self._restore(tab_or_stored)
+            with tab_or_stored as tab:
+                on_tab = TabSeries(context, "linked tables", self.identity, tab, call)
+                series = SynthesisSeries(on_tab, self.question, state)
+                complete = series.run(state.steps(aim))
+                tables = self._build(state, price, tab, tuple(series.paid), complete=complete)
+                request.finish(tab, tables)
+        return tables
+
+    def _start(self, price: Price) -> LinkedState:
+        """Refuse a price that cannot buy the first steps of both models, and return their states."""
+        settings = [
+            part.check_price(part_price) for part, part_price in zip(self._parts, split_price(price), strict=True)
+        ]
+        names = [attribute.name for attribute in self.child.attributes]
+        measured = (*self.link.child_columns, *map(self.link.previous_name, self.link.previous_columns))
+        child = replace(settings[1], measured_columns=tuple(sorted(map(names.index, measured))))
+        return LinkedState(self.link, SynthesisState(settings[0]), SynthesisState(child))
+
+    def _restore(self, stored_answer: StoredAnswer) -> SyntheticTables:
+        """Return what the same request bought."""
+        tables = SyntheticTables.from_json(stored_answer.body)
+        return replace(tables, receipt=repeated_receipt(tables.receipt, self._context))
+
+    def _build(
+        self,
+        state: LinkedState,
+        price: Price,
+        tab: Tab | None = None,
+        paid: tuple[Charged, ...] = (),
+        *,
+        complete: bool = True,
+    ) -> SyntheticTables:
+        """Combine both models and the receipt; a preview has no line in the ledger."""
+        states, steps = (state.parent, state.child), (paid[: state.parent_steps], paid[state.parent_steps :])
+        models: list[Synthetic] = []
+        for part, part_state, part_steps, part_price in zip(
+            self._parts, states, steps, split_price(price), strict=True
+        ):
+            is_complete = complete or part is self.parent
+            released = part.build_released(part_state, part_price, complete=is_complete, is_purchase=tab is not None)
+            models.append(part.build_synthetic(released, part_state, tab, part_steps))
+        parent, child = models
+        return SyntheticTables(self.link, parent, child, price, self._receipt(price, state, tab, paid))
+
+    def _receipt(self, price: Price, state: LinkedState, tab: Tab | None, paid: tuple[Charged, ...]) -> Any:
+        context = replace(self._context, is_preview=tab is None)
+        bounded = [part_state.setting.reading.bounded for part_state in (state.parent, state.child)]
+        terms = Purchase() if tab is None else purchase(bounded, price, context.version)
+        if tab is None:
+            line: StoredResult[None] = StoredResult(None, 0, datetime.now(UTC), "", free=True)
+        else:
+            line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
+        words = tuple(dict.fromkeys(part.mechanism.words() for part in paid))
+        return make_receipt(line, terms, words, question=self.question, context=context, confidence="0.95")
+
+
+def split_price(price: Price) -> tuple[Price, Price]:
+    """Return the prices of the parent's and of the child's model; together they keep the price.
+
+    Prices with δ are split in ρ: all of the ρ that satisfies them.
+    """
+    amounts = currency(price)
+    total = amounts.rho if isinstance(amounts, Concentrated) else amounts.total
+    parent = round_amount_down(total * PARENT_SHARE)
+    if isinstance(amounts, Concentrated):
+        return Price(rho=parent), Price(rho=round_amount_down(total - parent))
+    return Price(parent), Price(total - parent)
+
+
+# ── parsing the request ──────────────────────────────────────────────────────────────────────────
+
+
+def propose_linked_tables(
+    context: Context,
+    catalog: Catalog,
+    tables: Sequence[str],
+    ways: int = 3,
+    *,
+    columns: Sequence[str] | None = None,
+    given: Sequence[str] | None = None,
+    order: str | None = None,
+    memory: str | int = "1 GiB",
+) -> LinkedTablesProposal:
+    """Propose two linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
+    linked = link_tables(context.policy, tables)
+    max_cells = parse_memory(memory) // BYTES_PER_CELL
+    link = describe_link(linked, columns, given, order, max_cells // 2)
+    parent_rows = linked.parent.max_rows if link.max_parents > 1 else None
+    parent = propose_synthesis(
+        context,
+        catalog,
+        parent_select(linked, link),
+        "aim",
+        _ways(ways, len(link.parent_columns) + 1),
+        rows=parent_rows,
+        memory=memory,
+    )
+    child_columns = len(link.child_columns) + len(link.given_names)
+    child = propose_synthesis(
+        context,
+        catalog,
+        child_select(linked, link),
+        "aim",
+        _ways(ways, child_columns),
+        rows=link.max_children if linked.child.max_rows != 1 else None,
+        memory=memory,
+    )
+    return LinkedTablesProposal(
+        context,
+        link,
+        _with_rules(parent, linked.parent),
+        _with_rules(
+            child, linked.child, (given_clique(child.attributes, link), *backward_cells(child.attributes, link))
+        ),
+    )
+
+
+def _ways(ways: int, columns: int) -> int:
+    """Return the number of columns of a marginal, at most those of the model."""
+    return min(exact_integer(ways, "ways", at_least=1), columns)
+
+
+def _with_rules(part: SynthesisProposal, table: Table, more: Zeros = ()) -> SynthesisProposal:
+    """Add what the policy says no row of the table can be, and further empty cells."""
+    face = replace(part.face, impossible=table.impossible)
+    zeros = (*zeros_from_policy(table.name, part.attributes, face), *more)
+    require_possible_rows(zeros, [attribute.size for attribute in part.attributes], part.max_cells)
+    return replace(part, face=face, zeros=zeros)
+
+
+def given_clique(attributes: Attributes, link: TableLink) -> tuple[AttributeSet, Mask]:
+    """Return the given columns as a set without empty cells: one clique of the model holds them all."""
+    names = {*link.given_names}
+    places = tuple(place for place, attribute in enumerate(attributes) if attribute.name in names)
+    return places, np.zeros([attributes[place].size for place in places], bool)
+
+
+def backward_cells(attributes: Attributes, link: TableLink) -> Zeros:
+    """Return the cells of the order column and the previous one that would go back: every value is below."""
+    if not link.order:
+        return ()
+    names = [attribute.name for attribute in attributes]
+    place, previous = names.index(link.order), names.index(link.previous_name(link.order))
+    cells = attributes[place].cells[:-1]
+    impossible = np.zeros((attributes[place].size, attributes[previous].size), bool)
+    for row, cell in enumerate(cells):
+        impossible[row, :-1] = [_is_below(cell, other) for other in cells]
+    return (((place, previous), impossible),)
+
+
+def _is_below(cell: Any, other: Any) -> bool:
+    """Return whether every value of a cell is below every value of the other."""
+    low: Any = other.value if isinstance(other, ListedCell) else other.low
+    high: Any = cell.value if isinstance(cell, ListedCell) else cell.high
+    is_closed = isinstance(cell, ListedCell) or cell.closed
+    return bool(high < low or (high == low and not is_closed))

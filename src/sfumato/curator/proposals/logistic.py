@@ -1,0 +1,409 @@
+"""A proposal of a logistic regression: Newton steps on a tab, each a scan of the rows at released coefficients.
+
+The number of scans and the share of the price that each gets are fixed before the charge (``inference.logistic``).
+Every scan is a complete release, charged before it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.policy_account import charge_operators, price_words
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.previews.previewing import preview_release
+from sfumato.curator.proposals.moment_proposals import (
+    ASSUMED_ROWS,
+    DEFAULT_DELTA,
+    AssumedPrice,
+    lower_sums,
+    unit_rows,
+)
+from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
+from sfumato.curator.tab_series import TabSeries
+from sfumato.errors import InvalidParameter
+from sfumato.inference.assumed import assumed_moments
+from sfumato.inference.logistic import SCAN_SHARES, LogisticFit
+from sfumato.inference.logistic_design import LogisticDesign, logistic_design
+from sfumato.inference.logistic_scans import (
+    NoisyScan,
+    RowTerms,
+    ScanFactors,
+    ScanRelease,
+    ScanTotals,
+    mean_steps,
+    scan_scale,
+    spread_moments,
+)
+from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
+from sfumato.ledger import StoredAnswer, Tab
+from sfumato.mechanisms import Gaussian
+from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
+from sfumato.plan.sql import building
+from sfumato.plan.sql.building import RowSelection
+from sfumato.policy import Type
+from sfumato.privacy import Cost, Curve, Guarantee, Sensitivity, codec, compose
+from sfumato.privacy.calibration import least, least_by, shortfall
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
+from sfumato.release.answers.answer_columns import AnswerColumn, Columns
+from sfumato.release.answers.receipts import Receipt
+from sfumato.release.payers import purchase
+from sfumato.release.prices import GIVE_DELTA, Price, rounded_up
+from sfumato.release.proposal import ReleaseCall, StoredProposal, check_dry_run, make_receipt, warn_of_weak_price
+from sfumato.release.releasing import Progress, StoredResult
+from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.renamed import PreviewedByOldName
+
+
+@dataclass(frozen=True)
+class ScanNoise:
+    """The noise of every scan at one price."""
+
+    mechanisms: tuple[Gaussian, ...]
+    sensitivity: Sensitivity
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """The privacy curve of each scan."""
+        return tuple(mechanism.curve(self.sensitivity) for mechanism in self.mechanisms)
+
+    @property
+    def curve(self) -> Curve:
+        """The privacy curve of all scans together."""
+        return compose(self.curves)
+
+    @classmethod
+    def of(cls, sensitivity: Sensitivity, sigma: Fraction) -> ScanNoise:
+        """Return the noise of all scans where one scan alone would have ``sigma`` times the sensitivity's norm."""
+        norm = Gaussian.norm(sensitivity)
+        sigmas = (sigma * norm * Fraction(1 / float(share) ** 0.5) for share in SCAN_SHARES)
+        return cls(tuple(map(Gaussian, sigmas)), sensitivity)
+
+
+@lru_cache(maxsize=64)
+def scan_noise(sensitivity: Sensitivity, price: Price) -> ScanNoise:
+    """Return the least noise of all scans whose composition is within the price, which needs a δ or is a ρ."""
+    if not price.allows_gaussian:
+        rule = "with a δ, or in ρ: many sums are measured at once, and only Gaussian noise is small for them"
+        raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
+    try:
+        if price.rho is not None:
+            closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
+            assert closed is not None
+            return ScanNoise.of(sensitivity, closed * (1 + Fraction(1, 2**40)))
+        guarantee = Guarantee(price.epsilon or 0, price.delta)
+        sigma = least_by(lambda size: shortfall(ScanNoise.of(sensitivity, size).curve, guarantee), f"{guarantee}")
+        return ScanNoise.of(sensitivity, sigma)
+    except InvalidParameter:
+        rule = "higher: at this price the noise is too large to draw exactly"
+        raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None
+
+
+@dataclass(frozen=True)
+class LogisticProposal(PreviewedByOldName, StoredProposal):
+    """A proposal of a logistic regression; only ``release`` spends."""
+
+    _context: Context = field(repr=False)
+    question: Question = field(repr=False)
+    logistic: LogisticDesign = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"<{self.question.text}: .explain() .error() .price() are free, .release() asks>"
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the answer with their types."""
+        return tuple(AnswerColumn(name, Type.TEXT if name == "term" else Type.REAL) for name in ODDS_COLUMNS)
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured: models of the same columns differ in their terms and in the event."""
+        terms = (repr(self.logistic.design.formula), self.logistic.event_label)
+        return self.question.plan_key.derive(lambda key: digest("logistic", key, list(map(str, SCAN_SHARES)), *terms))
+
+    @cached_property
+    def _factors(self) -> ScanFactors:
+        return ScanFactors.of(self.question.query.plan.measures, self.logistic)
+
+    def totals_at(self, coefficients: tuple[int, ...]) -> ScanTotals:
+        """Return the sums of a scan at these coefficients, with the rows of a unit sampled."""
+        plan, limits = self.question.query.plan, self.question.limits
+        steps = mean_steps(unit_rows(plan, limits), self.logistic.design.scale)
+        measures = RowTerms(self.logistic, self._factors, coefficients, steps).measures
+        bounded = whole_bounding(replace(plan, measures=measures), limits, 1)
+        return ScanTotals(for_neighbours(bounded, self._context.policy.neighbours), self.logistic, steps)
+
+    @cached_property
+    def _start(self) -> ScanTotals:
+        """The sums of the first scan, at coefficients of 0."""
+        return self.totals_at((0,) * (len(self.logistic.design.coordinates) - 1))
+
+    @property
+    def one_row_per_unit(self) -> bool:
+        """Whether rows are independent, so that sampling errors can be computed from them."""
+        return self._start.rows_per_unit == 1
+
+    def _noise(self, price: Price) -> ScanNoise:
+        return scan_noise(self._start.sensitivity, price)
+
+    def explain(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> Explanation:
+        """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        noise, forecast = self._noise(assumed.price), self._forecast(assumed.price, confidence)
+        design, gradient = self.logistic.design, self._gradient_deviations(noise)
+        pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
+        operators = (
+            *source_operators(self.question.query, self._context.policy),
+            limit_operator(self._start.bounded),
+            Operator("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
+            Operator(
+                "scan",
+                f"{len(SCAN_SHARES)} times, {count_with_noun(len(self.logistic.moments) + 1, 'sum')} each",
+                "the gradient and the curvature at released coefficients; the last gets the largest share of the price",
+            ),
+            Operator(
+                "noise",
+                f"discrete Gaussian, σ = {format_number(gradient[0], 4)}, then {format_number(gradient[-1], 4)}",
+                "on each number of the gradient",
+            ),
+            Operator(
+                "fit", f"Newton steps for the odds of {self.logistic.event_label}", "intervals from the last; free"
+            ),
+            Operator(
+                "expect",
+                ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs),
+                forecast.assumed,
+            ),
+            *charge_operators(self._context),
+        )
+        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(noise.curve))
+        reason = "every scan is charged as a step of its own; their number and shares are fixed beforehand"
+        return Explanation(self.question.text, str(assumed.price), operators, reason, (*notes, *forecast.warnings))
+
+    def _gradient_deviations(self, noise: ScanNoise) -> list[float]:
+        unit = float(self._start.deviation_units[1:].max())
+        return [float(mechanism.sizes[0]) * unit for mechanism in noise.mechanisms]
+
+    def error(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> RegressionForecast:
+        """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        forecast = self._forecast(assumed.price, confidence)
+        closing = self._context.closing_warnings(self._noise(assumed.price).curve)
+        return replace(forecast, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings))
+
+    def price(
+        self,
+        within: Mapping[str, Number] | Number,
+        *,
+        delta: Number = DEFAULT_DELTA,
+        confidence: Number = "0.95",
+    ) -> float:
+        """Find the least ε, at this δ, at which the forecast ± of these coefficients, or of all, is at most this."""
+        terms = self._forecast(Price(1, delta), confidence).terms
+        goals = dict(within) if isinstance(within, Mapping) else dict.fromkeys(terms, within)
+        unknown = [name for name in goals if name not in terms]
+        if unknown or not goals:
+            raise InvalidParameter("within", unknown[:1] or within, f"half-widths of {', '.join(terms)}")
+        limits = {name: float(exact(goal, name, POSITIVE)) for name, goal in goals.items()}
+
+        def is_within(epsilon: Fraction) -> bool:
+            try:
+                forecast = self._forecast(Price(epsilon, delta), confidence)
+            except InvalidParameter:
+                return False
+            return all(forecast[name] <= limit for name, limit in limits.items())
+
+        return float(rounded_up(least(is_within, "within", Fraction(1, 2**10))))
+
+    def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
+        """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
+        noise, design, totals = self._noise(price), self.logistic.design, self._start
+        rows = self._context.policy.size or ASSUMED_ROWS
+        values = dict(zip(design.entries, assumed_moments(design, rows) / 4, strict=True))
+        residual = self.logistic.residual
+        curvature = np.array([0.0 if residual in each.columns else values[each] for each in self.logistic.moments])
+        deviations = float(noise.mechanisms[-1].sizes[0]) * totals.deviation_units[1:]
+        moments = spread_moments(curvature, deviations, self.logistic)
+        offset = np.zeros(len(design.coordinates) - 1)
+        # assumed counts are equal: their commonest value would be one that rounding chose
+        fit = LogisticFit(design.with_first_references, moments, self.one_row_per_unit, offset, float(rows))
+        confidence_level = exact(confidence, "confidence", CONFIDENCE)
+        ratio, names = fit.weakest
+        warning = f"{' and '.join(names)} can hardly be told apart at this price" if ratio < WEAK else ""
+        return RegressionForecast(
+            tuple(regressor.label for regressor in fit.regressors),
+            tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
+            confidence_level,
+            f"for {rows:,} rows of independent columns, even over their declared ranges, and an event in half of them",
+            price_words(price, self._context),
+            all(budget.affords(noise.curve) for budget in self._context.budgets),
+            warnings=(warning,) if warning else (),
+            counted=describe_dropped_rows([totals.bounded]),
+        )
+
+    def release(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+        request_id: str | None = None,
+        seconds: Number | None = None,
+        progress: Progress | None = None,
+    ) -> LogisticAnswer:
+        """Hold the price, spend it scan by scan, and return the table. The same ``request_id`` returns it again, free.
+
+        ``seconds`` limits each scan. Ctrl-C waits for the running scan, then frees the unspent rest; there is no table
+        without the last scan.
+        """
+        exact(confidence, "confidence", CONFIDENCE)
+        price, context = Price(epsilon, delta, rho), self._context
+        call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
+        series = RequestedSeries(context, self.question.text, self.plan_key, call)
+        stored_answer = series.find_stored()
+        if stored_answer is not None:
+            return self._restore(stored_answer, confidence)
+        noise = self._noise(price)
+        first = ScanRelease.of(self._start, noise.mechanisms[0], (0,) * (len(self.logistic.design.coordinates) - 1))
+        check_dry_run(
+            first, lambda result: self._build_answer(self._fit(result.value, self._start), result, price, confidence)
+        )
+        warn_of_weak_price(price, context)
+        context.engine.check(*first.readings).close()
+        with context.running_work.running():
+            tab_or_stored = series.open(_amount_to_hold(context, noise))
+            if isinstance(tab_or_stored, StoredAnswer):
+                return self._restore(tab_or_stored, confidence)
+            with tab_or_stored as tab:
+                fit = self._run_scans(TabSeries(context, "logistic", self.identity, tab, call), first, noise)
+                answer = self._build_answer(fit, _opening(tab), price, confidence)
+                series.finish(tab, answer)
+        return answer
+
+    def _run_scans(self, on_tab: TabSeries, first: ScanRelease, noise: ScanNoise) -> LogisticFit:
+        """Release every scan, each at the coefficients that the one before leads to; return the last step."""
+        fit = self._fit(self._release_scan(on_tab, first), self._start)
+        for mechanism in noise.mechanisms[1:]:
+            coefficients = fit.next_coefficients()
+            totals = self.totals_at(coefficients)
+            scan = self._release_scan(on_tab, ScanRelease.of(totals, mechanism, coefficients))
+            fit = replace(self._fit(scan, totals), design=fit.pinned)
+        return fit
+
+    def _fit(self, scan: NoisyScan, totals: ScanTotals) -> LogisticFit:
+        return LogisticFit.of(scan, totals, self.logistic.design, one_row_per_unit=self.one_row_per_unit)
+
+    def _release_scan(self, on_tab: TabSeries, scan: ScanRelease) -> NoisyScan:
+        try:
+            on_tab.raise_if_pending()
+        except KeyboardInterrupt:  # between two scans, each complete: stopping reveals only what was released
+            on_tab.tab.stop()
+            raise
+        limit = on_tab.call.time_limit(on_tab.context.seconds)
+        return on_tab.release_step(scan, f"a scan for {self.question.text}", limit)
+
+    def _build_answer(
+        self, fit: LogisticFit, result: StoredResult[Any], price: Price, confidence: Number
+    ) -> LogisticAnswer:
+        receipt = self._receipt(result, price, confidence)
+        return logistic_answer(fit, self.logistic.event_label, receipt, self.question.warnings)
+
+    def _receipt(self, result: StoredResult[Any], price: Price, confidence: Number) -> Receipt:
+        bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
+        terms = replace(purchase([self._start.bounded], price, self._context.version), bounds=bounds)
+        first, *_, last = (format_number(each, 4) for each in self._gradient_deviations(self._noise(price)))
+        words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
+        return make_receipt(
+            result, terms, words, question=self.question.text, context=self._context, confidence=confidence
+        )
+
+    def _restore(self, stored_answer: StoredAnswer, confidence: Number) -> LogisticAnswer:
+        """Return what the same request bought, at the confidence of its intervals."""
+        answer = codec.loads_as(LogisticAnswer, stored_answer.body)
+        if exact(confidence, "confidence") != exact(answer.receipt.confidence, "confidence"):
+            rule = f"{answer.receipt.confidence}, as in the answer that this request_id bought"
+            raise InvalidParameter("confidence", confidence, rule, fix="ask with that confidence")
+        return replace(answer, receipt=repeated_receipt(answer.receipt, self._context))
+
+    def preview(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> LogisticAnswer:
+        """Return a table of this shape with invented numbers, from the policy alone. This is free."""
+        price = AssumedPrice.of(epsilon, delta, rho).price
+        return preview_release(
+            self,
+            self._context,
+            lambda other: other.release(epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence),
+        )
+
+
+def _opening(tab: Tab) -> StoredResult[None]:
+    """Return the line that opened the tab, which the receipt of all its steps names."""
+    line = tab.opening
+    return StoredResult(None, line.number, line.time, line.hash, free=False)
+
+
+def _amount_to_hold(context: Context, noise: ScanNoise) -> Cost:
+    """Return the cost of all scans, added up as they are charged, so that nothing is left over after the last."""
+    first, *others = map(context.account.cost, noise.curves)
+    for cost in others:
+        first = first + cost
+    return first
+
+
+def propose_logistic(
+    context: Context,
+    rows: RowSelection,
+    formula: str | None,
+    *,
+    target: str | None = None,
+    on: Sequence[str] | None = None,
+    event: str | None = None,
+    row_limit: int | None = None,
+) -> LogisticProposal:
+    """Propose to regress the odds of an event on columns of these rows; names and bounds are checked first."""
+    context.require_one_account("a logistic regression")
+    parsed, domains = parse_model(formula, target, on, "logistic"), rows.columns
+    draft = logistic_design(parsed, domains, 1 << 12, event)
+    text = f"LOGISTIC {parsed.text} for {draft.event_label} FROM {', '.join(rows.steps)}"
+
+    def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
+        query = lower_sums(selection, sums)
+        question = Question(context, text, query, query.plan.limits)
+        return question if row_limit is None else question.limit(rows=row_limit)
+
+    counted = ask(rows, ["COUNT(*)"])
+    most = unit_rows(counted.query.plan, counted.limits)
+    logistic = logistic_design(parsed, domains, scan_scale(most, len(draft.design.blocks) - 1), event)
+    selected = building.where(rows, logistic.design.row_condition)
+    return LogisticProposal(context, ask(selected, logistic.factor_sums), logistic)

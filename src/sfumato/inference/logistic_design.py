@@ -1,0 +1,100 @@
+"""Designs of logistic regressions: the coordinates of a formula's rows, and the event whose odds are modelled.
+
+The last coordinate of the design stands for the residual y − μ, so that the gradient is a row of its Gram matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter
+from sfumato.inference.design import (
+    Coordinate,
+    Design,
+    DesignBuilder,
+    Level,
+    Moment,
+    ScaledColumn,
+    add_terms,
+    category_values,
+    value_literal,
+)
+from sfumato.inference.formula import Formula
+from sfumato.plan.quoting import quoted
+from sfumato.policy import Domain, Type, Value
+
+
+@dataclass(frozen=True)
+class LogisticDesign:
+    """The design of a logistic regression: regressors, and an event of its target."""
+
+    design: Design
+    event: str
+    """The SQL condition under which y is 1."""
+    event_label: str
+    """The target and the event, such as ``income[>50K]``."""
+
+    @property
+    def residual(self) -> int:
+        """The index of the column that stands for y − μ."""
+        return len(self.design.columns) - 1
+
+    @cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """The sums of a scan: gradients and weighted products, without the square of the residual."""
+        return tuple(moment for moment in self.design.entries if moment.columns.count(self.residual) < 2)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """Every value of every category."""
+        categories = enumerate(self.design.categories)
+        return tuple((index, value) for index, category in categories for value in range(len(category.values)))
+
+    @property
+    def factor_sums(self) -> list[str]:
+        """The SQL sums whose arguments are the factors of a scan: columns, values of categories, and the event."""
+        columns = [f"SUM({column.sql})" for column in self.design.columns[:-1]]
+        predicates = [self.design.categories[category].predicates[value] for category, value in self.levels]
+        return ["COUNT(*)", *columns, *(f"COUNT(*) FILTER (WHERE {test})" for test in (*predicates, self.event))]
+
+
+def logistic_design(
+    formula: Formula, domains: Mapping[str, Domain], scale: int, event: object = None
+) -> LogisticDesign:
+    """Return the design of a formula whose target has an event; what nothing could measure is refused."""
+    builder = DesignBuilder(scale, domains)
+    add_terms(formula, builder)
+    name, domain = builder.domain(formula.target)
+    value = _event_value(name, domain, event)
+    builder.names[name] = None
+    builder.columns.append(ScaledColumn((name,), "0", Fraction(0), Fraction(1)))
+    builder.add_block([Coordinate(column=len(builder.columns) - 1)])
+    return LogisticDesign(builder.build(formula), f"{quoted(name)} = {value_literal(value)}", f"{name}[{value}]")
+
+
+def _event_value(name: str, domain: Domain, event: object) -> Value:
+    """Return the value of the target that counts as 1: the named one, or the last of two."""
+    if domain.type is Type.INTEGER and domain.range is not None and domain.values is None:
+        low, high = domain.range
+        if int(high) - int(low) > 1 and event is None:  # type: ignore[arg-type]
+            raise _refused_target(name)
+    elif domain.values is None and domain.type is not Type.BOOLEAN:
+        raise _refused_target(name)
+    values = category_values(name, domain)
+    if event is None:
+        if len(values) != 2:
+            raise _refused_target(name)
+        return values[-1]
+    texts = [str(value) for value in values]
+    if str(event) not in texts:
+        raise InvalidParameter("event", event, f"a declared value of {name}: {', '.join(texts[:20])}")
+    return values[texts.index(str(event))]
+
+
+def _refused_target(name: str) -> InvalidParameter:
+    rule = f"a column of two declared values, or one of which an event is named; {name} is neither"
+    fix = f"declare the values of {name}, and name the one that counts with event= (--event)"
+    return InvalidParameter("target", name, rule, fix=fix)

@@ -1,0 +1,1 @@
+"""Synthetic tables that belong together: parents, their children, and keys that fit."""

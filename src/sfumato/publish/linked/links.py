@@ -1,0 +1,125 @@
+"""The link between a parent and a child table: whose rows belong to whose, and within what limits."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sfumato.errors import InvalidParameter
+from sfumato.privacy import codec
+
+_MAX_EXACT = 12
+"""The largest limit of children for which every number is a band of its own."""
+_EXACT_BANDS = 5
+_BAND_GROWTH = 1.4
+
+
+def count_bands(limit: int) -> tuple[int, ...]:
+    """Return the least number of children of each band: every number up to a small limit, otherwise growing bands. The
+    last band is the limit itself: so many, or more.
+
+    >>> count_bands(3), count_bands(30)
+    ((0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 7, 9, 12, 16, 22, 30))
+    """
+    if limit <= _MAX_EXACT:
+        return tuple(range(limit + 1))
+    bands = list(range(_EXACT_BANDS + 1))
+    while (following := max(bands[-1] + 1, int(bands[-1] * _BAND_GROWTH))) < limit:
+        bands.append(following)
+    return (*bands, limit)
+
+
+@codec.serialisable("table-link")
+@dataclass(frozen=True)
+class TableLink:
+    """How rows of a child table belong to rows of a parent table, and what their models call the columns.
+
+    The parent's model has the parent's columns, the band of the number of children and, if a unit may have several
+    parents, their number. The child's model has the child's columns, and given columns: the band, columns of the
+    parent, and columns of the previous child in the order.
+    """
+
+    parent: str
+    child: str
+    parent_key: str
+    """The column of the parent that identifies a row in the synthetic tables."""
+    child_key: str
+    """The column of the child that refers to it."""
+    unit: str
+    """The column of the parent with the unit's id; equal to the key if a unit has one parent."""
+    max_parents: int
+    """The most parents of one unit."""
+    max_children: int
+    """The most children of one unit."""
+    parent_columns: tuple[str, ...]
+    child_columns: tuple[str, ...]
+    linked_columns: tuple[str, ...]
+    """The columns of the parent that children are drawn given."""
+    previous_columns: tuple[str, ...] = ()
+    """The columns of the previous child that children are drawn given."""
+    order: str = ""
+    """The column of the child that orders the children of one parent; empty if they have no order."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        for name in ("parent_columns", "child_columns", "linked_columns", "previous_columns"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if min(self.max_parents, self.max_children) < 1:
+            raise InvalidParameter("max_children", self.max_children, "limits ≥ 1")
+        if not {*self.linked_columns} <= {*self.parent_columns}:
+            raise InvalidParameter("linked_columns", self.linked_columns, "columns of the parent")
+        if not {*self.previous_columns} <= {*self.child_columns} or (self.order and not self.child_columns):
+            raise InvalidParameter("previous_columns", self.previous_columns, "columns of the child")
+
+    @property
+    def bands(self) -> tuple[int, ...]:
+        return count_bands(self.max_children)
+
+    def band_label(self, band: int) -> str:
+        """Return the text of a band: ``3``, ``5-6``, or ``10 or more``."""
+        low = self.bands[band]
+        if band == len(self.bands) - 1:
+            return f"{low} or more"
+        high = self.bands[band + 1] - 1
+        return f"{low}" if low == high else f"{low}-{high}"
+
+    @property
+    def band_labels(self) -> tuple[str, ...]:
+        return tuple(map(self.band_label, range(len(self.bands))))
+
+    @property
+    def band_widths(self) -> tuple[int, ...]:
+        """The number of different numbers in each band."""
+        return (*(high - low for low, high in pairwise(self.bands)), 1)
+
+    def band_of(self, children: int) -> int:
+        """Return the band of a number of children."""
+        return bisect_right(self.bands, children) - 1
+
+    # ── names of columns in the models ───────────────────────────────────────────────────────────
+
+    @property
+    def count_column(self) -> str:
+        return f"number of {self.child}"
+
+    @property
+    def siblings_column(self) -> str:
+        """The number of parents of the unit."""
+        return f"number of {self.parent}"
+
+    def linked_name(self, column: str) -> str:
+        return f"{self.parent}.{column}"
+
+    @staticmethod
+    def previous_name(column: str) -> str:
+        return f"previous {column}"
+
+    @property
+    def given_names(self) -> tuple[str, ...]:
+        """The columns of the child's model that are set before a child is drawn."""
+        return (
+            self.count_column,
+            *map(self.linked_name, self.linked_columns),
+            *map(self.previous_name, self.previous_columns),
+        )

@@ -1,0 +1,131 @@
+"""Tests, their power and regressions of selected rows from afar: the same results, and no test is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sfumato as sf
+from client.curators import serving
+from sfumato.client import RemoteCurator
+from sfumato.errors import InvalidParameter, Unsupported
+
+POLICY = """
+[unit]
+name = "patient"
+budget = { epsilon = 8, delta = 0.000001 }
+
+[tables.trial]
+source = "trial.csv"
+id = "patient"
+max_rows = 1
+[tables.trial.columns]
+arm = { values = ["new", "old"] }
+cured = { values = ["no", "yes"] }
+age = { type = "integer", bounds = [0, 110] }
+cost = { type = "real", bounds = [0, 100] }
+
+[analysts.ana]
+share = 1
+"""
+BY_ARM = "SELECT arm, cured, COUNT(*) AS n FROM trial GROUP BY arm, cured"
+PRICE = {"epsilon": "0.5"}
+ASSUMED = {"sizes": [900, 1000], "shares": ["0.4", "0.6"]}
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trial")
+    rows = [
+        f"p{each},{('new', 'old')[each % 2]},{('no', 'yes')[each % 3 == 0]},{each % 90},{each % 70}"
+        for each in range(400)
+    ]
+    (folder / "trial.csv").write_text("\n".join(["patient,arm,cured,age,cost", *rows]) + "\n")
+    (folder / "clinic.toml").write_text(POLICY)
+    return folder / "clinic.toml"
+
+
+@pytest.fixture(scope="module")
+def ana(policy: Path) -> Iterator[RemoteCurator]:
+    with serving(policy) as (where, token), sf.connect(where, token=token) as curator:
+        yield curator
+
+
+def spent(curator: RemoteCurator) -> object:
+    return curator.budget.spent
+
+
+def test_a_bought_answer_is_tested_at_the_server_for_nothing(ana: RemoteCurator) -> None:
+    answer = ana.sql(BY_ARM).release(**PRICE)
+    before = spent(ana)
+    tested = answer.test("independence")
+    assert tested == ana.test("independence", BY_ARM).release(**PRICE)
+    assert 0 <= tested.p_value <= 1
+    assert answer.flagged().test("difference", outcome="yes").p_value <= 1
+    with pytest.raises(sf.SfumatoError, match="nothing of the sort"):
+        answer.test("nothing of the sort")
+    assert spent(ana) == before
+
+
+def test_what_is_not_stored_is_refused_and_not_charged(ana: RemoteCurator) -> None:
+    before, question = spent(ana), ana.sql(f"{BY_ARM} HAVING COUNT(*) > 2")
+    address, spec = ana.policy_address, {"test": "independence", "question": BY_ARM}
+    with pytest.raises(Unsupported, match="no answer to this is stored"):
+        address.wire.call_free(address.policy, "test", "stored", spec, {"epsilon": "0.75"})
+    with pytest.raises(Unsupported, match="no answer to this is stored"):
+        address.wire.call_free(address.policy, "questions", "stored", question.spec, {"epsilon": "0.75"})
+    assert spent(ana) == before
+
+
+def test_an_answer_of_a_built_question_says_how_it_is_tested(ana: RemoteCurator) -> None:
+    built = ana.table("trial").group_by("arm", "cured").agg(n=sf.count()).release(**PRICE)
+    with pytest.raises(InvalidParameter, match=r"in SQL without parameters or limits"):
+        built.test("independence")
+
+
+def test_power_is_the_same_from_afar(ana: RemoteCurator, policy: Path) -> None:
+    before = spent(ana)
+    with sf.open(policy) as local:
+        here = local.test("difference", BY_ARM, outcome="yes").power(**PRICE, **ASSUMED)
+    there = ana.test("difference", BY_ARM, outcome="yes")
+    assert there.power(**PRICE, **ASSUMED) == there.power("0.5", **ASSUMED) == here
+    assert float(there.power(**PRICE, sizes=1000, shares=["0.5", "0.5"], level="0.01")) < float(here)
+    for wrong in ({}, {"sizes": 10}, {**ASSUMED, "shares": ["2", "3"]}, {**ASSUMED, "confidence": "0.9"}):
+        with pytest.raises(sf.SfumatoError):
+            there.power(**PRICE, **wrong)
+    with pytest.raises(sf.SfumatoError, match="release does not take it for test"):
+        there.release(**PRICE, sizes=10)
+    address = ana.policy_address
+    with pytest.raises(Unsupported, match="power is available for tests only"):
+        address.wire.call_free(address.policy, "questions", "power", {"sql": BY_ARM}, {})
+    assert spent(ana) == before
+
+
+def test_selected_rows_are_regressed(ana: RemoteCurator) -> None:
+    selected = ana.table("trial").where("age > 20 OR age < 3").where("arm = 'new'")
+    proposal = selected.regress("cost ~ age", rows=1)
+    where = "(age > 20 OR age < 3) AND (arm = 'new')"
+    assert str(proposal.explain()) == str(ana.regress("cost ~ age", "trial", where=where, rows=1).explain())
+    assert str(ana.table("trial").regress(target="cost", on=["age"]).error(epsilon=1, delta="1e-7"))
+    with pytest.raises(InvalidParameter) as refused:
+        ana.table("trial").regress("cost ~ ag")
+    assert refused.value.fix == "did you mean age?"
+    for view in (ana.table("trial", "t"), ana.table("trial").derive(older="age + 1")):
+        with pytest.raises(Unsupported, match="rows of one table that meet conditions"):
+            view.regress("cost ~ age")
+
+
+def test_a_sample_of_what_is_of_all_units_is_refused_with_a_way_out(policy: Path) -> None:
+    with sf.open(policy) as local:
+        by_arm = "SELECT arm, cured, COUNT(*) AS n FROM trial GROUP BY arm, cured"
+        for proposal in (
+            local.regress("cost ~ age", "trial"),
+            local.components(["age", "cost"], "trial"),
+            local.survival("trial", "age", "cured", event_is="yes", every=11),
+            local.test("independence", by_arm),
+        ):
+            with pytest.raises(InvalidParameter, match=r"sample must be left out: .* are of all units") as refused:
+                proposal.release(epsilon="0.5", delta="1e-7", sample="50 %")
+            assert "leave it out" in refused.value.fix

@@ -1,0 +1,39 @@
+"""A scan of a logistic regression on PostgreSQL: the same whole numbers as DuckDB reads."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from inference.rows import curator, people
+from postgres_server import PostgresServer
+from sfumato.inference.logistic_scans import rounded_coefficients
+from sfumato.plan.readings.total_readings import GroupTotals
+
+
+def test_a_scan_reads_the_same_totals(tmp_path: Path, postgres: PostgresServer) -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is NOT tested")
+    from engine.on_postgres import Sessions
+
+    columns: dict[str, dict[str, Any]] = {
+        "age": {"type": "integer", "bounds": [18, 80]},
+        "cost": {"type": "real", "bounds": [0, 5]},
+        "sex": {"values": ["F", "M"]},
+        "retired": {"type": "boolean"},
+    }
+    rows: Any = pa.Table.from_pandas(people(500)[["who", *columns]].astype({"age": "Int64"}), preserve_index=False)
+    with curator(rows, tmp_path, max_rows=1, columns=columns) as made, closing(Sessions(postgres)) as sessions:
+        proposal = made.logistic("retired ~ age + cost + sex", "people")
+        size = len(proposal.logistic.design.coordinates) - 1
+        with closing(sessions.engine(made._context.policy)) as engine:
+            for seed in range(3):
+                values = np.random.default_rng(seed).normal(0, 10**seed, size)
+                totals = proposal.totals_at(rounded_coefficients(values))
+                reading = GroupTotals(totals.bounded, ((),))
+                with made._context.engine.check(reading) as opened, engine.check(reading) as stored:
+                    assert stored.read(reading, 7).tolist() == opened.read(reading, 7).tolist()

@@ -1,0 +1,69 @@
+"""Seeded bugs in measures of disjoint rows, which are taken for one price."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_SAFETY = "safety/test_disjoint.py"
+_NUMBERS = f"{_SAFETY}::test_numbers_of_disjoint_measures_are_those_of_each_alone"
+_ONLY = f"{_SAFETY}::test_only_disjoint_rows_are_taken_together"
+MUTANTS = (
+    Mutant(
+        "a row adds to every member whose predicate holds",
+        Kind.SENSITIVITY,
+        "plan.aggregates.disjoint:DisjointMeasures.contributions",
+        "replace(contribution, part=index, parts=predicates)",
+        "replace(contribution, part=0, parts=(predicates[index],))",
+        (f"{_SAFETY}::test_a_row_adds_to_one_member_even_if_members_overlap",),
+    ),
+    Mutant(
+        "a counted row beside a mean is one step large",
+        Kind.SENSITIVITY,
+        "plan.aggregates.disjoint:DisjointMeasures.size",
+        "return self._largest.size(low, high)",
+        "return 1",
+        (f"{_SAFETY}::test_a_row_adds_to_one_member_even_if_members_overlap",),
+    ),
+    Mutant(
+        "rows that a predicate knows nothing of are in no part",
+        Kind.NAN,
+        "plan.aggregates.disjoint:_none_of",
+        "if not never_null(any_of)",
+        "if any_of.domain.nullable",
+        (_NUMBERS,),
+    ),
+    Mutant(
+        "counts that share rows are taken as disjoint",
+        Kind.SENSITIVITY,
+        "plan.aggregates.disjoint:_can_join",
+        "all((_are_disjoint(candidate, member) for member in group))",
+        "True",
+        (_ONLY,),
+    ),
+    Mutant(
+        "limits that meet in one value exclude each other",
+        Kind.ROUNDING,
+        "plan.values.narrowing:Limit.is_empty",
+        "self.low > self.high",
+        "self.low >= self.high",
+        (_ONLY,),
+    ),
+    Mutant(
+        "the range of a sum of totals has the width of its first one",
+        Kind.RANGES,
+        "release.measured:_linear_factors",
+        "return estimator.factors",
+        "return (estimator.factors[0], *(Fraction(0) for _ in estimator.factors[1:]))",
+        (f"{_SAFETY}::test_the_range_of_a_count_of_several_totals_covers_it",),
+    ),
+    Mutant(
+        "a count beside a mean is in units of the mean",
+        Kind.ROUNDING,
+        "plan.bounding:ScaledMeasure._member",
+        "self.unit_value / (self.size * self.step)",
+        "self.unit_value",
+        (_NUMBERS,),
+    ),
+)
+
+test_the_tests_of_disjoint_measures_notice = suite(MUTANTS)

@@ -1,0 +1,103 @@
+"""Seeded bugs of logistic regressions: what a unit moves in a scan, the price of all scans, and where they are made."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_LOGISTIC = "inference/test_logistic.py"
+_MOVED = f"{_LOGISTIC}::test_no_unit_moves_a_scan_further_than_is_charged"
+_PRICE = f"{_LOGISTIC}::test_all_scans_together_keep_the_price_and_use_it_up"
+_EXACT = f"{_LOGISTIC}::test_without_noise_it_is_the_logistic_regression_of_the_rows"
+_NOISE = f"{_LOGISTIC}::test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew"
+MUTANTS = (
+    Mutant(
+        "models of the same columns share one answer",
+        Kind.REUSE,
+        "curator.proposals.logistic:LogisticProposal.plan_key",
+        "digest('logistic', key, list(map(str, SCAN_SHARES)), *terms)",
+        "digest('logistic', key, list(map(str, SCAN_SHARES)))",
+        (f"{_LOGISTIC}::test_a_request_of_another_model_of_the_same_columns_is_refused",),
+    ),
+    Mutant(
+        "a unit's gradient is charged as that of one row",
+        Kind.LIMITS,
+        "inference.logistic_scans:ScanTotals.sensitivity",
+        "(units * self.rows_per_unit) ** 2",
+        "units ** 2",
+        (_MOVED,),
+    ),
+    Mutant(
+        "a replaced unit moves a gradient no more than an added one",
+        Kind.NEIGHBOURS,
+        "inference.logistic_scans:ScanTotals.sensitivity",
+        "units = 2 if",
+        "units = 1 if",
+        (_MOVED,),
+    ),
+    Mutant(
+        "the number of rows is measured and not charged",
+        Kind.SENSITIVITY,
+        "inference.logistic_scans:ScanTotals.row_squares",
+        "self.count_weight ** 2 + largest",
+        "largest",
+        (_MOVED,),
+    ),
+    Mutant(
+        "a row is charged for one of its regressors less than it has",
+        Kind.SENSITIVITY,
+        "inference.logistic_scans:ScanTotals.max_row_norm",
+        "len(self.logistic.design.blocks) - 1",
+        "len(self.logistic.design.blocks) - 2",
+        (_MOVED,),
+    ),
+    Mutant(
+        "the price counts one scan",
+        Kind.CHARGE_ORDER,
+        "curator.proposals.logistic:ScanNoise.curve",
+        "compose(self.curves)",
+        "compose(self.curves[-1:])",
+        (_PRICE,),
+    ),
+    Mutant(
+        "the sigmoid ends where it is not yet 0",
+        Kind.RANGES,
+        "inference.logistic_scans:RowTerms.mean",
+        "_real(-_FARTHEST_SCORE)",
+        "_real(-3)",
+        (f"{_LOGISTIC}::test_every_row_counts_however_far_its_score",),
+    ),
+    Mutant(
+        "all sums of a scan share one noise",
+        Kind.SAMPLING,
+        "inference.logistic_scans:ScanRelease.draw_from",
+        "measurement.draw(measurement.reading.extract(totals))",
+        "measurement.reading.extract(totals) + measurement.draw(measurement.reading.extract(totals)[:1] * 0)[0]",
+        (_NOISE,),
+    ),
+    Mutant(
+        "a scan is drawn with less noise than is charged",
+        Kind.SAMPLING,
+        "inference.logistic_scans:ScanRelease.draw_from",
+        "measurement.draw(measurement.reading.extract(totals))",
+        "measurement.draw(measurement.reading.extract(totals)) // 2",
+        (_NOISE,),
+    ),
+    Mutant(
+        "the fit forgets where its scan was made",
+        Kind.RANGES,
+        "inference.logistic:LogisticFit._combination",
+        "-self.offset",
+        "0 * self.offset",
+        (_EXACT,),
+    ),
+    Mutant(
+        "scans are made at other coefficients than they say",
+        Kind.RANGES,
+        "curator.proposals.logistic:LogisticProposal._run_scans",
+        "totals = self.totals_at(coefficients)",
+        "totals = self.totals_at(tuple(2 * each for each in coefficients))",
+        (_EXACT,),
+    ),
+)
+
+test_the_tests_of_logistic_regressions_notice = suite(MUTANTS)

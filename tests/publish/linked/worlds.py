@@ -1,0 +1,143 @@
+"""Small worlds of two linked tables: patients and visits by the unit's id, visits and drugs by a foreign key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+import sfumato as sf
+from sfumato.curator.context import Context
+from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, propose_linked_tables, split_price
+from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.plan.readings.cell_rows import CodedRows
+from sfumato.release.prices import Price
+from sfumato.release.releasing import ignore_progress
+
+RELATIONS = ("add-remove", "replace")
+LIMIT = 3
+"""The most visits, or drugs, of one patient that count."""
+PARENTS = 2
+"""The most visits of one patient that count if they are parents."""
+Row = tuple[Any, ...]
+World = tuple[list[Row], list[Row]]
+"""Rows of the parent and of the child table."""
+
+PATIENT_COLUMNS: dict[str, Any] = {
+    "sex": {"values": ["f", "m"]},
+    "age": {"type": "integer", "bounds": [0, 99], "bins": [0, 40, 60, 99]},
+}
+VISIT_COLUMNS: dict[str, Any] = {
+    "ward": {"values": ["A", "B"]},
+    "day": {"type": "integer", "bounds": [0, 29], "bins": 3},
+}
+KEY = {"type": "integer"}
+
+
+def _table(names: dict[str, pa.DataType], rows: list[Row]) -> pa.Table:
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return pa.table({name: pa.array(column, names[name]) for name, column in zip(names, cells, strict=True)})
+
+
+def clinic_policy(world: World, relation: str = "add-remove", epsilon: int = 50) -> sf.Policy:
+    """Patients with one row each, and visits by the patient's id."""
+    patients, visits = world
+    parent = _table({"who": pa.int64(), "sex": pa.string(), "age": pa.int64()}, patients)
+    child = _table({"who": pa.int64(), "ward": pa.string(), "day": pa.int64()}, visits)
+    tables = {
+        "patients": sf.Table("patients", parent, PATIENT_COLUMNS, id="who", max_rows=1),
+        "visits": sf.Table("visits", child, VISIT_COLUMNS, id="who", max_rows=LIMIT),
+    }
+    return sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(epsilon, "1e-6", neighbours=relation), tables, size=100)
+
+
+def pharmacy_policy(world: World, relation: str = "add-remove") -> sf.Policy:
+    """Visits, several of one patient, and drugs by the visit's key."""
+    visits, drugs = world
+    parent = _table({"who": pa.int64(), "visit": pa.int64(), "ward": pa.string(), "day": pa.int64()}, visits)
+    child = _table({"visit": pa.int64(), "drug": pa.string()}, drugs)
+    via = {"via": "visits", "on": "visit"}
+    drug_columns: dict[str, Any] = {"visit": KEY, "drug": {"values": ["x", "y"]}}
+    tables = {
+        "visits": sf.Table("visits", parent, {"visit": KEY, **VISIT_COLUMNS}, id="who", max_rows=PARENTS),
+        "drugs": sf.Table("drugs", child, drug_columns, id=via, max_rows=LIMIT),
+    }
+    return sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(50, "1e-6", neighbours=relation), tables, size=100)
+
+
+def people(seed: int, count: int) -> World:
+    """Women come often and to ward A, men seldom and to ward B; a visit is followed by one in the same ward."""
+    draw = Random(seed)
+    patients, visits = [], []
+    for who in range(count):
+        sex = draw.choice("fm")
+        patients.append((who, sex, draw.randint(0, 99)))
+        ward = ("A" if sex == "f" else "B") if draw.random() < 0.9 else draw.choice("AB")
+        days = sorted(draw.randint(0, 29) for _ in range(draw.randint(1, 4) if sex == "f" else draw.randint(0, 2)))
+        visits += [(who, ward, day) for day in days]
+    return patients, visits
+
+
+def clinic_worlds(relation: str) -> list[World]:
+    """Worlds in which one patient, 99, is anything: without visits, with limit + 1 and far more of them, an orphan's
+    visits without a patient, two rows among the patients, missing cells.
+    """
+    patients, visits = people(1, 6)
+    one, other, gone = (99, "f", 20), (99, "m", 70), (99, None, None)
+    owned: list[World] = [
+        ([one], []),
+        ([one], [(99, "A", 5)]),
+        ([one], [(99, "A", 5)] * LIMIT),
+        ([other], [(99, "B", 25)] * (LIMIT + 1)),
+        ([other], [(99, "A", day) for day in range(20)]),
+        ([], [(99, "A", 5)] * 2),  # an orphan's rows
+        ([one, other], [(99, "B", 1), (99, "A", 2), (99, None, None)]),
+        ([gone], [(99, "B", 29), (99, "B", 0)]),
+    ]
+    absent: list[World] = [([], [])] if relation == "add-remove" else []
+    return [(patients + mine, visits + theirs) for mine, theirs in absent + owned]
+
+
+def pharmacy_worlds(relation: str) -> list[World]:
+    """Worlds in which one patient, 99, owns visits 50 to 53: with drugs that move between them, a visit that patient 0
+    owns too, more visits and drugs than count, and none.
+    """
+    visits = [(who, 10 * who + number, "A", who) for who in range(4) for number in range(who % 3)]
+    drugs = [(visit, "x") for _, visit, _, _ in visits] + [(50, "x")] * LIMIT + [(51, "y")] * (LIMIT + 1)
+    drugs += [(52, "y"), (777, "x")]
+    own = [(99, 50, "A", 1), (99, 51, "B", 2), (99, 52, "A", 3), (99, 53, "B", 4)]
+    shared = (99, visits[0][1], "B", 9)
+    owned: list[list[Row]] = [[own[0]], [own[1]], own[:2], own, [shared], [own[0], shared], [own[0]] * 3]
+    absent: list[list[Row]] = [[]] if relation == "add-remove" else []
+    return [(visits + mine, drugs) for mine in absent + owned]
+
+
+def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
+    """Return the neighbours among these worlds."""
+    if relation == "add-remove":
+        return [(found[0], other) for other in found[1:]]
+    return list(combinations(found, 2))
+
+
+def exact_counts(
+    policy: sf.Policy, price: Price, tables: list[str], **more: Any
+) -> tuple[LinkedTablesProposal, tuple[CodedRows, CodedRows]]:
+    """Return the proposal, and what it reads of parents and of children before noise."""
+    with closing(DuckDB(policy)) as engine:
+        context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+        proposal = propose_linked_tables(context, engine.catalog(), tables, **more)
+        prices = split_price(price)
+        parent = engine.read(proposal.parent.setting(prices[0]).reading, 3)
+        child = engine.read(proposal.child.setting(prices[1]).reading, 3)
+        return proposal, (parent, child)
+
+
+@contextmanager
+def curator(tmp_path: Path, policy: sf.Policy) -> Iterator[sf.Curator]:
+    with sf.Curator(policy, tmp_path / "clinic.ledger") as opened:
+        yield opened
