@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sfumato.caching import cached_property
+from sfumato.plots.colours import BAR, FIRST, PAPER, QUIET, RANGE, SAMPLE, SECOND
 from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
@@ -25,21 +26,7 @@ from sfumato.plots.frame import (
     y_axis,
     y_axis_width,
 )
-from sfumato.plots.picture import (
-    BAR,
-    PAPER,
-    QUIET,
-    RANGE,
-    SAMPLE,
-    box,
-    format_length,
-    format_lengths,
-    label,
-    labels,
-    path,
-    text_width,
-    tooltip_elements,
-)
+from sfumato.plots.picture import box, format_length, format_lengths, label, labels, path, text_width, tooltip_elements
 from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, axis_range, fitting_ticks
 
 
@@ -266,8 +253,6 @@ def _is_noisy(data: ChartData, row: int) -> bool:
     return bool(data.noisy) and data.noisy[row]
 
 
-FIRST, SECOND = "#1b3a57", "#e69f00"
-"""Dark blue and orange: distinguishable with any colour vision, and in greyscale."""
 _PAIR_STEP = 24.0
 
 

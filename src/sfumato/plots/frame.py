@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sfumato.plots.colours import INK, PAPER, QUIET, RULE
 from sfumato.plots.picture import (
     FIT_STYLE,
-    INK,
-    PAPER,
-    QUIET,
-    RULE,
     Picture,
     box,
     escape,

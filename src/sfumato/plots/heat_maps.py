@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sfumato.plots.colours import BLACK, HEAT_LARGEST, HEAT_NEGATIVE, PAPER, QUIET, RULE
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, heading
-from sfumato.plots.picture import PAPER, QUIET, RULE, box, format_length, label, path, text_width
+from sfumato.plots.picture import box, format_length, label, path, text_width
 from sfumato.plots.scales import format_tick
 
 MAX_ROWS, MAX_COLUMNS = 40, 40
-_BLACK = "#000000"
-_DARK, _NEGATIVE = (8, 55, 107), (166, 76, 0)
-"""RGB of the largest and of the most negative number: blue and brown, distinguishable with any colour vision."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def colour(share: float, *, signed: bool) -> str:
     """Return the colour of a share from 0 (white) to 1 (blue); negative shares are white, or brown if ``signed``."""
     if share < 0 and not signed:
         share = 0.0
-    dark_end = _DARK if share >= 0 else _NEGATIVE
+    dark_end = HEAT_LARGEST if share >= 0 else HEAT_NEGATIVE
     return "#" + "".join(f"{round(245 + (channel - 245) * min(1.0, abs(share))):02x}" for channel in dark_end)
 
 
@@ -143,7 +141,7 @@ def text_colour_on(fill: str) -> str:
     The contrast is that of WCAG 2: (l + 0.05)/(l′ + 0.05), of the lighter and the darker luminance.
     """
     lightness = _luminance(fill) + 0.05
-    return _BLACK if lightness / 0.05 >= 1.05 / lightness else PAPER
+    return BLACK if lightness / 0.05 >= 1.05 / lightness else PAPER
 
 
 def _luminance(fill: str) -> float:

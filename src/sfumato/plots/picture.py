@@ -14,6 +14,7 @@ from typing import Any
 
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
+from sfumato.plots.colours import INK
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 SIZE = 12.0
@@ -92,12 +93,6 @@ def wrap(pieces: list[str], room: float, size: float) -> list[str]:
     return lines
 
 
-INK, QUIET, RULE, PAPER = "#20262e", "#5b6470", "#dfe3e8", "#ffffff"
-BAR, RANGE, SAMPLE = "#8fb3d9", "#1b3a57", "#c2410c"
-LINES = ("#0067a5", "#b24a00", "#00755a", "#7a3b96", "#8a5a00", "#4d4d4d", "#b0327a", "#2f6f8f")
-"""A colour-blind-safe palette (after Okabe and Ito), all dark enough on white."""
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 3", "6 2 1 2 1 2")
-"""Dash patterns of the lines, so that they differ without colour too."""
 _MAX_TOOLTIP = 300
 """The most characters of a tooltip."""
 

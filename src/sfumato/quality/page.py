@@ -9,7 +9,8 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sfumato.plots.bars import FIRST as REAL, SECOND as SYNTHETIC, bar_panels, paired_bars
+from sfumato.plots.bars import bar_panels, paired_bars
+from sfumato.plots.colours import FIRST as REAL, SECOND as SYNTHETIC
 from sfumato.plots.frame import Drawing, unframed_picture
 from sfumato.plots.heat_maps import MAX_ROWS, HeatMapGrid, heat_map
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart

@@ -17,6 +17,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit, upper_tail
 from sfumato.plots.bars import paired_bars
+from sfumato.plots.colours import LINES, QUIET, SAMPLE
 from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
@@ -29,7 +30,7 @@ from sfumato.plots.frame import (
     y_axis,
     y_axis_width,
 )
-from sfumato.plots.picture import LINES, QUIET, SAMPLE, Picture, box, format_length, label, path, save_if_path
+from sfumato.plots.picture import Picture, box, format_length, label, path, save_if_path
 from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range

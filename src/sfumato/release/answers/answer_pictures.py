@@ -16,6 +16,7 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Call, Column, Key, Literal
 from sfumato.plan.values.functions.numeric import MAX_BUCKETS
 from sfumato.plots.answers import Buckets, GroupColumn
+from sfumato.plots.colours import VEGA_AXIS, VEGA_BAR, VEGA_RANGE
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_percent
@@ -121,7 +122,6 @@ def explain_mark(above: Fraction) -> str:
     return f"{MARK} {_describe_too_noisy(above)}"
 
 
-_BAR, _ERROR = "#7a8ca5", "#2b3a4f"
 _MAX_BARS = 200
 _STEP, _PAGE = 20, 800
 """Pixels of one bar, and of all bars together; more bars are thinner."""
@@ -152,12 +152,12 @@ def _line_chart(lines: Sequence[ChartData], axis_type: str, altair: Any) -> Any:
     base = altair.Chart(altair.Data(values=rows), width=480, height=260)
     x_axis = altair.X(f"at:{axis_type}", title=lines[0].key_names)
     title = lines[0].name if len(lines) == 1 else None
-    colour = altair.value(_BAR) if len(lines) == 1 else altair.Color("line:N", title=None, sort=None)
+    colour = altair.value(VEGA_BAR) if len(lines) == 1 else altair.Color("line:N", title=None, sort=None)
     band = base.mark_area(opacity=0.3).encode(x=x_axis, y=altair.Y("low:Q", title=title), y2="high:Q", color=colour)
     return (
         altair.layer(band, base.mark_line(strokeWidth=1.5).encode(x=x_axis, y="value:Q", color=colour))
         .configure_view(stroke=None)
-        .configure_axis(grid=False, domainColor="#999", tickColor="#999")
+        .configure_axis(grid=False, domainColor=VEGA_AXIS, tickColor=VEGA_AXIS)
     )
 
 
@@ -184,7 +184,7 @@ def _bar_chart(columns: Sequence[ChartData], altair: Any) -> Any:
     return (
         altair.hconcat(*charts)
         .configure_view(stroke=None)
-        .configure_axis(grid=False, domainColor="#999", tickColor="#999")
+        .configure_axis(grid=False, domainColor=VEGA_AXIS, tickColor=VEGA_AXIS)
     )
 
 
@@ -202,12 +202,11 @@ def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     axis = altair.Axis(**_axis(data, count), **({} if labelled else _BARE))
     y_axis = altair.Y("row:O", scale=altair.Scale(domain=list(range(count))), axis=axis)
     x_axis = altair.X("value:Q", title=None, axis=altair.Axis(labelOverlap=True, labelSeparation=8))
-    bars = base.mark_bar(color=_BAR, size=0.7 * row_height).encode(y=y_axis, x=x_axis)
-    whiskers = base.mark_rule(color=_ERROR, strokeWidth=min(2, row_height / 4)).encode(y=y_axis, x="low:Q", x2="high:Q")
+    bars = base.mark_bar(color=VEGA_BAR, size=0.7 * row_height).encode(y=y_axis, x=x_axis)
+    stroke = min(2, row_height / 4)
+    whiskers = base.mark_rule(color=VEGA_RANGE, strokeWidth=stroke).encode(y=y_axis, x="low:Q", x2="high:Q")
     whisker_ends = [
-        base.mark_tick(color=_ERROR, size=0.4 * row_height, thickness=min(2, row_height / 4)).encode(
-            y=y_axis, x=f"{end}:Q"
-        )
+        base.mark_tick(color=VEGA_RANGE, size=0.4 * row_height, thickness=stroke).encode(y=y_axis, x=f"{end}:Q")
         for end in ("low", "high")
     ]
     return altair.layer(bars, whiskers, *whisker_ends)
