@@ -337,6 +337,22 @@ QUESTIONS = [
         "FIRST(age ORDER BY <column>)",
         f"SELECT AVG(s) FROM (SELECT FIRST(age ORDER BY day) AS s {BY_UNIT})",
     ),
+    ("SHOW TABLES", "SELECT … FROM … [WHERE] [GROUP BY]", "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region"),
+    (
+        "SELECT q, COUNT(*) FROM (SELECT NTILE(5) OVER (ORDER BY cost DESC) AS q FROM visits) GROUP BY q",
+        "QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8])",
+        "SELECT QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8]) FROM visits",
+    ),
+    (
+        "SELECT q, COUNT(*) FROM (SELECT NTILE(2) OVER (PARTITION BY region ORDER BY cost) AS q FROM visits) GROUP BY q",
+        "group by CASE WHEN cost < … THEN 1 … END",
+        "SELECT CASE WHEN cost < 9 THEN 1 ELSE 2 END AS q, COUNT(*) FROM visits GROUP BY q",
+    ),
+    (
+        "SELECT AVG(s) FROM (SELECT PERCENT_RANK() OVER (ORDER BY age + 1) AS s FROM visits)",
+        "QUANTILE_CONT(age + 1, [0.25, 0.5, 0.75])",
+        "SELECT QUANTILE_CONT(age + 1, [0.25, 0.5, 0.75]) FROM visits",
+    ),
     (
         "SELECT AVG(s) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id) AS s FROM visits)",
         "OVER (PARTITION BY patient_id ORDER BY <column>)",
