@@ -344,7 +344,7 @@ QUESTIONS = [
         "SELECT QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8]) FROM visits",
     ),
     (
-        "SELECT q, COUNT(*) FROM (SELECT NTILE(2) OVER (PARTITION BY region ORDER BY cost) AS q FROM visits) GROUP BY q",
+        "SELECT AVG(q) FROM (SELECT NTILE(2) OVER (PARTITION BY region ORDER BY cost) AS q FROM visits)",
         "group by CASE WHEN cost < … THEN 1 … END",
         "SELECT CASE WHEN cost < 9 THEN 1 ELSE 2 END AS q, COUNT(*) FROM visits GROUP BY q",
     ),
