@@ -223,8 +223,8 @@ CLAUSES = (
         "USING (origin)",
     ),
     (
-        "SELECT … UNION ALL SELECT …",
-        "answers one below the other, bought together, at one price",
+        "SELECT … UNION [ALL] SELECT …",
+        "answers one below the other, bought together, at one price; without ALL, one of several equal rows",
         "SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin UNION ALL SELECT 'all', COUNT(*) FROM flights",
     ),
     (

@@ -37,6 +37,12 @@ QUESTIONS = {
     f"{M} SELECT year, month, n - (SELECT AVG(n) FROM m WHERE year = 2024) AS y FROM m ORDER BY 1, 2": (BY_MONTH,),
     f"SELECT month, n FROM ({BEFORE}) UNION ALL SELECT 0, n FROM ({TOTAL}) ORDER BY 1": (BEFORE, TOTAL),
     f"SELECT SUM(n) AS y FROM ({BEFORE} UNION ALL {AFTER})": (BEFORE, AFTER),
+    f"SELECT month, n FROM ({BEFORE}) UNION SELECT 0, n FROM ({TOTAL}) UNION SELECT * FROM ({BEFORE}) ORDER BY 1": (
+        BEFORE,
+        TOTAL,
+    ),
+    f"{M} SELECT year FROM m UNION SELECT year + 1 FROM m ORDER BY 1": (BY_MONTH,),
+    f"{M} SELECT COUNT(*) AS y FROM (SELECT year, n FROM m UNION SELECT year, n FROM m WHERE month < 6)": (BY_MONTH,),
     f"{M} SELECT * FROM (SELECT year, month, n FROM m) PIVOT (SUM(n) FOR year IN (2024, 2025)) ORDER BY 1": (BY_MONTH,),
     f"{M} SELECT * FROM m UNPIVOT (v FOR kind IN (n, s)) ORDER BY year, month, kind": (BY_MONTH,),
     f"{M} SELECT a.year, SUM(a.n - b.n) AS y FROM m a JOIN m b USING (year, month) GROUP BY a.year": (BY_MONTH,),
@@ -117,6 +123,14 @@ def test_ranges_are_those_of_the_noise_that_both_sides_have(library: sf.Curator)
     assert zero == [0.0] * len(zero)
 
 
+def test_rows_of_a_union_that_noise_has_compared_have_simultaneous_ranges(library: sf.Curator) -> None:
+    """Noise decides whether two rows of one month are equal; a union of keys alone compares no noise."""
+    one, all_rows = (library.sql(f"{BEFORE} {union} {AFTER}").release(epsilon=1) for union in ("UNION", "UNION ALL"))
+    assert len(one.rows) <= len(all_rows.rows) == 22
+    widths = [{high - low for low, high in answer.intervals["n"]} for answer in (one, all_rows)]  # type: ignore[misc]
+    assert min(widths[0]) > max(widths[1])
+
+
 @pytest.mark.parametrize("text", list(QUESTIONS)[:5])
 def test_forecasts_are_the_half_widths_of_the_answer(library: sf.Curator, text: str) -> None:
     question = library.sql(text)
@@ -139,7 +153,9 @@ REFUSED = {
     f"WITH m AS ({BY_MONTH}) SELECT c.n FROM m a JOIN m b USING (year, month)": "unknown-alias",
     f"WITH m AS ({BY_MONTH} HAVING COUNT(*) > 3) SELECT a.n FROM m a JOIN m b USING (year, month)": "selected-rows",
     f"WITH m AS ({BY_MONTH}) SELECT n / (SELECT n FROM m) AS y FROM m": "scalar-subquery",
-    f"{TOTAL} UNION {TOTAL}": "set-operation",
+    f"SELECT n FROM ({TOTAL} EXCEPT {TOTAL})": "set-operation",
+    f"{BEFORE} UNION ALL BY NAME {AFTER}": "set-operation",
+    "SELECT size FROM loans GROUP BY size UNION SELECT size + 1 FROM loans GROUP BY size": "no-aggregate",
     f"{TOTAL} UNION ALL {BEFORE}": "union",
     f"SELECT month, n FROM ({BEFORE}) UNION ALL SELECT 'all', n FROM ({TOTAL})": "type-mismatch",
     f"{M} PIVOT m ON year USING SUM(n) GROUP BY month": "pivot-values",

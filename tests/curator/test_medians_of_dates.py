@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -73,6 +74,25 @@ def test_an_answer_of_dates_is_written_and_read_again(clinic: sf.Curator) -> Non
     again = clinic.sql("SELECT half, MEDIAN(day) AS m, COUNT(*) AS n FROM visits GROUP BY half").release(epsilon=5)
     assert again.receipt.free
     assert again.rows == answer.rows
+
+
+def test_no_interval_is_bought_that_would_not_be_shown(clinic: sf.Curator) -> None:
+    """A median of dates has none; the fix, typed as it stands, has one."""
+    question = clinic.sql("SELECT MEDIAN(day) AS m FROM visits")
+    with pytest.raises(sf.InvalidParameter, match="without an interval") as refused:
+        question.release(epsilon=5, range="value")
+    days = refused.value.fix.removeprefix("leave it out, or ask for the quantile of ").removesuffix(", which has one")
+    answer = clinic.sql(f"SELECT MEDIAN({days}) AS m FROM visits").release(epsilon=5, range="value")
+    low, high = answer.intervals["m"][0]  # type: ignore[misc]
+    assert 0 <= low <= high < 365
+
+
+def test_dates_of_an_answer_are_subtracted_outside(clinic: sf.Curator) -> None:
+    for text in ("MAX(day) - MIN(day)", "AGE(MAX(day), MIN(day))", "DATE_DIFF('day', MIN(day), MAX(day))"):
+        with pytest.raises(sf.Unsupported, match="in pandas: that is free"):
+            clinic.sql(f"SELECT {text} AS d FROM visits")
+    frame = clinic.sql("SELECT MAX(day) AS last, MIN(day) AS first FROM visits").release(epsilon=5).to_pandas()
+    assert (pd.to_datetime(frame["last"]) - pd.to_datetime(frame["first"])).dt.days[0] > 0
 
 
 def test_a_plan_of_dates_is_stored(clinic: sf.Curator) -> None:

@@ -13,7 +13,11 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest
 from sfumato.inference.noise_laws import nonnegative_cells
 from sfumato.inference.power import Power
+from sfumato.inference.released_numbers import ReleasedNumbers
 from sfumato.inference.score_tests import SMALL_COUNT
+from sfumato.inference.seeded_draws import SeededDraws
+from sfumato.release.measured import estimator, noisy_measurements, scales
+from sfumato.release.requests import PriceRequest
 
 COLUMNS: dict[str, Any] = {
     "arm": {"values": ["old", "new"]},
@@ -75,6 +79,8 @@ def ask(clinic: sf.Curator, text: str, rows: int = 1, **price: Any) -> sf.Answer
         (SPREAD, "difference", {"column": "m"}, False),
         ("SELECT CORR(weight, dose) AS r FROM patients", "correlation", {}, True),
         ("SELECT CORR(weight, age) AS r FROM patients", "correlation", {"column": "r"}, False),
+        ("SELECT dose, AVG(age) AS a, COUNT(*) AS n FROM patients GROUP BY dose", "fit", {"shares": SHARES}, True),
+        (BY_ARM.replace("AS n", "AS n, COUNT(*) FILTER (WHERE age > 50) AS f"), "difference", {"column": "n"}, True),
         ("SELECT COUNT(*) AS n FROM patients WHERE arm = 'old'", "share", {"of": 3000}, False),
         ("SELECT COUNT(*) AS n FROM patients WHERE arm = 'old'", "share", {"of": 3000, "equals": "0.4"}, True),
     ],
@@ -93,6 +99,40 @@ def test_differences_are_found_for_free(
     assert result.p_text in str(result)
     assert "<table>" in result._repr_html_()
     assert ("simulated" in str(result)) is (test != "share")
+
+
+@pytest.mark.parametrize(
+    ("beside", "noises"),
+    [("", 1), (", AVG(age) AS a", 3), (", COUNT(*) FILTER (WHERE age > 50) AS f", 2), (", COUNT(age) AS f", 2)],
+)
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_count_beside_others_has_the_law_of_its_noises(
+    clinic: sf.Curator, beside: str, noises: int, mechanism: str
+) -> None:
+    """As many noises of one law, in units of rows: cells are the column, and a range of it is theirs."""
+    price: dict[str, Any] = {"rho": "0.01"} if mechanism == "gaussian" else {"epsilon": "0.5"}
+    question = clinic.sql(f"SELECT dose, COUNT(*) AS n{beside} FROM patients GROUP BY dose").limit(rows=1)
+    prepared = question.price_release(PriceRequest(mechanism=mechanism, **price))
+    totals = 700 + np.arange(4 * sum(scale.columns for scale in scales(prepared))).reshape(4, -1) * 10**6
+    measured = noisy_measurements(prepared, question.shared_parts.requests, totals, question.groups, "")
+    cells, law = ReleasedNumbers.of(question.query, measured, 1).counts("n")
+    shown = estimator(measured, "0.95")(1)[0]
+    assert law.noises == noises
+    assert np.round(cells).tolist() == shown.value.tolist()
+    simulated = law.draw(SeededDraws("law"), 100_000)
+    assert np.var(simulated) == pytest.approx(law.variance, rel=0.05)
+    assert np.quantile(np.abs(simulated), 0.95) == pytest.approx((shown.high - shown.low)[0] / 2, rel=0.05)
+
+
+def test_a_count_among_several_must_be_named(clinic: sf.Curator) -> None:
+    """And the share of a count with several noises is asked for alone."""
+    answer = ask(clinic, "SELECT dose, COUNT(*) AS n, COUNT(age) AS f FROM patients GROUP BY dose")
+    with pytest.raises(InvalidParameter, match="give one of n, f"):
+        answer.test("fit")
+    assert 0 <= answer.test("fit", column="n").p_value <= 1
+    summed = ask(clinic, "SELECT COUNT(*) AS n, AVG(age) AS a FROM patients WHERE arm = 'old'")
+    with pytest.raises(Unsupported, match="question of its own"):
+        summed.test("share", of=3000)
 
 
 def test_a_difference_has_a_range(clinic: sf.Curator) -> None:

@@ -6,6 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 _SAFETY = "safety/test_disjoint.py"
 _NUMBERS = f"{_SAFETY}::test_numbers_of_disjoint_measures_are_those_of_each_alone"
+_ONCE = f"{_SAFETY}::test_what_is_asked_twice_is_measured_once"
 _ONLY = f"{_SAFETY}::test_only_disjoint_rows_are_taken_together"
 MUTANTS = (
     Mutant(
@@ -51,7 +52,7 @@ MUTANTS = (
     Mutant(
         "the range of a sum of totals has the width of its first one",
         Kind.RANGES,
-        "release.measured:_linear_factors",
+        "release.measured:linear_factors",
         "return estimator.factors",
         "return (estimator.factors[0], *(Fraction(0) for _ in estimator.factors[1:]))",
         (f"{_SAFETY}::test_the_range_of_a_count_of_several_totals_covers_it",),
@@ -63,6 +64,38 @@ MUTANTS = (
         "self.unit_value / (self.size * self.step)",
         "self.unit_value",
         (_NUMBERS,),
+    ),
+    Mutant(
+        "a sum is not NULL where one of its terms is not",
+        Kind.NAN,
+        "plan.aggregates.spellings:_is_present",
+        "all((_is_present(argument, conditions) for argument in value.arguments))",
+        "any((_is_present(argument, conditions) for argument in value.arguments))",
+        (_ONCE,),
+    ),
+    Mutant(
+        "a quotient is not NULL where both its operands are not",
+        Kind.NAN,
+        "plan.aggregates.spellings:_is_present",
+        "value.function in ('+', '-', '*')",
+        "value.function in ('+', '-', '*', '/')",
+        (_ONCE,),
+    ),
+    Mutant(
+        "a count that a mean gives is computed as the sum that was typed",
+        Kind.ROUNDING,
+        "plan.sharing:_source",
+        "needed.spellings[request]",
+        "request",
+        (_ONCE,),
+    ),
+    Mutant(
+        "two spellings of one measure are both measured",
+        Kind.ROUNDING,
+        "plan.sharing:_NeededMeasures.of",
+        "{request: respelled(request, tests) for request in needed}",
+        "{request: request for request in needed}",
+        (_ONCE,),
     ),
 )
 

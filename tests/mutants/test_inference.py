@@ -8,7 +8,24 @@ _ESTIMATES = "inference/test_survival_estimates.py"
 _SCORES = "inference/test_score_tests.py"
 _TESTS = "inference/test_hypothesis_tests.py"
 _CURVES = "curator/proposals/test_survival.py"
+_SUMMED = (f"{_TESTS}::test_a_count_beside_others_has_the_law_of_its_noises",)
 MUTANTS = (
+    Mutant(
+        "a count that is a sum of noisy totals is tested as if it had one noise",
+        Kind.RANGES,
+        "inference.released_numbers:ReleasedNumbers.counts",
+        "replace(law, noises=len(factors))",
+        "law",
+        _SUMMED,
+    ),
+    Mutant(
+        "the noises of a sum are all equal",
+        Kind.RANGES,
+        "inference.noise_laws:NoiseLaw.draw",
+        "np.sum([draw(self.size, *shape) for _ in range(self.noises)], axis=0)",
+        "draw(self.size, *shape) * self.noises",
+        _SUMMED,
+    ),
     Mutant(
         "a number at risk has the noise of one count",
         Kind.RANGES,

@@ -10,9 +10,9 @@ MUTANTS = (
     Mutant(
         "a mean counts rows where its value is missing",
         Kind.NAN,
-        "plan.aggregates.measures:Count.measures_for",
-        "if isinstance(request, Mean) and request.rows == self)",
-        "if isinstance(request, Mean) and request.where == self.where)",
+        "plan.sharing:_NeededMeasures.measures_of",
+        "if respelled(mean.rows, self.tests) == spelled)",
+        "if mean.where == spelled.where)",
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
     ),
     Mutant(

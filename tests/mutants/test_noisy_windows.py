@@ -99,6 +99,22 @@ MUTANTS = (
         ("release/test_outer_rows.py::test_a_range_relies_on_the_statements_that_its_cell_reads",),
     ),
     Mutant(
+        "UNION keeps equal rows",
+        Kind.KEYS,
+        "release.noisy_rows.combining:_without_duplicates",
+        "shown = rows.shown[np.sort(first_of_equal)]",
+        "shown = rows.shown",
+        ("curator/test_combined_questions.py::test_values_are_those_of_duckdb_over_the_released_rows",),
+    ),
+    Mutant(
+        "rows that noise has compared keep the ranges of single cells",
+        Kind.RANGES,
+        "release.noisy_rows.combining:finish_combined",
+        "drops_duplicates(combined.rows)",
+        "False",
+        ("curator/test_combined_questions.py::test_rows_of_a_union_that_noise_has_compared_have_simultaneous_ranges",),
+    ),
+    Mutant(
         "a left join of noisy rows drops the keys without a match",
         Kind.KEYS,
         "release.noisy_rows.combining:_join",

@@ -337,6 +337,22 @@ QUESTIONS = [
         "FIRST(age ORDER BY <column>)",
         f"SELECT AVG(s) FROM (SELECT FIRST(age ORDER BY day) AS s {BY_UNIT})",
     ),
+    ("SHOW TABLES", "SELECT … FROM … [WHERE] [GROUP BY]", "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region"),
+    (
+        "SELECT q, COUNT(*) FROM (SELECT NTILE(5) OVER (ORDER BY cost DESC) AS q FROM visits) GROUP BY q",
+        "QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8])",
+        "SELECT QUANTILE_CONT(cost, [0.2, 0.4, 0.6, 0.8]) FROM visits",
+    ),
+    (
+        "SELECT AVG(q) FROM (SELECT NTILE(2) OVER (PARTITION BY region ORDER BY cost) AS q FROM visits)",
+        "group by CASE WHEN cost < … THEN 1 … END",
+        "SELECT CASE WHEN cost < 9 THEN 1 ELSE 2 END AS q, COUNT(*) FROM visits GROUP BY q",
+    ),
+    (
+        "SELECT AVG(s) FROM (SELECT PERCENT_RANK() OVER (ORDER BY age + 1) AS s FROM visits)",
+        "QUANTILE_CONT(age + 1, [0.25, 0.5, 0.75])",
+        "SELECT QUANTILE_CONT(age + 1, [0.25, 0.5, 0.75]) FROM visits",
+    ),
     (
         "SELECT AVG(s) FROM (SELECT ROW_NUMBER() OVER (PARTITION BY patient_id) AS s FROM visits)",
         "OVER (PARTITION BY patient_id ORDER BY <column>)",
@@ -409,14 +425,19 @@ QUESTIONS = [
         "SELECT COUNT(*) FROM (SELECT age FROM visits) LIMIT 10",
     ),
     (
-        "SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM visits",
-        "write UNION ALL",
-        "SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM visits",
+        "SELECT region FROM visits GROUP BY region UNION SELECT region FROM visits GROUP BY region",
+        "add COUNT(*) to each SELECT",
+        f"{BY_REGION} UNION {BY_REGION}",
     ),
     (
-        "SELECT COUNT(*) FROM visits EXCEPT SELECT COUNT(*) FROM visits",
-        "SELECT … FROM … [WHERE] [GROUP BY]",
-        "SELECT COUNT(*) FROM visits WHERE age > 5 GROUP BY region",
+        f"SELECT * FROM ({BY_REGION} INTERSECT {BY_REGION})",
+        "join on the keys: FROM a JOIN b USING (month)",
+        f"SELECT region, a.n FROM ({BY_REGION}) a JOIN ({BY_REGION}) b USING (region)",
+    ),
+    (
+        f"{BY_REGION} EXCEPT {BY_REGION}",
+        "join the answers on their keys: FROM a JOIN b USING (month)",
+        f"SELECT region, a.n FROM ({BY_REGION}) a JOIN ({BY_REGION}) b USING (region)",
     ),
     ("SELECT COUNT(*) FROM", "a missing comma, quote or parenthesis", "SELECT COUNT(*) FROM visits"),
     ("SELECT COUNT(*) FROM visits; SELECT 1", "one question at a time", "SELECT COUNT(*) FROM visits"),

@@ -17,7 +17,7 @@ from safety.test_tightness import halved, honest, worst
 from safety.worlds import World, changes, question
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.aggregates.disjoint import DisjointMeasures
-from sfumato.plan.aggregates.measures import Count, Mean
+from sfumato.plan.aggregates.measures import Count, Mean, Sum
 from sfumato.plan.bounding import bounding_strategies, for_neighbours
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -119,6 +119,39 @@ def test_numbers_of_disjoint_measures_are_those_of_each_alone(asked: str, alone:
         assert together[1] == pytest.approx(1, abs=1e-3)
     else:
         assert list(together) == numbers
+
+
+_OVER_1 = "FILTER (WHERE age > 1)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "where", "taken"),
+    [
+        (f"COUNT(*) {_OVER_1}, SUM(CASE WHEN age > 1 THEN 1 ELSE 0 END)", "", [Count]),
+        (f"SUM(cost) {_OVER_1}, SUM(CASE WHEN age > 1 THEN cost ELSE 0 END)", "", [Sum]),
+        (f"AVG(cost) {_OVER_1}, SUM(CASE WHEN age > 1 THEN cost ELSE 0 END)", "", [Mean]),
+        (f"AVG(CASE WHEN age > 1 THEN cost END), AVG(cost) {_OVER_1}", "", [Mean]),
+        ("AVG(age), SUM(CASE WHEN age IS NOT NULL THEN 1 ELSE 0 END), COUNT(age)", "", [Mean]),
+        ("COUNT(*), COUNT(age)", "WHERE age >= 0", [Count]),
+        ("COUNT(*), COUNT(age + cost), AVG(age * cost - 1)", "WHERE age IS NOT NULL AND cost < 3", [Mean]),
+        (f"COUNT(*) {_OVER_1}, COUNT(age) {_OVER_1}", "", [Count]),
+        ("COUNT(*), COUNT(cost)", "WHERE age >= 0", [DisjointMeasures]),
+        ("COUNT(*), COUNT(cost)", "WHERE cost >= 0 OR age >= 0", [DisjointMeasures]),
+        ("COUNT(*), COUNT(age + cost)", "WHERE age >= 0", [DisjointMeasures]),
+        ("COUNT(*), COUNT(cost / age)", "WHERE cost >= 0 AND age >= 0", [DisjointMeasures]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")
+def test_what_is_asked_twice_is_measured_once(asked: str, where: str, taken: list[type], tmp_path: Path) -> None:
+    """The numbers are those of each alone, on one table of all rows at a price without noise."""
+    cells = itertools.product((None, 0, 1, 3), (None, 0, 2))
+    rows = [{"who": number, "age": age, "cost": cost} for number, (age, cost) in enumerate(cells)]
+    with sf.Curator(replace(WORLD.policy(rows), budget=sf.Budget(10**9)), tmp_path / "x.ledger") as curator:
+        questions = [curator.sql(f"SELECT {each} FROM people {where}") for each in (asked, *asked.split(", "))]
+        measured = share_measures(questions[0].query.plan).parts[0].measures
+        assert [type(measure) for measure in measured] == taken
+        together, *alone = [question.release(epsilon=10**5).rows[0] for question in questions]
+    assert together == pytest.approx(tuple(number for (number,) in alone), abs=1e-3)
 
 
 GROUPS = 2_000

@@ -298,6 +298,9 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
     if not 0 < equals < 1:
         raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
     count, law = numbers.counts(options.column)
+    if law.noises > 1:
+        rule = f"a test of a share is of a count with one noise; here it is the sum of {law.noises} noisy numbers"
+        raise Unsupported("test-of-summed-count", rule, fix="ask for COUNT(*) in a question of its own")
     uniform = float(SeededDraws("share", "" if receipt is None else receipt.hash, float(count), of).uniforms(1)[0])
     p_value = min(1.0, 2 * min(score_tests.share_p_values(float(count), of, float(equals), law, uniform)))
     statistic = (float(count) - of * float(equals)) / math.sqrt(of * float(equals * (1 - equals)) + law.variance)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -14,15 +15,21 @@ from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """Discrete Laplace (order 1) or discrete Gaussian (order 2) noise of this size, in steps of ``unit``."""
+    """Discrete Laplace (order 1) or discrete Gaussian (order 2) noise of this size, in steps of ``unit``, or the sum of
+    several independent ones.
+    """
 
     order: int
     size: float
     unit: float = 1.0
+    noises: int = field(default=1, repr=False)  # draws are seeded by what is shown, and a law of one is older
+    """How many are added."""
 
     @classmethod
-    def of(cls, scale: NoiseScale) -> NoiseLaw:
-        """Return the law of totals on this scale; numbers that were selected have none and are refused."""
+    def of(cls, scale: NoiseScale, factor: Fraction = Fraction(1)) -> NoiseLaw:
+        """Return the law of totals on this scale, multiplied by a factor; numbers that were selected have none and are
+        refused.
+        """
         if isinstance(scale, SampledScale):
             rule = (
                 "a sampled answer cannot be tested: which units are in the sample is secret, and no part of the noise"
@@ -33,20 +40,23 @@ class NoiseLaw:
             raise Unsupported("test-of-selection", rule, fix="ask for COUNT(*) or AVG(…) by group")
         (size,) = scale.mechanism.sizes
         grid = 1 if scale.mechanism.grid is None else scale.mechanism.grid
-        return cls(scale.mechanism.order, float(size), float(scale.unit_value * grid))
+        return cls(scale.mechanism.order, float(size), float(scale.unit_value * grid * factor))
 
     @property
     def variance(self) -> float:
-        """The variance of one noise, in the unit of the totals: 2q/(1 − q)² steps² with q = e^{−1/b}, or at most σ²."""
+        """The variance in the unit of the totals; that of one noise is 2q/(1 − q)² steps² with q = e^{−1/b}, or at most
+        σ². Variances of independent noises add up.
+        """
         if self.order == 2:
-            return (self.size * self.unit) ** 2
+            return self.noises * (self.size * self.unit) ** 2
         q = math.exp(-1 / self.size)
-        return float(2 * q / math.expm1(-1 / self.size) ** 2 * self.unit**2)
+        return float(self.noises * 2 * q / math.expm1(-1 / self.size) ** 2 * self.unit**2)
 
     def draw(self, draws: SeededDraws, *shape: int) -> Floats:
-        """Simulate independent noises."""
-        drawn = draws.laplace(self.size, *shape) if self.order == 1 else draws.gaussian(self.size, *shape)
-        return drawn * self.unit
+        """Simulate independent sums of as many noises."""
+        draw = draws.laplace if self.order == 1 else draws.gaussian
+        drawn = np.sum([draw(self.size, *shape) for _ in range(self.noises)], axis=0)
+        return np.asarray(drawn * self.unit)
 
 
 def nonnegative_cells(cells: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,12 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.noise_laws import NoiseLaw
 from sfumato.inference.score_tests import GroupSums, PairSums
 from sfumato.inference.seeded_draws import Floats
-from sfumato.plan.aggregates.measures import Count, MeanEstimate, TotalEstimate
+from sfumato.plan.aggregates.measures import Count, MeanEstimate
 from sfumato.plan.aggregates.moments import Axis, Correlation, SpreadEstimate
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.release.answers.formatting import key_text
-from sfumato.release.measured import NoisyMeasurements, ResultEstimator
+from sfumato.release.measured import NoisyMeasurements, ResultEstimator, linear_factors
 
 _CUT_FIX = "ask for all groups, and sort or cut the answer yourself: that is free"
 
@@ -64,22 +64,17 @@ class ReleasedNumbers:
         return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
 
     def column_named(self, name: str | None, wanted: type, words: str) -> str:
-        """Return the column to test: the named one, or the only one of this kind."""
-        candidates = [
-            column
-            for column, result in self.results.items()
-            if isinstance(result.estimator, wanted)
-            and (not name or column == name)
-            and (wanted is not TotalEstimate or column in self.counted)
-        ]
-        if len(candidates) == 1:
-            return candidates[0]
+        """Return the column to test: the named one, or the only one with such an estimator."""
+        found = [column for column, result in self.results.items() if isinstance(result.estimator, wanted)]
+        return self._only(name, found, words)
+
+    def _only(self, name: str | None, candidates: Sequence[str], words: str) -> str:
+        chosen = [column for column in candidates if not name or column == name]
+        if len(chosen) == 1:
+            return chosen[0]
         rule = f"the name of a column that is {words} and nothing else"
         fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
-        if wanted is TotalEstimate and self.counted:
-            rule = "a count with one noise: beside AVG(…) or FILTER, COUNT(*) is a sum of several noisy numbers"
-            fix = "ask for the counts in a question of their own"
-        raise InvalidParameter("column", name, rule, fix=fix)
+        raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
 
     def _totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
         """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""
@@ -89,14 +84,23 @@ class ReleasedNumbers:
         return [np.array(column, dtype=np.float64) * float(scale.unit_value) for column in columns], NoiseLaw.of(scale)
 
     def counts(self, column: str | None) -> tuple[Floats, NoiseLaw]:
-        """Return a table of noisy counts, a dimension for each key, and their law."""
-        result = self.results[self.column_named(column, TotalEstimate, "COUNT(*)")]
-        (totals,), law = self._totals(result.scales[0])
+        """Return a table of noisy counts, a dimension for each key, and their law.
+
+        A count that is taken together with other measures is a sum of totals of one measurement: independent noises of
+        one law, each in units of rows.
+        """
+        result = self.results[self._only(column, [name for name in self.results if name in self.counted], "COUNT(*)")]
+        factors = linear_factors(result.estimator)
+        columns = [(index, total) for index in result.scales for total in self._totals(index)[0]]
+        totals = sum(float(factor) * total for factor, (_, total) in zip(factors, columns, strict=True))
+        scales = self.measured.scales
+        laws = {NoiseLaw.of(scales[index], factor) for factor, (index, _) in zip(factors, columns, strict=True)}
+        (law,) = (replace(law, noises=len(factors)) for law in laws)
         positions = [
             {value: index for index, value in enumerate(self.values(key))} for key in range(len(self.key_names))
         ]
         cells = np.zeros([len(values) for values in positions])
-        for group, total in zip(self.groups, totals, strict=True):
+        for group, total in zip(self.groups, np.asarray(totals), strict=True):
             if None not in group:
                 cells[tuple(values[value] for values, value in zip(positions, group, strict=True))] = total
         return cells, law

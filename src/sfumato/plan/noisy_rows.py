@@ -151,9 +151,11 @@ class NoisyJoin:
 @codec.serialisable("noisy-union")
 @dataclass(frozen=True)
 class NoisyUnion:
-    """The rows of several noisy relations with the same columns, one after the other: UNION ALL."""
+    """The rows of several noisy relations with the same columns, one after the other: UNION ALL, or UNION."""
 
     members: tuple[NoisyRelation, ...]
+    distinct: bool = False
+    """Whether of rows that are equal in every column only the first is kept."""
 
 
 @codec.serialisable("noisy-scalars")
@@ -168,21 +170,31 @@ class WithScalars:
 NoisyRelation = NoisySource | NoisySelect | NoisyJoin | NoisyUnion | WithScalars
 
 
+def nested_relations(relation: NoisyRelation) -> Iterator[NoisyRelation]:
+    """Iterate over a relation and all relations inside it."""
+    yield relation
+    inputs: tuple[NoisyRelation, ...] = ()
+    match relation:
+        case NoisySelect(below):
+            inputs = (below,)
+        case NoisyJoin(left, right):
+            inputs = (left, right)
+        case NoisyUnion(members):
+            inputs = members
+        case WithScalars(below, scalars):
+            inputs = (below, *scalars)
+    for each in inputs:
+        yield from nested_relations(each)
+
+
 def selects(relation: NoisyRelation) -> Iterator[Outer]:
     """Iterate over the SELECTs of a relation."""
-    match relation:
-        case NoisySelect(below, select):
-            yield select
-            yield from selects(below)
-        case NoisyJoin(left, right):
-            yield from selects(left)
-            yield from selects(right)
-        case NoisyUnion(members):
-            for member in members:
-                yield from selects(member)
-        case WithScalars(below, scalars):
-            for member in (below, *scalars):
-                yield from selects(member)
+    return (each.select for each in nested_relations(relation) if isinstance(each, NoisySelect))
+
+
+def drops_duplicates(relation: NoisyRelation) -> bool:
+    """Return whether rows are compared with each other, as UNION does."""
+    return any(isinstance(each, NoisyUnion) and each.distinct for each in nested_relations(relation))
 
 
 def copied_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:

@@ -12,7 +12,10 @@ from typing import cast
 
 from sfumato.plan.aggregates.disjoint import members_of, take_together
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
+from sfumato.plan.aggregates.spellings import respelled
+from sfumato.plan.keys import conditions
 from sfumato.plan.nodes import Aggregate
+from sfumato.plan.values.expressions import Expression
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class MeasuredRequest:
     """The measures that a requested aggregate is computed from, by their indices among the members of a part."""
 
     request: AggregateRequest
+    """The aggregate in the spelling that its measures have."""
     part: int
     measures: tuple[int, ...]
 
@@ -71,13 +75,12 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     requests_by_reading: dict[object, list[AggregateRequest]] = {ReadingKind.TOTALS: []}
     for request in plan.measures:
         requests_by_reading.setdefault(request.reading_key, []).append(request)
-    available = {reading: _available_requests(requests) for reading, requests in requests_by_reading.items()}
-    parts = tuple(
-        _reading_part(plan, requests, available[reading]) for reading, requests in requests_by_reading.items()
-    )
+    tests = conditions(plan.source)
+    needed = {reading: _NeededMeasures.of(requests, tests) for reading, requests in requests_by_reading.items()}
+    parts = tuple(_reading_part(plan, requests, needed[reading]) for reading, requests in requests_by_reading.items())
     part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
     sources = (
-        _source(request, part_indices[request.reading_key], parts, available[request.reading_key])
+        _source(request, part_indices[request.reading_key], parts, needed[request.reading_key])
         for request in plan.measures
     )
     return SharedMeasures(parts, tuple(sources))
@@ -88,38 +91,65 @@ def with_measures(plan: Aggregate) -> Aggregate:
     return replace(plan, measures=tuple(measure for part in share_measures(plan).parts for measure in part.measures))
 
 
-def _available_requests(requests: Sequence[AggregateRequest]) -> Sequence[AggregateRequest]:
-    """Return the requests, the measures they need, and the mean of each value whose sum and count are both requested.
+@dataclass(frozen=True)
+class _NeededMeasures:
+    """The measures for requests of the same rows; equal ones have one spelling."""
 
-    A mean is measured as two sums that take one price together, so that it gives the sum and the number with less noise
-    than if both were measured.
-    """
-    needed_measures = (measure for request in requests for measure in request.measures_for(()))
-    shared_means = (Mean(request.value, request.where) for request in requests if type(request) is Sum)
-    counts = {request for request in requests if type(request) is Count}
-    return tuple(dict.fromkeys((*requests, *needed_measures, *(mean for mean in shared_means if mean.rows in counts))))
+    spellings: Mapping[AggregateRequest, AggregateRequest]
+    """For each request, and each measure that one needs, its spelling."""
+    shared_means: tuple[Mean, ...]
+    """The means of values whose sum and count are both requested."""
+    tests: tuple[Expression, ...]
+    """The conditions that all rows meet."""
+
+    @classmethod
+    def of(cls, requests: Sequence[AggregateRequest], tests: tuple[Expression, ...]) -> _NeededMeasures:
+        """Return those of these requests. One alone shares nothing, and keeps its spelling.
+
+        A mean is measured as two sums that take one price together, so that it gives the sum and the number with less
+        noise than if both were measured.
+        """
+        needed = dict.fromkeys((*requests, *(measure for request in requests for measure in request.measures_for(()))))
+        if len(requests) < 2 or requests[0].reads is not ReadingKind.TOTALS:
+            return cls({request: request for request in needed}, (), ())
+        spellings = {request: respelled(request, tests) for request in needed}
+        counts = {request for request in spellings.values() if type(request) is Count}
+        means = (Mean(request.value, request.where) for request in spellings.values() if type(request) is Sum)
+        shared_means = tuple(mean for mean in means if respelled(mean.rows, tests) in counts)
+        return cls(spellings, shared_means, tests)
+
+    @property
+    def _requests(self) -> tuple[AggregateRequest, ...]:
+        return tuple(dict.fromkeys((*self.spellings.values(), *self.shared_means)))
+
+    def measures_of(self, request: AggregateRequest) -> tuple[Measure, ...]:
+        """Return the measures of one request. The rows that a mean averages are counted by its two sums."""
+        spelled = self.spellings[request]
+        if type(spelled) is Count:
+            means = (mean for mean in self._requests if isinstance(mean, Mean))
+            return (next((mean for mean in means if respelled(mean.rows, self.tests) == spelled), spelled),)
+        measures = spelled.measures_for(self._requests)
+        return tuple(cast("Measure", self.spellings.get(measure, measure)) for measure in measures)
 
 
-def _reading_part(
-    plan: Aggregate, requests: Sequence[AggregateRequest], available: Sequence[AggregateRequest]
-) -> ReadingPart:
-    needed = [(request, request.measures_for(available)) for request in requests]
-    part_measures = tuple(dict.fromkeys(measure for _, measures in needed for measure in measures))
+def _reading_part(plan: Aggregate, requests: Sequence[AggregateRequest], needed: _NeededMeasures) -> ReadingPart:
+    needed_measures = [(needed.spellings[request], needed.measures_of(request)) for request in requests]
+    part_measures = tuple(dict.fromkeys(measure for _, measures in needed_measures for measure in measures))
     reads = requests[0].reads if requests else ReadingKind.TOTALS
     if reads is not ReadingKind.TOTALS:
         return ReadingPart(reads, replace(plan, measures=part_measures), tuple(requests))
-    only_counts = all(type(request) is Count for request, measures in needed if Count() in measures)
+    only_counts = all(type(request) is Count for request, measures in needed_measures if Count() in measures)
     taken = take_together(part_measures, splits_row_count=only_counts)
     return ReadingPart(reads, replace(plan, measures=taken.measures), tuple(requests), taken.replacements)
 
 
 def _source(
-    request: AggregateRequest, number: int, parts: Sequence[ReadingPart], available: Sequence[AggregateRequest]
+    request: AggregateRequest, number: int, parts: Sequence[ReadingPart], needed: _NeededMeasures
 ) -> MeasuredRequest:
     part = parts[number]
     if part.reads is not ReadingKind.TOTALS:
         return MeasuredRequest(request, number, (part.requests.index(request),))
     members = (
-        member for measure in request.measures_for(available) for member in part.replacements.get(measure, (measure,))
+        member for measure in needed.measures_of(request) for member in part.replacements.get(measure, (measure,))
     )
-    return MeasuredRequest(request, number, tuple(map(part.members.index, members)))
+    return MeasuredRequest(needed.spellings[request], number, tuple(map(part.members.index, members)))

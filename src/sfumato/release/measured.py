@@ -277,7 +277,7 @@ def _linear_estimate(
     estimate = estimator.estimate(totals, [0.0] * len(totals))
     groups, form = len(estimate.value), NoiseForm.zero(len(estimate.value))
     first_noises = [columns.first_noise + index * groups for columns in scaled for index in range(len(columns.columns))]
-    for first_noise, factor in zip(first_noises, _linear_factors(estimator), strict=True):
+    for first_noise, factor in zip(first_noises, linear_factors(estimator), strict=True):
         block = NoiseForm.single(first_noise + np.arange(groups))
         form = form.plus(block.scaled(np.full(groups, float(factor))))
     value, centre = estimate.value, estimate.low
@@ -289,7 +289,8 @@ def _linear_estimate(
     return LinearEstimate(value, low, high, centre=centre, form=form, noises=noises)
 
 
-def _linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:
+def linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:
+    """Return the factors by which the totals that an estimator reads add up to its number."""
     if isinstance(estimator, SummedEstimate):
         return estimator.factors
     return (estimator.first, estimator.second) if isinstance(estimator, CombinedEstimate) else (Fraction(1),)
@@ -308,7 +309,7 @@ def _estimate_groups(
 def _count_statements(estimator: Estimator, parts: int) -> int:
     """Count the noise draws whose bounds must hold together: a sum reads several, but counts as one part."""
     if isinstance(estimator, (CombinedEstimate, SummedEstimate)):
-        return len(_linear_factors(estimator)) * parts
+        return len(linear_factors(estimator)) * parts
     return parts
 
 

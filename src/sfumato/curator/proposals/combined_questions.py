@@ -58,6 +58,10 @@ from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, Weights, Within
 
 
+def _ask_apart(call: str) -> str:
+    return f"leave it out, or ask each SELECT by itself with {call} and combine the answers in pandas: that is free"
+
+
 @dataclass(frozen=True)
 class CombinedQuestion(Question):
     """A parsed question that combines the noisy rows of several SELECTs."""
@@ -103,7 +107,7 @@ class CombinedQuestion(Question):
             "limit",
             rows or groups or rows_per_group or str(strategy),
             "left out: the question combines several SELECTs",
-            fix="ask each SELECT by itself with .limit(…), and combine the answers in pandas: that is free",
+            fix=_ask_apart(".limit(…)"),
         )
 
     def advise(self, epsilon: Number | None = None, **terms: Any) -> Advice:
@@ -193,7 +197,8 @@ class CombinedQuestion(Question):
         refuse_sample(sample)
         if free or sample_of is not None:
             rule = "left out: the question combines several SELECTs"
-            raise InvalidParameter("free" if free else "sample_of", free or sample_of, rule, fix="leave it out")
+            name, value = ("free", "True") if free else ("sample_of", "…")
+            raise InvalidParameter(name, free or sample_of, rule, fix=_ask_apart(f".release({name}={value})"))
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         call = ReleaseCall(fresh, request_id, seconds, progress)
         key = self.plan_key.derive(lambda combined: digest(combined, self.text))
@@ -302,7 +307,7 @@ class CombinedQuestion(Question):
         if request.weights is not None or request.range is not None:
             name, value = ("weights", request.weights) if request.weights is not None else ("range", request.range)
             rule = "left out: the question combines several SELECTs"
-            raise InvalidParameter(name, value, rule, fix="leave it out")
+            raise InvalidParameter(name, value, rule, fix=_ask_apart(f".release(…, {name}=…)"))
         return self.workload.price_at(price, request)
 
     def widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:

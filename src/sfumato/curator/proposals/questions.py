@@ -629,6 +629,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def price_release_at(self, price: Price, request: PriceRequest) -> PricedRelease:
         """Prepare the release at a price of its own, as one of several questions bought together."""
         rate = sampling_rate(self, request, self._context.policy)
+        refusals.require_numbers_in_ranges(self.query, request.range)
         self.require_delta(price.delta, price.epsilon)
         weights = request.result_weights(self.query.finish, len(self.shared_parts.requests))
         weighted_request, family = WeightedRequest(self.shared_parts.requests, weights), request.family

@@ -180,15 +180,18 @@ class _Candidate:
 
 
 def _candidate(measure: Measure) -> _Candidate | None:
-    member = _with_predicate(measure)
+    member = with_predicate(measure)
     predicate = None if member is None else counted_rows(member)
     if member is None or predicate is None:
         return None
     return _Candidate(measure, member, predicate, limits((predicate,)), frozenset(_conjuncts(predicate)))
 
 
-def _with_predicate(measure: Measure) -> Member | None:
-    """Move the condition of SUM(CASE WHEN p THEN x ELSE 0 END), or of such a mean without ELSE, to the predicate."""
+def with_predicate(measure: AggregateRequest) -> Member | None:
+    """Move the condition of SUM(CASE WHEN p THEN x ELSE 0 END), or of such a mean without ELSE, to the predicate.
+
+    None for a measure that is no count, sum or mean of rows.
+    """
     if type(measure) is Count:
         return measure
     if not isinstance(measure, (Sum, Mean)):

@@ -343,10 +343,8 @@ class Count:
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         return (Contribution(None, step, 0, low, high),)
 
-    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:
-        """Use a mean over the same rows if there is one: it counts the rows where its value is not NULL."""
-        means = (request for request in requests if isinstance(request, Mean) and request.rows == self)
-        return (next(means, self),)
+    def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
+        return (self,)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         """Return the sum of the rows that each of the measures counts."""

@@ -138,7 +138,8 @@ _NAMES = {
     "age": (
         "function",
         "AGE returns an interval, which is no number",
-        "write EXTRACT(year FROM AGE(later, earlier)) with two dates, or DATE_DIFF('day', earlier, later)",
+        "write EXTRACT(year FROM AGE(later, earlier)) with two dates, or DATE_DIFF('day', earlier, later); of dates in "
+        "an answer, subtract them in pandas: that is free",
     ),
     **dict.fromkeys(
         ("to_date", "to_timestamp", "str_to_date", "date_parse", "parse_date"),

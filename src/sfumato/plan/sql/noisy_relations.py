@@ -1,4 +1,4 @@
-"""Lower SELECTs that combine the noisy rows of several SELECTs: joins on keys, UNION ALL, scalar subqueries.
+"""Lower SELECTs that combine the noisy rows of several SELECTs: joins on keys, unions, scalar subqueries.
 
 Each SELECT that aggregates private rows is a query of its own, and all of them are measured in one batch, once; what is
 done with their noisy rows is free. A join is by equal public keys, and its condition holds all keys of one side: so the
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
+from sfumato.plan.keys import conditions, undeclared_keys
 from sfumato.plan.nodes import CombinedRows, Query, conjuncts
 from sfumato.plan.noisy_rows import (
     Finish,
@@ -190,6 +191,9 @@ class _Combining:
 
     def _leaf(self, select: exp.Select, visible: Scope) -> _Rows:
         query = self.lower_leaf(with_scope(select, visible))
+        if not query.plan.measures and not undeclared_keys(query.plan.keys, conditions(query.plan.source)):
+            rule = "a SELECT that is combined with others needs an aggregate: its keys alone are known from the policy"
+            raise refuse(select, "no-aggregate", rule, "add COUNT(*) to each SELECT")
         if query not in self.queries:
             self.queries.append(query)
             self.texts.append(with_scope(select, visible).sql(dialect=DIALECT))
@@ -204,26 +208,27 @@ class _Combining:
         )
 
     def _union(self, union: exp.SetOperation, visible: Scope) -> _Rows:
-        """Lower UNION ALL."""
-        if not isinstance(union, exp.Union) or union.args.get("distinct") or union.args.get("by_name"):
-            rule = "noisy numbers are not compared, so UNION, INTERSECT and EXCEPT of results are not supported"
-            raise refuse(union, "set-operation", rule, "write UNION ALL")
+        """Lower UNION ALL, or UNION, which keeps one of several equal rows."""
+        if not isinstance(union, exp.Union) or union.args.get("by_name"):
+            rule = "of results, UNION ALL and UNION are supported, not INTERSECT, EXCEPT or BY NAME"
+            raise refuse(
+                union, "set-operation", rule, "write UNION ALL, or join on the keys: FROM a JOIN b USING (month)"
+            )
         members = [self.rows(side, visible) for side in (union.this, union.expression)]
         first, second = members
         if len(first.outputs) != len(second.outputs):
             raise refuse(
                 union,
                 "union",
-                "the SELECTs of UNION ALL have different numbers of columns",
+                "the SELECTs of a UNION have different numbers of columns",
                 "select the same columns in each",
             )
         outputs = tuple(_united(union, *pair) for pair in zip(first.outputs, second.outputs, strict=True))
-        parts = [
-            part
-            for member in members
-            for part in (member.relation.members if isinstance(member.relation, NoisyUnion) else (member.relation,))
-        ]
-        return _Rows(NoisyUnion(tuple(parts)), outputs, None, any(member.selected for member in members))
+        parts = [part for member in members for part in _members(member.relation)]
+        distinct = bool(union.args.get("distinct"))
+        compares_noise = distinct and any(noise_count(output.expression) for output in outputs)
+        selected = compares_noise or any(member.selected for member in members)
+        return _Rows(NoisyUnion(tuple(parts), distinct), outputs, None, selected)
 
     def select(self, select: exp.Select, visible: Scope) -> _Rows:
         """Lower a SELECT whose sources are noisy rows."""
@@ -318,6 +323,11 @@ def _check_clauses(select: exp.Select) -> None:
         if value and part not in allowed:
             rule = f"{part.strip('_').upper()} over aggregated rows is not supported"
             raise refuse(select, "clause", rule, "use SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, ORDER BY, LIMIT")
+
+
+def _members(relation: NoisyRelation) -> tuple[NoisyRelation, ...]:
+    """Return the members of a UNION ALL, or the relation itself."""
+    return relation.members if isinstance(relation, NoisyUnion) and not relation.distinct else (relation,)
 
 
 def _united(union: exp.Expr, first: Output, second: Output) -> Output:

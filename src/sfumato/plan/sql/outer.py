@@ -63,6 +63,10 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
             f"{expression.function.upper()} of a key is computed where the rows are grouped, not over aggregated rows"
         )
         raise refuse(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
+    if expression.function not in FINISHING and any(each.domain.type.temporal for each in expression.arguments):
+        rule = f"{expression.function.upper()} of dates that noise has selected is not supported"
+        fix = "select the dates themselves, and compute with them in pandas: that is free"
+        raise refuse(node, "finish-function", rule, fix)
     if expression.function not in FINISHING:
         raise refuse(
             node,

@@ -51,11 +51,10 @@ def parse_select(text: object, parameters: Parameters | None = None, column_name
     if isinstance(statement, exp.Pivot):
         statement = _select_from_pivot(statement)
     if not isinstance(statement, exp.Select):
-        rule = (
-            "INTERSECT and EXCEPT of answers are not supported"
-            if isinstance(statement, exp.SetOperation)
-            else "only SELECT, SHOW TABLES, DESCRIBE and SUMMARIZE are supported"
-        )
+        if isinstance(statement, exp.SetOperation):
+            rule, fix = "INTERSECT and EXCEPT of answers are not supported", "join the answers on their keys: "
+            raise refuse(statement, "not-select", rule, f"{fix}FROM a JOIN b USING (month)")
+        rule = "only SELECT, SHOW TABLES, DESCRIBE and SUMMARIZE are supported"
         fix = suggest_keyword(str(text)) or "write SELECT … FROM … [WHERE] [GROUP BY]"
         raise refuse(statement, "not-select", rule, fix)
     return _normalise(statement)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import conjunction, is_not_null
 from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
@@ -244,6 +245,17 @@ _WINDOW_FIX = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VA
 _FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 
+def _rank_among_all(node: exp.Window) -> Unsupported:
+    """Return the refusal of a function that tells where a row is among the rows of others: quantiles answer it."""
+    order = node.args.get("order")
+    value = node_text(order.expressions[0].this) if order else "<column>"
+    parts = int(node.this.name) if isinstance(node.this, exp.Ntile) and node.this.name.isdecimal() else 4
+    levels = ", ".join(f"{index / parts:.3g}" for index in range(1, parts)) if 2 <= parts <= 100 else "0.25, 0.5, 0.75"
+    rule = f"{node.this.sql_name()} over private rows would compare a row with those of other people"
+    limits = f"ask for the limits first, QUANTILE_CONT({value}, [{levels}])"
+    return refuse(node, "window", rule, f"{limits}, and group by CASE WHEN {value} < … THEN 1 … END")
+
+
 @dataclass(frozen=True)
 class WindowParsing:
     """A lowering of windows over the rows of one relation."""
@@ -261,6 +273,9 @@ class WindowParsing:
 
     def lower(self, node: exp.Window) -> WindowFunction:
         """Lower the window function of a subquery."""
+        is_by_unit = any(map(self.is_unit, node.args.get("partition_by") or []))
+        if not is_by_unit and isinstance(node.this, (exp.Ntile, exp.PercentRank, exp.CumeDist)):
+            raise _rank_among_all(node)
         for part, value in node.args.items():
             if value and part not in _WINDOW_PARTS:
                 rule = "window options other than PARTITION BY and ORDER BY are not supported"

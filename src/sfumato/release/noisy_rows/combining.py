@@ -16,6 +16,7 @@ from sfumato.plan.noisy_rows import (
     NoisySource,
     NoisyUnion,
     WithScalars,
+    drops_duplicates,
     selects,
     selects_by_noise,
 )
@@ -31,9 +32,10 @@ from sfumato.release.noisy_rows.noisy_columns import (
     objects,
     over_rows,
     relying_on,
+    statements_of,
 )
 from sfumato.release.noisy_rows.row_selection import ranks, stack_columns, take_rows
-from sfumato.release.noisy_rows.row_totals import Places
+from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes
 
 SourceRows = Callable[[int], Finished]
 """The finished rows of one query, with intervals of which so many hold at once."""
@@ -42,8 +44,10 @@ SourceRows = Callable[[int], Finished]
 def finish_combined(combined: CombinedRows, sources: Sequence[SourceRows], *, joint: bool) -> Finished:
     """Compute the answer of a SELECT over the noisy rows of several queries."""
     cached = [cache(source) for source in sources]
-    is_selecting = any(selects_by_noise(query.finish, query.outer) for query in combined.queries) or any(
-        selects_by_noise(select.finish, (select,)) for select in selects(combined.rows)
+    is_selecting = (
+        any(selects_by_noise(query.finish, query.outer) for query in combined.queries)
+        or any(selects_by_noise(select.finish, (select,)) for select in selects(combined.rows))
+        or drops_duplicates(combined.rows)
     )
     finished_for = cache(lambda draws: evaluate_relation(combined.rows, [source(draws) for source in cached]))
     return with_intervals(finished_for, joint=joint or is_selecting, combined=True)
@@ -58,8 +62,9 @@ def evaluate_relation(relation: NoisyRelation, sources: Sequence[Finished]) -> F
             return apply_outer(select, evaluate_relation(below, sources))
         case NoisyJoin(left, right):
             return _join(relation, evaluate_relation(left, sources), evaluate_relation(right, sources))
-        case NoisyUnion(members):
-            return _unite([evaluate_relation(member, sources) for member in members])
+        case NoisyUnion(members, distinct):
+            united = _unite([evaluate_relation(member, sources) for member in members])
+            return _without_duplicates(united) if distinct else united
         case WithScalars(below, scalars):
             return _with_scalars(
                 evaluate_relation(below, sources), [evaluate_relation(scalar, sources) for scalar in scalars]
@@ -163,6 +168,24 @@ def _unite(members: Sequence[Finished]) -> Finished:
     shown = np.concatenate([member.shown + start for member, start in zip(members, starts, strict=True)])
     sure = np.concatenate([member.sure for member in members])
     return Finished(columns, shown, sure, frozenset().union(*(member.statements for member in members)))
+
+
+def _without_duplicates(rows: Finished) -> Finished:
+    """Keep the first of several shown rows that are equal in every column.
+
+    Noisy numbers are compared as they are released. So where rows agree in all their exact columns, noise has decided
+    how many of them are shown, and the ranges of all rows must hold at once.
+    """
+    everywhere = Presence.everywhere(len(rows.sure))
+    codes, _ = group_codes(rows.columns, everywhere)
+    first_of_equal = np.unique(codes[rows.shown], return_index=True)[1]
+    shown = rows.shown[np.sort(first_of_equal)]
+    exact = [column for column in rows.columns if isinstance(column, ExactColumn) and not column.chosen_by_noise]
+    if len(exact) == len(rows.columns):
+        return replace(rows, shown=shown)
+    exact_codes, _ = group_codes(exact, everywhere)
+    sure = rows.sure & (np.bincount(exact_codes)[exact_codes] == 1)
+    return Finished(rows.columns, shown, sure, rows.statements | statements_of(*rows.columns))
 
 
 def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:

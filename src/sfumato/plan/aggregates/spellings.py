@@ -1,0 +1,64 @@
+"""Equal measures under several spellings: what a question asks twice is measured once.
+
+*Claim.* In rows that meet ``conditions``, a measure and what ``respelled`` returns for it add the same to every total.
+SUM(CASE WHEN p THEN x ELSE 0 END) adds x where p is true and nothing elsewhere, as SUM(x) FILTER (WHERE p) does, and
+with x = 1 it counts the rows where p is true. AVG(CASE WHEN p THEN x END) leaves out the rows where p is not true, for
+NULL is not averaged. A test that x is not NULL is true in every row where the other conditions are, if one of them
+limits x, which no NULL meets (``narrowing``), or is that test; then it is left out. ∎
+
+Only the numbers depend on the claim: the sensitivity follows from what engines add up, whichever spelling they are
+given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sfumato.plan.aggregates.disjoint import with_predicate
+from sfumato.plan.aggregates.measures import AggregateRequest, is_not_null
+from sfumato.plan.values.expressions import Call, Expression
+from sfumato.plan.values.functions.declaring import call, never_null
+from sfumato.plan.values.narrowing import limits
+
+
+def respelled(request: AggregateRequest, conditions: Sequence[Expression]) -> AggregateRequest:
+    """Return the one spelling of all requests that are equal in rows that meet these conditions."""
+    spelled = with_predicate(request)
+    if spelled is None:
+        return request
+    where = _without_certain_tests(spelled.where, conditions)
+    return spelled if where == spelled.where else replace(spelled, where=where)
+
+
+def _without_certain_tests(where: Expression | None, conditions: Sequence[Expression]) -> Expression | None:
+    """Return a predicate without the tests for NULL that are certain to hold where the rest of it does."""
+    if where is None:
+        return None
+    tests = where.arguments if isinstance(where, Call) and where.function == "AND" else (where,)
+    kept = list(tests)
+    for test in tests:
+        others = [other for other in kept if other is not test]
+        tested = _tested_value(test)
+        if tested is not None and _is_present(tested, (*conditions, *others)):
+            kept = others
+    if len(kept) == len(tests):
+        return where
+    return call("AND", *kept) if len(kept) > 1 else kept[0] if kept else None
+
+
+def _tested_value(test: Expression) -> Expression | None:
+    """Return x of the test that x is not NULL; None for any other condition."""
+    if not isinstance(test, Call) or test.function != "NOT":
+        return None
+    (negated,) = test.arguments
+    return negated.arguments[0] if isinstance(negated, Call) and negated.function == "IS NULL" else None
+
+
+def _is_present(value: Expression, conditions: Sequence[Expression]) -> bool:
+    """Return whether a value is certain not to be NULL where the conditions hold."""
+    if never_null(value) or is_not_null(value) in conditions or value in limits(conditions):
+        return True
+    # of these functions, one with a finite range is NULL only if an argument is
+    is_total = isinstance(value, Call) and value.function in ("+", "-", "*") and value.domain.range is not None
+    return is_total and all(_is_present(argument, conditions) for argument in value.arguments)
