@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,9 +55,13 @@ def test_an_analyst_asks_through_the_example(make: MakeProxy, tmp_path: Path, ce
     assert served.tokens["ana"] not in (spare / "log").read_text()
 
 
-def test_the_health_check_reads_readiness_from_the_socket_file(tmp_path: Path) -> None:
+def test_the_health_check_and_the_alarms_read_what_is_there(tmp_path: Path) -> None:
     check = [sys.executable, str(DEPLOY / "ready.py"), f"{tmp_path}/s.sock"]
-    with running_server(tmp_path, at=f"unix:{tmp_path}/s.sock", public_url=f"https://{NAME}"):
+    with running_server(tmp_path, at=f"unix:{tmp_path}/s.sock", public_url=f"https://{NAME}") as served:
         assert subprocess.run(check, check=False).returncode == 0
+        metrics = served.call("olga", "GET", "/metrics").text
+    alarmed = re.findall(r"sfumato_\w+", (DEPLOY.parent / "docs" / "how-to" / "deploy.md").read_text())
+    assert alarmed
+    assert all(f"# TYPE {name} " in metrics for name in alarmed)
     stopped = subprocess.run(check, check=False, capture_output=True, text=True)
     assert (stopped.returncode, "Traceback" in stopped.stderr) == (1, False)
