@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -50,6 +51,10 @@ def test_an_analyst_asks_through_the_example(make: MakeProxy, tmp_path: Path, ce
         long = client.post("/v1/policies/flights/releases", content=b"x" * 70_000, extensions=SNI)
         assert long.status_code == 413
         assert client.get("/v1/policies%2Fflights", extensions=SNI).status_code == 404
+        auditor = {"Authorization": f"Bearer {served.tokens['audrey']}"}
+        with client.stream("GET", "/v1/ledger/export", headers=auditor, extensions=SNI) as streamed:
+            exported = b"".join(streamed.iter_bytes())
+        assert json.loads(exported) == served.call("audrey", "GET", "/v1/ledger/export").json()
         other = client.get("/v1/policies", headers={"Host": "other.example"}, extensions=SNI)
         assert "flights" not in other.text
     assert served.tokens["ana"] not in (spare / "log").read_text()
