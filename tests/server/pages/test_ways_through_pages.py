@@ -191,7 +191,7 @@ def test_no_page_is_wider_than_its_window_and_the_keyboard_reaches_all(
 ) -> None:
     with visit(browser, served, viewport={"width": wide, "height": 740}) as there:
         there.start_session("olga")
-        for name in ("ask", "budget", "history", "data", "people", "ledger"):
+        for name in ("ask", "budget", "history", "data", "approvals", "people", "ledger"):
             there.open(f"/p/flights/{name}")
             assert there.page.evaluate("document.documentElement.scrollWidth") <= wide
             there.page.keyboard.press("Tab")

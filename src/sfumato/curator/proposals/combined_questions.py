@@ -205,7 +205,7 @@ class CombinedQuestion(Question):
         requested = RequestedSeries(self._context, self.text, key, call)
         earlier = requested.find_stored()
         if earlier is not None:
-            return self.workload.restore(earlier).answers[0]
+            return self.workload.restore(earlier, confidence, joint).answers[0]
         batch: Any = self.price_release(request)
 
         def build(results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None) -> Answers:

@@ -61,7 +61,7 @@ from sfumato.release.payers import purchase
 from sfumato.release.prices import GIVE_DELTA, Price, rounded_up
 from sfumato.release.proposal import ReleaseCall, StoredProposal, check_dry_run, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, StoredResult
-from sfumato.release.requests import RequestedSeries, repeated_receipt
+from sfumato.release.requests import RequestedSeries, repeated_receipt, require_same_ranges
 from sfumato.renamed import PreviewedByOldName
 
 
@@ -345,9 +345,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     def _restore(self, stored_answer: StoredAnswer, confidence: Number) -> LogisticAnswer:
         """Return what the same request bought, at the confidence of its intervals."""
         answer = codec.loads_as(LogisticAnswer, stored_answer.body)
-        if exact(confidence, "confidence") != exact(answer.receipt.confidence, "confidence"):
-            rule = f"{answer.receipt.confidence}, as in the answer that this request_id bought"
-            raise InvalidParameter("confidence", confidence, rule, fix="ask with that confidence")
+        require_same_ranges([answer.receipt], confidence)
         return replace(answer, receipt=repeated_receipt(answer.receipt, self._context))
 
     def preview(

@@ -62,7 +62,7 @@ from sfumato.release.proposal import (
     warn_of_weak_price,
 )
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
-from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt
+from sfumato.release.requests import PriceRequest, RequestedSeries, repeated_receipt, require_same_ranges
 from sfumato.renamed import PreviewedByOldName
 
 BuildAnswers = Callable[[Mapping[str, StoredResult[NoisyMeasurements]], Receipt | None], Answers]
@@ -207,7 +207,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         requested = RequestedSeries(self._context, self.description, self._named_key, call)
         earlier = requested.find_stored()
         if earlier is not None:
-            return self.restore(earlier)
+            return self.restore(earlier, confidence, joint)
         request = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
         batch = self._price_batch(request, within, weights)
 
@@ -242,7 +242,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             else _NO_PURCHASE
         )
         if isinstance(purchase, StoredAnswer):
-            return self.restore(purchase)
+            return self.restore(purchase, confidence, joint)
         with purchase.tab or nullcontext():
             released = build(stored_results | purchase.results, self._receipt(purchase, confidence))
             if purchase.tab is not None:
@@ -268,9 +268,10 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
         return PlanKey.of((question.plan_key for question in self.questions.values()), hash_named)
 
-    def restore(self, stored_answer: StoredAnswer) -> Answers:
-        """Return what the same request bought."""
+    def restore(self, stored_answer: StoredAnswer, confidence: Number, joint: bool) -> Answers:
+        """Return what the same request bought, with the ranges that it was shown with."""
         stored_answers = codec.loads_as(Answers, stored_answer.body, longest=len(stored_answer.body))
+        require_same_ranges([answer.receipt for answer in stored_answers.answers], confidence, joint=joint)
         context = self._context
         answers = tuple(
             replace(answer, receipt=repeated_receipt(answer.receipt, context)) for answer in stored_answers.answers
