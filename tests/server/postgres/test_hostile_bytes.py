@@ -168,7 +168,7 @@ async def fuzz(source: StatementSource, rounds: range) -> set[str]:
 class PricelessSource:
     """Describes every statement alike, and has nothing to sell: what is fuzzed is the protocol, not the questions."""
 
-    published = False
+    published = None
     limit = ConnectionLimit()
 
     async def authenticate(self) -> None:

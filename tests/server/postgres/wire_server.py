@@ -42,7 +42,7 @@ share = 0.5
 """
 
 
-def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "") -> Path:
+def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "", policy: str = POLICY) -> Path:
     """Write a policy called clinic, and its table."""
     folder.mkdir(exist_ok=True)
     lines = [
@@ -51,7 +51,7 @@ def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "") -> P
     ]
     (folder / "visits.csv").write_text("\n".join(["patient,region,age,cost,day", *lines]) + "\n" + extra_rows)
     path = folder / "clinic.toml"
-    path.write_text(POLICY.format(epsilon=epsilon))
+    path.write_text(policy.format(epsilon=epsilon))
     return path
 
 
@@ -94,10 +94,16 @@ class WireServer:
 
 @contextmanager
 def wire_server(
-    folder: Path, *, at: str = "127.0.0.1:0", epsilon: str = "1000", extra_rows: str = "", **settings: Any
+    folder: Path,
+    *,
+    at: str = "127.0.0.1:0",
+    epsilon: str = "1000",
+    extra_rows: str = "",
+    text: str = POLICY,
+    **settings: Any,
 ) -> Iterator[WireServer]:
     """Serve a policy called clinic to PostgreSQL clients from a thread until the end of the block."""
-    policy = write_policy(folder, epsilon, extra_rows)
+    policy = write_policy(folder, epsilon, extra_rows, text)
     given: dict[str, Any] = {"answer_after": 0.02, "free_per_second": 100_000, "log": str(folder / "log"), **settings}
     chosen = ServerSettings(listen="127.0.0.1:0", postgres=at, **given)
     with (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,11 +68,21 @@ class SyntheticTables:
     price: Price
     """The guarantee of both models together."""
     receipt: Receipt = field(repr=False)
+    other_names: tuple[str, str] | None = None
+    """What rows and questions call the tables instead (``renamed``)."""
 
     @property
     def names(self) -> tuple[str, str]:
         """The names of the tables, parent first."""
-        return self.link.parent, self.link.child
+        return self.other_names or (self.link.parent, self.link.child)
+
+    def renamed(self, parent: str, child: str) -> SyntheticTables:
+        """Return the same tables under other names, for rows and questions."""
+        models = (
+            replace(model, released=replace(model.released, table=name))
+            for model, name in ((self.parent, parent), (self.child, child))
+        )
+        return SyntheticTables(self.link, *models, self.price, self.receipt, (parent, child))
 
     @property
     def is_preview(self) -> bool:
@@ -97,7 +107,8 @@ class SyntheticTables:
         children_per_parent = max(1.0, self.child.total / self.parent.total)
         if count > (most := int(MAX_HELD / children_per_parent)):
             raise InvalidParameter("parents", count, f"a number up to {most:,}, so that all children fit in memory")
-        return LinkedModels(self.link, self.parent, self.child).draw(count)
+        drawn = LinkedModels(self.link, self.parent, self.child).draw(count)
+        return {name: drawn[table] for name, table in zip(self.names, (self.link.parent, self.link.child), strict=True)}
 
     def __getitem__(self, name: str) -> pyarrow.Table:
         """Return one of the tables."""
@@ -148,7 +159,7 @@ class SyntheticTables:
 
         The number of children is a column of the parents, such as ``"number of visits"``.
         """
-        models = {self.link.parent: self.parent, self.link.child: self.child}
+        models = dict(zip(self.names, (self.parent, self.child), strict=True))
         column_names = [name for model in models.values() for name in model.columns]
         statement = parse_select(question, parameters, column_names)
         face = models[asked_table(statement, self._view)].face
@@ -161,7 +172,7 @@ class SyntheticTables:
         names = {column.lower(): link.linked_name(column) for column in link.linked_columns}
         names[link.count_column.lower()] = link.count_column
         keys = link.parent_key, link.child_key
-        return LinkedView(link.parent, link.child, *keys, frozenset(map(str.lower, link.child_columns)), names)
+        return LinkedView(*self.names, *keys, frozenset(map(str.lower, link.child_columns)), names)
 
     def quality(self, *, confidence: Number = "0.95") -> dict[str, Quality]:
         """Estimate the distance of each model from the truth, by table: free, and as public as the models."""
