@@ -164,9 +164,7 @@ def test_linked_tables_answer_by_their_models_and_joined(shop: Shop) -> None:
     assert [float(row[1] or 0) for row in found] == [float(n) for n in expected.column("n")]
     assert all(len(row) == 4 for row in found)
     children = shop.ask(f"SELECT COUNT(*) AS n FROM {shop.child}", "olga")
-    assert [float(each or 0) for each in children[0]][0] == float(
-        shop.linked.sql("SELECT COUNT(*) AS n FROM visits").rows[0][0]
-    )
+    assert float(children[0][0] or 0) == float(shop.linked.sql("SELECT COUNT(*) AS n FROM visits").rows[0][0])
     keys = f"SELECT c.patient FROM {shop.child} AS c LEFT JOIN {shop.parent} AS p USING (patient) WHERE p.sex IS NULL"
     assert shop.ask(keys, "olga") == []  # every child has its parent among the rows
 
@@ -206,6 +204,32 @@ def test_columns_are_the_same_whenever_they_are_described(shop: Shop, sql: str, 
         of_statement, of_portal = (body for kind, body in messages if kind == b"T")
         assert of_statement[:2] == of_portal[:2] == struct.pack("!h", width)
         assert {len(row) for row in rows_in(messages)} == {width}
+
+
+def test_an_outer_select_names_ranges(shop: Shop) -> None:
+    """As a dashboard asks for error bars, of a synthetic table and of a synopsis; described and run alike."""
+    shop.wire.counter.served.curator("clinic").marginals("visits", [["region"]]).release(epsilon=1)
+    before = shop.wire.charges()
+    for table in (shop.table, "visits"):
+        question = f"SELECT region, COUNT(*) AS n FROM {table} GROUP BY region"
+        expected = {row[0]: row[1:] for row in shop.ask(question)}
+        bars = (
+            f'SELECT region AS region, MAX(n) AS n, MAX(n_low) AS low, MAX(n_high) AS "high" FROM ({question}) AS '
+            "virtual_table GROUP BY region ORDER BY n DESC LIMIT 1000"
+        )
+        assert {row[0]: row[1:] for row in shop.ask(bars)} == expected
+        with shop.open() as client:
+            messages = client.ask(parse(bars) + describe("S") + bind() + execute() + SYNC)
+        assert errors_in(messages) == []
+        assert next(body for kind, body in messages if kind == b"T")[:2] == struct.pack("!h", 4)
+        with signed_in(shop.wire, sfumato__epsilon="0.1") as client:
+            assert errors_in(client.ask(query(bars.replace(shop.table, "visits")))) == ["42703"]  # where it would cost
+    assert shop.wire.charges() == before
+
+
+def test_the_number_of_the_connection(shop: Shop) -> None:
+    with closing(psycopg.connect(**shop.wire.keywords())) as connection:
+        assert connection.execute("SELECT pg_backend_pid()").fetchone() == (connection.info.backend_pid,)
 
 
 def test_copy_and_binary_rows(shop: Shop) -> None:

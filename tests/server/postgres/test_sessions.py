@@ -386,12 +386,16 @@ def test_nobody_asks_who_may_not(wire: WireServer) -> None:
         assert rows_in(auditor.ask(query("SELECT kind FROM sfumato.history LIMIT 1")))
 
 
-def test_a_revoked_token_ends_what_it_opened(wire: WireServer) -> None:
+@pytest.mark.parametrize("process", ["this", "another"])
+def test_a_revoked_token_ends_what_it_opened(wire: WireServer, process: str) -> None:
+    """At once, whichever process revokes it: a connection to the same file stands for another process."""
     token, secret = wire.counter.people.new_token("ana", by="tests")
-    with raw_connection(wire) as client:
+    others = PeopleFile(wire.counter.people.database.path)
+    with raw_connection(wire) as client, closing(others):
         client.sign_in("ana", secret)
-        assert errors_in(client.ask(query("SELECT 1"))) == []
-        wire.counter.people.revoke_token(token.number, by="tests")
+        for _ in range(3):
+            assert errors_in(client.ask(query("SELECT 1"))) == []
+        (wire.counter.people if process == "this" else others).revoke_token(token.number, by="tests")
         assert errors_in(client.ask(query("SELECT 1"))) == ["28000"]
         assert errors_in(client.ask(query("SELECT * FROM sfumato.budget"))) == ["28000"]
 

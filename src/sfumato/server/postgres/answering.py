@@ -9,6 +9,7 @@ one ends at once. Catalog statements run in a queue of their own, and what was a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,11 +17,13 @@ from typing import Any, Protocol, TypeVar
 
 from sfumato.mechanisms import bits
 from sfumato.server.gateway import Gateway
+from sfumato.server.people.people_file import ProvenToken
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import own_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.lexing import blank_database
+from sfumato.server.postgres.ranged_subqueries import RangedSubquery, take_apart
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
@@ -82,6 +85,13 @@ class Terms:
     cancelled: asyncio.Event
 
 
+@dataclass
+class TokenProof:
+    """When a connection's token was looked up last."""
+
+    proven: ProvenToken | None = None
+
+
 @dataclass(frozen=True)
 class StatementSource:
     """Where the rows of one connection's statements come from."""
@@ -92,11 +102,14 @@ class StatementSource:
     policy: str
     policy_catalog: Catalog
     database: str = ""
+    process: int = 0
+    """The number of the connection, as the client knows it."""
     published: PublishedTables | None = None
     """The synthetic tables of a free database, whose questions are answered by what was bought alone, for nothing."""
     limit: ConnectionLimit = field(default_factory=ConnectionLimit)
     queue: CatalogQueue = field(default_factory=CatalogQueue)
     refusals: RefusalCounts = field(default_factory=RefusalCounts)
+    proof: TokenProof = field(default_factory=TokenProof)
 
     @property
     def catalog(self) -> Catalog:
@@ -108,11 +121,18 @@ class StatementSource:
         return replace(self.gateway.caller_of_token(self.token, "postgres"), limit=self.limit)
 
     async def authenticate(self) -> None:
-        """Refuse a caller who was removed or disabled, or whose token has ended, since the connection was opened."""
+        """Refuse a caller who was removed or disabled, or whose token has ended, since the connection was opened.
+
+        While the file of users and tokens has not changed, what was looked up before holds, and no thread is needed.
+        """
+        if self.published is None and self.gateway.people.is_unchanged(self.proof.proven):
+            return
         await asyncio.get_running_loop().run_in_executor(None, self._authenticate)  # never behind questions
 
     def _authenticate(self) -> None:
+        change_count = self.gateway.people.database.change_count()  # before the look-up: a later change is noticed
         caller = self.caller()
+        self.proof.proven = None if caller.token is None else ProvenToken(caller.token, change_count)
         if self.published is not None:
             self.published.refresh(caller)
 
@@ -124,6 +144,8 @@ class StatementSource:
         """Return whether a statement reads only the catalog or constants."""
         if own_tables.find(sql) is not None or self._reads_synthetic(sql):
             return False
+        if _asks_process(sql):
+            return True
         covered: bool | None = self.catalog.recall("covers", sql)
         return await in_thread(self.catalog.covers, sql) if covered is None else covered
 
@@ -133,6 +155,10 @@ class StatementSource:
 
     def _reads_synthetic(self, sql: str) -> bool:
         return self.published is not None and self.published.reads(sql)
+
+    def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
+        """Return the parts of a statement about an answer's ranges; only where no question costs anything."""
+        return None if self.published is None else take_apart(sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
@@ -144,20 +170,32 @@ class StatementSource:
         self, rows: Rows, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
     ) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
+        ranged = self._ranged_subquery(rows.sql)
+        if ranged is not None:
+            columns = await self.describe(replace(rows, sql=ranged.inner), parameters, cancelled, ranges=True)
+            return await self.queue.run(self.user, partial(ranged.describe, columns), _run_to_end, cancelled)
+        if _asks_process(rows.sql):
+            return _PROCESS_COLUMNS
         if self.published is not None and self.published.reads(rows.sql):
             call = partial(self.published.describe, rows.sql, parameters)
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
             return await in_thread(self._describe, rows, parameters, ranges)
-        columns: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
-        if columns is None:
-            columns = await self._in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
-        return _result_columns(columns)
+        listed: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
+        if listed is None:
+            listed = await self._in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
+        return _result_columns(listed)
 
     async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
+        if _asks_process(rows.sql):
+            return Result(_PROCESS_COLUMNS, [(self.process,)])
         if await self.reads_catalog(rows.sql):
             return await self._run_catalog(rows.sql, parameters, terms.cancelled)
+        ranged = self._ranged_subquery(rows.sql)
+        if ranged is not None:
+            answer = await self.run(replace(rows, sql=ranged.inner), parameters, None, replace(terms, ranges=True))
+            return await self.queue.run(self.user, partial(ranged.run, answer), _run_to_end, terms.cancelled)
         if self.published is not None and self.published.reads(rows.sql):
             confidence = str(terms.price.get("confidence", "0.95"))
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
@@ -270,6 +308,19 @@ class StatementSource:
             detail="If it was charged already, its answer is stored.",
             hint="Ask again: a stored answer is free; SELECT * FROM sfumato.history lists what was charged.",
         )
+
+
+def _run_to_end() -> None:
+    """Interrupt nothing: a few rows are read, within the limits of time of their engine."""
+
+
+def _asks_process(sql: str) -> bool:
+    """Return whether a statement asks for the number of the connection, which no catalog of several has."""
+    return _PROCESS.fullmatch(sql) is not None
+
+
+_PROCESS = re.compile(r"\s*SELECT\s+(pg_catalog\.)?pg_backend_pid\(\s*\)\s*", re.IGNORECASE)
+_PROCESS_COLUMNS = (ResultColumn("pg_backend_pid", types.INT4),)
 
 
 def _result_columns(columns: Sequence[CatalogColumn]) -> ResultColumns:

@@ -331,7 +331,7 @@ class PostgresServer:
         token = await self._authenticate(connection, user)
         caller = await in_thread(self._gateway.caller_of_token, token, ROUTE)
         self._admit(state, caller.user)
-        session = await self._open_session(connection, startup, caller)
+        session = await self._open_session(connection, startup, caller, number)
         key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
         state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
         settings = b"".join(protocol.parameter_status(*each) for each in session.reported().items())
@@ -381,7 +381,9 @@ class PostgresServer:
             raise protocol.ProtocolViolation("the sign-in is not finished")
         return message.body
 
-    async def _open_session(self, connection: Connection, startup: protocol.Startup, caller: Caller) -> Session:
+    async def _open_session(
+        self, connection: Connection, startup: protocol.Startup, caller: Caller, number: int
+    ) -> Session:
         database = startup.parameters.get("database") or caller.user
         policy_name, published = await in_thread(self._find_policy, caller, database)
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
@@ -401,6 +403,7 @@ class PostgresServer:
             policy_name,
             catalog,
             database,
+            number,
             tables if published else None,
             queue=self._catalog_queue,
             refusals=self._refusals,
