@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,36 @@ def test_describing_never_spends(wire: WireServer) -> None:
             assert kinds_in(messages) == b"1tT2TZ", number
             assert b"n_low\0" in messages[2][1]
     assert wire.charges() == before
+
+
+def test_fifty_syncs_of_dashboards_spend_nothing(wire: WireServer) -> None:
+    """What Superset, Metabase, Power BI and DBeaver send when they connect and list tables, with a price set; and what
+    they scan by themselves, without one.
+    """
+    captured = map(json.loads, CAPTURED.read_text().splitlines())
+    sent = [each["sql"] for each in captured if each["client"] in DASHBOARDS and not each["parameters"]]
+    before, answered = wire.charges(), 0
+    for number in range(50):
+        with signed_in(wire, sfumato__epsilon="0.01") as client:
+            answered += errors_in(client.ask(query(sent[number % len(sent)]))) == []
+            assert errors_in(client.ask(query(f"SELECT * FROM visits LIMIT {number + 1}"))) == ["0A000"]
+    with signed_in(wire) as client:
+        for scan in SCANS:
+            assert errors_in(client.ask(query(scan))) in (["22023"], ["0A000"]), scan
+    assert len(sent) > 20
+    assert answered > 30  # the others name tables of the policy for which they were captured
+    assert wire.charges() == before
+
+
+DASHBOARDS = ("superset", "metabase", "powerbi", "dbeaver")
+CAPTURED = Path(__file__).parent / "catalog" / "statements.jsonl"
+SCANS = (
+    "SELECT * FROM visits",
+    'SELECT "public"."visits"."age" FROM "public"."visits" LIMIT 10000',
+    "SELECT MIN(age), MAX(age) FROM visits",
+    "SELECT age FROM visits GROUP BY age ORDER BY age LIMIT 5000",
+    "SELECT COUNT(*) FROM visits",
+)
 
 
 def test_a_portal_spends_once_however_often_it_is_executed(wire: WireServer) -> None:

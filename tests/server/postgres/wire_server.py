@@ -76,13 +76,21 @@ class WireServer:
             "host": self.host, "port": self.port, "user": user, "password": self.tokens[user], "dbname": database,
         }  # fmt: skip
 
-    def psql(self, *commands: str, user: str = "ana", database: str = "clinic", options: str = "", **env: str) -> str:
+    def psql(
+        self,
+        *commands: str,
+        user: str = "ana",
+        database: str = "clinic",
+        options: str = "",
+        program: str = "psql",
+        **env: str,
+    ) -> str:
         """Run psql with these commands; return what it shows, errors included."""
         arguments = [part for command in commands for part in ("-c", command)]
         address = f"host={self.host} port={self.port} user={user} dbname={database} {options}"
         own = {"PGPASSWORD": self.tokens[user], "PSQLRC": "/dev/null", "PGAPPNAME": "psql"}
         ran = subprocess.run(
-            ["psql", "-X", "-A", "-v", "VERBOSITY=verbose", address, *arguments],
+            [program, "-X", "-A", "-v", "VERBOSITY=verbose", address, *arguments],
             env={**os.environ, **own, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
