@@ -227,6 +227,22 @@ def test_an_outer_select_names_ranges(shop: Shop) -> None:
     assert shop.wire.charges() == before
 
 
+SUPERSET = {
+    "SELECT region AS region, COUNT(*) AS count \nFROM public.{} GROUP BY region ORDER BY count DESC \n LIMIT 1000": 2,
+    "SELECT age AS age, COUNT(*) AS n \nFROM public.{} GROUP BY age \n LIMIT 3": 3,
+    "SELECT region AS region, age AS age, cost AS cost \nFROM public.{} \n LIMIT 5": 5,
+    "SELECT * \nFROM (SELECT region, COUNT(*) AS n FROM {} GROUP BY region\n) AS virtual_table \n LIMIT 1": 1,
+    "SELECT min(age) AS age_min, max(age) AS age_max \nFROM public.{}": 1,
+    "SELECT region AS region \nFROM public.{} GROUP BY region \n LIMIT 1000": 2,
+}
+"""What Superset 6.1 sent for charts, samples, a virtual data set and filters, with the number of rows."""
+
+
+@pytest.mark.parametrize("sql", SUPERSET)
+def test_statements_of_superset(shop: Shop, sql: str) -> None:
+    assert len(shop.ask(sql.format(shop.table))) == SUPERSET[sql]
+
+
 def test_the_number_of_the_connection(shop: Shop) -> None:
     with closing(psycopg.connect(**shop.wire.keywords())) as connection:
         assert connection.execute("SELECT pg_backend_pid()").fetchone() == (connection.info.backend_pid,)

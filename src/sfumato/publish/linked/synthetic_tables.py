@@ -40,6 +40,10 @@ _MAX_JSON_CHARACTERS = 1 << 31
 _FILE_FORMATS = ("parquet", "csv")
 
 
+def _renamed(model: Synthetic, name: str) -> Synthetic:
+    return replace(model, released=replace(model.released, table=name))
+
+
 @codec.serialisable("synthetic-tables")
 @dataclass(frozen=True)
 class _SyntheticTablesFile:
@@ -78,11 +82,8 @@ class SyntheticTables:
 
     def renamed(self, parent: str, child: str) -> SyntheticTables:
         """Return the same tables under other names, for rows and questions."""
-        models = (
-            replace(model, released=replace(model.released, table=name))
-            for model, name in ((self.parent, parent), (self.child, child))
-        )
-        return SyntheticTables(self.link, *models, self.price, self.receipt, (parent, child))
+        names = parent, child
+        return replace(self, parent=_renamed(self.parent, parent), child=_renamed(self.child, child), other_names=names)
 
     @property
     def is_preview(self) -> bool:

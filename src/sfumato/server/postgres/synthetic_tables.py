@@ -52,7 +52,8 @@ _SAMPLES: Mapping[type, Any] = {
     **{type(value): value for value in map(types.sample_value, types.OID_BY_TYPE.values())},
     **dict.fromkeys((float, Decimal), types.sample_value(types.FLOAT8)),
 }
-_K, _V = TypeVar("_K"), TypeVar("_V")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, eq=False)
