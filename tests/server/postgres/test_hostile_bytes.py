@@ -168,7 +168,7 @@ async def fuzz(source: StatementSource, rounds: range) -> set[str]:
 class PricelessSource:
     """Describes every statement alike, and has nothing to sell: what is fuzzed is the protocol, not the questions."""
 
-    published = False
+    published = None
     limit = ConnectionLimit()
 
     async def authenticate(self) -> None:
@@ -268,6 +268,23 @@ def test_bytes_before_the_sign_in(wire: WireServer, sent: bytes) -> None:
             pass  # it was closed before everything was sent
     assert b"XX000" not in told
     assert b"ReadyForQuery" not in told
+
+
+def test_a_message_beyond_the_limit_ends_the_connection(wire: WireServer) -> None:
+    """A mebibyte is read and refused as too long a text; one byte more is not waited for."""
+    with signed_in(wire) as client:
+        longest = framed(b"Q", b"/" * (protocol.MAX_MESSAGE_BYTES - 5) + b"\0")
+        assert errors_in(client.ask(longest)) == ["54000"]
+        client.send(b"Q" + struct.pack("!i", protocol.MAX_MESSAGE_BYTES + 1))
+        assert errors_in([client.read()]) == ["08P01"]
+        with pytest.raises(ConnectionError):
+            client.read()
+
+
+def test_an_idle_connection_ends(wire: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfumato.server.postgres.listening.IDLE_SECONDS", 0.3)
+    with signed_in(wire) as client, pytest.raises(ConnectionError):
+        client.read()
 
 
 def test_statements_and_portals_are_bounded() -> None:

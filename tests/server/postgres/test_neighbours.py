@@ -7,6 +7,7 @@ people outside the one place where noise is added.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -40,6 +41,20 @@ SENT = [
     query("SELECT * FROM sfumato.history"),
     query("SELECT * FROM sfumato.columns"),
 ]
+PUBLISHED = [
+    query("SELECT * FROM visits_synthetic_{line} LIMIT 5"),
+    query("SELECT region, COUNT(*) AS n FROM visits_synthetic_{line} GROUP BY region"),
+    parse("SELECT COUNT(*) FROM visits_synthetic_{line} WHERE region = $1")
+    + bind("", "", (b"north",))
+    + execute()
+    + SYNC,
+    query("COPY visits_synthetic_{line} TO STDOUT (FORMAT binary)"),
+    query("SELECT region, COUNT(*) AS n FROM visits GROUP BY region"),
+    query("SELECT region, COUNT(*) AS n FROM visits WHERE age > 5 GROUP BY region"),
+    query("EXPLAIN SELECT region, COUNT(*) AS n FROM visits GROUP BY region"),
+    query("SELECT relname, reltuples FROM pg_catalog.pg_class WHERE relname LIKE 'visits%' ORDER BY 1"),
+]
+"""What is sent to the free database, after a synopsis and a synthetic table were bought."""
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +91,34 @@ def test_every_message_is_the_same_to_the_byte(servers: dict[str, WireServer]) -
             assert reply == expected, (name, sent)
     assert len({served.charges() for served in servers.values()}) == 1
     assert next(iter(servers.values())).charges() == 3
+
+
+@pytest.mark.usefixtures("_silence")
+def test_every_message_of_the_free_database_is_the_same_to_the_byte(servers: dict[str, WireServer]) -> None:
+    seen = {name: published_replies(served) for name, served in servers.items()}
+    first = next(iter(seen.values()))
+    assert [b"SERROR" in reply for reply in first] == [False] * 5 + [True] + [False] * 2
+    for name, replies in seen.items():
+        for sent, reply, expected in zip(PUBLISHED, replies, first, strict=True):
+            assert reply == expected, (name, sent)
+
+
+def published_replies(served: WireServer) -> list[bytes]:
+    """Buy a synopsis and a synthetic table, and return what the free database says."""
+    served.counter.served.curator("clinic").marginals("visits", [["region"]]).release(epsilon=1)
+    caller = served.counter.caller_of_token(served.counter.people.tokens("ana")[0].number, "tests")
+    spec = {"table": "visits", "method": "independent", "ways": 1, "columns": ["region"]}
+    line = served.counter.release(caller, "clinic", "synthesis", spec, {"epsilon": "1"}, "rows").line
+    with signed_in(served, database="clinic_published") as client:
+        replies = [client.ask(renumbered(sent, line)) for sent in PUBLISHED]
+    return [masked(b"".join(kind + body for kind, body in messages)) for messages in replies]
+
+
+def renumbered(sent: bytes, line: int) -> bytes:
+    """Name the line in a message, and write its length anew."""
+    head, _, tail = sent.partition(b"{line}")
+    if not tail:
+        return sent
+    (length,) = struct.unpack("!i", sent[1:5])
+    text = str(line).encode()
+    return sent[:1] + struct.pack("!i", length + len(text) - 6) + head[5:] + text + tail

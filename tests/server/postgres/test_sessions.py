@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,36 @@ def test_describing_never_spends(wire: WireServer) -> None:
             assert kinds_in(messages) == b"1tT2TZ", number
             assert b"n_low\0" in messages[2][1]
     assert wire.charges() == before
+
+
+def test_fifty_syncs_of_dashboards_spend_nothing(wire: WireServer) -> None:
+    """What Superset, Metabase, Power BI and DBeaver send when they connect and list tables, with a price set; and what
+    they scan by themselves, without one.
+    """
+    captured = map(json.loads, CAPTURED.read_text().splitlines())
+    sent = [each["sql"] for each in captured if each["client"] in DASHBOARDS and not each["parameters"]]
+    before, answered = wire.charges(), 0
+    for number in range(50):
+        with signed_in(wire, sfumato__epsilon="0.01") as client:
+            answered += errors_in(client.ask(query(sent[number % len(sent)]))) == []
+            assert errors_in(client.ask(query(f"SELECT * FROM visits LIMIT {number + 1}"))) == ["0A000"]
+    with signed_in(wire) as client:
+        for scan in SCANS:
+            assert errors_in(client.ask(query(scan))) in (["22023"], ["0A000"]), scan
+    assert len(sent) > 20
+    assert answered > 30  # the others name tables of the policy for which they were captured
+    assert wire.charges() == before
+
+
+DASHBOARDS = ("superset", "metabase", "powerbi", "dbeaver")
+CAPTURED = Path(__file__).parent / "catalog" / "statements.jsonl"
+SCANS = (
+    "SELECT * FROM visits",
+    'SELECT "public"."visits"."age" FROM "public"."visits" LIMIT 10000',
+    "SELECT MIN(age), MAX(age) FROM visits",
+    "SELECT age FROM visits GROUP BY age ORDER BY age LIMIT 5000",
+    "SELECT COUNT(*) FROM visits",
+)
 
 
 def test_a_portal_spends_once_however_often_it_is_executed(wire: WireServer) -> None:
@@ -386,12 +417,16 @@ def test_nobody_asks_who_may_not(wire: WireServer) -> None:
         assert rows_in(auditor.ask(query("SELECT kind FROM sfumato.history LIMIT 1")))
 
 
-def test_a_revoked_token_ends_what_it_opened(wire: WireServer) -> None:
+@pytest.mark.parametrize("process", ["this", "another"])
+def test_a_revoked_token_ends_what_it_opened(wire: WireServer, process: str) -> None:
+    """At once, whichever process revokes it: a connection to the same file stands for another process."""
     token, secret = wire.counter.people.new_token("ana", by="tests")
-    with raw_connection(wire) as client:
+    others = PeopleFile(wire.counter.people.database.path)
+    with raw_connection(wire) as client, closing(others):
         client.sign_in("ana", secret)
-        assert errors_in(client.ask(query("SELECT 1"))) == []
-        wire.counter.people.revoke_token(token.number, by="tests")
+        for _ in range(3):
+            assert errors_in(client.ask(query("SELECT 1"))) == []
+        (wire.counter.people if process == "this" else others).revoke_token(token.number, by="tests")
         assert errors_in(client.ask(query("SELECT 1"))) == ["28000"]
         assert errors_in(client.ask(query("SELECT * FROM sfumato.budget"))) == ["28000"]
 

@@ -42,7 +42,7 @@ share = 0.5
 """
 
 
-def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "") -> Path:
+def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "", policy: str = POLICY) -> Path:
     """Write a policy called clinic, and its table."""
     folder.mkdir(exist_ok=True)
     lines = [
@@ -51,7 +51,7 @@ def write_policy(folder: Path, epsilon: str = "1000", extra_rows: str = "") -> P
     ]
     (folder / "visits.csv").write_text("\n".join(["patient,region,age,cost,day", *lines]) + "\n" + extra_rows)
     path = folder / "clinic.toml"
-    path.write_text(POLICY.format(epsilon=epsilon))
+    path.write_text(policy.format(epsilon=epsilon))
     return path
 
 
@@ -76,13 +76,21 @@ class WireServer:
             "host": self.host, "port": self.port, "user": user, "password": self.tokens[user], "dbname": database,
         }  # fmt: skip
 
-    def psql(self, *commands: str, user: str = "ana", database: str = "clinic", options: str = "", **env: str) -> str:
+    def psql(
+        self,
+        *commands: str,
+        user: str = "ana",
+        database: str = "clinic",
+        options: str = "",
+        program: str = "psql",
+        **env: str,
+    ) -> str:
         """Run psql with these commands; return what it shows, errors included."""
         arguments = [part for command in commands for part in ("-c", command)]
         address = f"host={self.host} port={self.port} user={user} dbname={database} {options}"
         own = {"PGPASSWORD": self.tokens[user], "PSQLRC": "/dev/null", "PGAPPNAME": "psql"}
         ran = subprocess.run(
-            ["psql", "-X", "-A", "-v", "VERBOSITY=verbose", address, *arguments],
+            [program, "-X", "-A", "-v", "VERBOSITY=verbose", address, *arguments],
             env={**os.environ, **own, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -94,10 +102,16 @@ class WireServer:
 
 @contextmanager
 def wire_server(
-    folder: Path, *, at: str = "127.0.0.1:0", epsilon: str = "1000", extra_rows: str = "", **settings: Any
+    folder: Path,
+    *,
+    at: str = "127.0.0.1:0",
+    epsilon: str = "1000",
+    extra_rows: str = "",
+    text: str = POLICY,
+    **settings: Any,
 ) -> Iterator[WireServer]:
     """Serve a policy called clinic to PostgreSQL clients from a thread until the end of the block."""
-    policy = write_policy(folder, epsilon, extra_rows)
+    policy = write_policy(folder, epsilon, extra_rows, text)
     given: dict[str, Any] = {"answer_after": 0.02, "free_per_second": 100_000, "log": str(folder / "log"), **settings}
     chosen = ServerSettings(listen="127.0.0.1:0", postgres=at, **given)
     with (

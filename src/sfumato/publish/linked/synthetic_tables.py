@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,10 @@ _MAX_JSON_CHARACTERS = 1 << 31
 _FILE_FORMATS = ("parquet", "csv")
 
 
+def _renamed(model: Synthetic, name: str) -> Synthetic:
+    return replace(model, released=replace(model.released, table=name))
+
+
 @codec.serialisable("synthetic-tables")
 @dataclass(frozen=True)
 class _SyntheticTablesFile:
@@ -68,11 +72,18 @@ class SyntheticTables:
     price: Price
     """The guarantee of both models together."""
     receipt: Receipt = field(repr=False)
+    other_names: tuple[str, str] | None = None
+    """What rows and questions call the tables instead (``renamed``)."""
 
     @property
     def names(self) -> tuple[str, str]:
         """The names of the tables, parent first."""
-        return self.link.parent, self.link.child
+        return self.other_names or (self.link.parent, self.link.child)
+
+    def renamed(self, parent: str, child: str) -> SyntheticTables:
+        """Return the same tables under other names, for rows and questions."""
+        names = parent, child
+        return replace(self, parent=_renamed(self.parent, parent), child=_renamed(self.child, child), other_names=names)
 
     @property
     def is_preview(self) -> bool:
@@ -97,7 +108,8 @@ class SyntheticTables:
         children_per_parent = max(1.0, self.child.total / self.parent.total)
         if count > (most := int(MAX_HELD / children_per_parent)):
             raise InvalidParameter("parents", count, f"a number up to {most:,}, so that all children fit in memory")
-        return LinkedModels(self.link, self.parent, self.child).draw(count)
+        drawn = LinkedModels(self.link, self.parent, self.child).draw(count)
+        return {name: drawn[table] for name, table in zip(self.names, (self.link.parent, self.link.child), strict=True)}
 
     def __getitem__(self, name: str) -> pyarrow.Table:
         """Return one of the tables."""
@@ -148,7 +160,7 @@ class SyntheticTables:
 
         The number of children is a column of the parents, such as ``"number of visits"``.
         """
-        models = {self.link.parent: self.parent, self.link.child: self.child}
+        models = dict(zip(self.names, (self.parent, self.child), strict=True))
         column_names = [name for model in models.values() for name in model.columns]
         statement = parse_select(question, parameters, column_names)
         face = models[asked_table(statement, self._view)].face
@@ -161,7 +173,7 @@ class SyntheticTables:
         names = {column.lower(): link.linked_name(column) for column in link.linked_columns}
         names[link.count_column.lower()] = link.count_column
         keys = link.parent_key, link.child_key
-        return LinkedView(link.parent, link.child, *keys, frozenset(map(str.lower, link.child_columns)), names)
+        return LinkedView(*self.names, *keys, frozenset(map(str.lower, link.child_columns)), names)
 
     def quality(self, *, confidence: Number = "0.95") -> dict[str, Quality]:
         """Estimate the distance of each model from the truth, by table: free, and as public as the models."""

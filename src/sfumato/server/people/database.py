@@ -73,6 +73,7 @@ class PeopleDatabase:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0
+        self._openings = 0
         with self._lock, self._wrap_errors():
             self._open_connection()
 
@@ -98,6 +99,24 @@ class PeopleDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def change_count(self) -> tuple[int, int, int] | None:
+        """Return a value that is another one after each change of the file, by this or any process; None while a
+        thread uses the connection, or where it fails. Never waits: readers of a WAL wait for no writer.
+
+        SQLite's data_version counts what others commit, total_changes what this connection does, and the first number
+        tells one connection from the next.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            connection = self._open_connection()
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            return self._openings, version, connection.total_changes
+        except (sqlite3.Error, OSError):
+            return None
+        finally:
+            self._lock.release()
 
     def backup(self, target_path: str | os.PathLike[str], last_line: int) -> None:
         """Write a consistent copy to a new file, beside a backup of the ledger that holds at least ``last_line``.
@@ -137,6 +156,7 @@ class PeopleDatabase:
         if self._connection is None or self._process != os.getpid():
             local_files.create(self.path)
             self._connection, self._process = self._connect(), os.getpid()
+            self._openings += 1
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:

@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import sha256
@@ -49,6 +50,14 @@ _SELECT_SALT_SECRET = "SELECT value FROM secrets WHERE name = 'salt'"
 _SALT_BYTES = 16
 _MAX_ACTS = 1000
 _ENABLE_FIX = "enable the user first: sfumato user disable NAME --again"
+
+
+@dataclass(frozen=True)
+class ProvenToken:
+    """A token that worked, and the ``change_count`` of the file before it was looked up; None if that was not known."""
+
+    token: Token
+    change_count: tuple[int, int, int] | None
 
 
 class PeopleFile:
@@ -89,6 +98,14 @@ class PeopleFile:
         """Return the caller of a token that has been proven before; None once it no longer works."""
         with self.database.read_transaction() as rows:
             return self._token_caller(rows.execute(f"{_TOKEN_WITH_USER} WHERE number = ?", (number,)).fetchone())
+
+    def is_unchanged(self, proven: ProvenToken | None) -> bool:
+        """Return whether a token surely works as it did when it was proven: the file is the same, and the token's time
+        is not over. Never waits; False if that cannot be told at once.
+        """
+        if proven is None or proven.change_count is None or proven.token.end_reason(self._now()):
+            return False
+        return proven.change_count == self.database.change_count()
 
     def scram_salt(self, user: str) -> bytes:
         """Return the salt of a user's SCRAM verifiers: derived from the name in the same way whether or not such a user

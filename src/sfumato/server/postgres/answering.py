@@ -1,4 +1,5 @@
-"""Where the rows of a statement come from: the session's own tables, the catalog, or a question to the curator.
+"""Where the rows of a statement come from: the session's own tables, the catalog, a synthetic table that was bought, or
+a question to the curator.
 
 Only ``run`` of a question spends, through the gateway's ``start``, as REST does. ``describe`` and ``explain`` ask the
 gateway's free calls, which read no row. A session authenticates its token again before every statement, so a revoked
@@ -8,6 +9,7 @@ one ends at once. Catalog statements run in a queue of their own, and what was a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,10 +17,13 @@ from typing import Any, Protocol, TypeVar
 
 from sfumato.mechanisms import bits
 from sfumato.server.gateway import Gateway
+from sfumato.server.people.people_file import ProvenToken
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import own_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
+from sfumato.server.postgres.lexing import blank_database
+from sfumato.server.postgres.ranged_subqueries import RangedSubquery, take_apart
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
@@ -30,6 +35,7 @@ from sfumato.server.postgres.results import (
 )
 from sfumato.server.postgres.session_settings import NO_PRICE_HINT, has_amount
 from sfumato.server.postgres.statements import Refusal, Rows
+from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion
 from sfumato.server.requests.calls import in_thread
@@ -79,6 +85,13 @@ class Terms:
     cancelled: asyncio.Event
 
 
+@dataclass
+class TokenProof:
+    """When a connection's token was looked up last."""
+
+    proven: ProvenToken | None = None
+
+
 @dataclass(frozen=True)
 class StatementSource:
     """Where the rows of one connection's statements come from."""
@@ -87,20 +100,41 @@ class StatementSource:
     user: str
     token: int
     policy: str
-    catalog: Catalog
-    published: bool = False
-    """Whether questions are answered by bought synopses alone, for nothing."""
+    policy_catalog: Catalog
+    database: str = ""
+    process: int = 0
+    """The number of the connection, as the client knows it."""
+    published: PublishedTables | None = None
+    """The synthetic tables of a free database, whose questions are answered by what was bought alone, for nothing."""
     limit: ConnectionLimit = field(default_factory=ConnectionLimit)
     queue: CatalogQueue = field(default_factory=CatalogQueue)
     refusals: RefusalCounts = field(default_factory=RefusalCounts)
+    proof: TokenProof = field(default_factory=TokenProof)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog: of the policy, and of what was published."""
+        return self.policy_catalog if self.published is None else self.published.catalog
 
     def caller(self) -> Caller:
         """Authenticate the connection's token again."""
         return replace(self.gateway.caller_of_token(self.token, "postgres"), limit=self.limit)
 
     async def authenticate(self) -> None:
-        """Refuse a caller who was removed or disabled, or whose token has ended, since the connection was opened."""
-        await asyncio.get_running_loop().run_in_executor(None, self.caller)  # never behind questions
+        """Refuse a caller who was removed or disabled, or whose token has ended, since the connection was opened.
+
+        While the file of users and tokens has not changed, what was looked up before holds, and no thread is needed.
+        """
+        if self.published is None and self.gateway.people.is_unchanged(self.proof.proven):
+            return
+        await asyncio.get_running_loop().run_in_executor(None, self._authenticate)  # never behind questions
+
+    def _authenticate(self) -> None:
+        change_count = self.gateway.people.database.change_count()  # before the look-up: a later change is noticed
+        caller = self.caller()
+        self.proof.proven = None if caller.token is None else ProvenToken(caller.token, change_count)
+        if self.published is not None:
+            self.published.refresh(caller)
 
     def count_refusal(self, rule: str) -> None:
         """Count a statement that was refused with 0A000."""
@@ -108,14 +142,23 @@ class StatementSource:
 
     async def reads_catalog(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog or constants."""
-        if own_tables.find(sql) is not None:
+        if own_tables.find(sql) is not None or self._reads_synthetic(sql):
             return False
+        if _asks_process(sql):
+            return True
         covered: bool | None = self.catalog.recall("covers", sql)
         return await in_thread(self.catalog.covers, sql) if covered is None else covered
 
     async def is_question(self, sql: str) -> bool:
         """Return whether a statement asks the curator, and so may spend."""
-        return own_tables.find(sql) is None and not await self.reads_catalog(sql)
+        return own_tables.find(sql) is None and not self._reads_synthetic(sql) and not await self.reads_catalog(sql)
+
+    def _reads_synthetic(self, sql: str) -> bool:
+        return self.published is not None and self.published.reads(sql)
+
+    def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
+        """Return the parts of a statement about an answer's ranges; only where no question costs anything."""
+        return None if self.published is None else take_apart(sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
@@ -127,17 +170,36 @@ class StatementSource:
         self, rows: Rows, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
     ) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
+        ranged = self._ranged_subquery(rows.sql)
+        if ranged is not None:
+            columns = await self.describe(replace(rows, sql=ranged.inner), parameters, cancelled, ranges=True)
+            return await self.queue.run(self.user, partial(ranged.describe, columns), _run_to_end, cancelled)
+        if _asks_process(rows.sql):
+            return _PROCESS_COLUMNS
+        if self.published is not None and self.published.reads(rows.sql):
+            call = partial(self.published.describe, rows.sql, parameters)
+            return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
             return await in_thread(self._describe, rows, parameters, ranges)
-        columns: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
-        if columns is None:
-            columns = await self._in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
-        return _result_columns(columns)
+        listed: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
+        if listed is None:
+            listed = await self._in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
+        return _result_columns(listed)
 
     async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
+        if _asks_process(rows.sql):
+            return Result(_PROCESS_COLUMNS, [(self.process,)])
         if await self.reads_catalog(rows.sql):
             return await self._run_catalog(rows.sql, parameters, terms.cancelled)
+        ranged = self._ranged_subquery(rows.sql)
+        if ranged is not None:
+            answer = await self.run(replace(rows, sql=ranged.inner), parameters, None, replace(terms, ranges=True))
+            return await self.queue.run(self.user, partial(ranged.run, answer), _run_to_end, terms.cancelled)
+        if self.published is not None and self.published.reads(rows.sql):
+            confidence = str(terms.price.get("confidence", "0.95"))
+            call = partial(self.published.run, rows.sql, parameters, columns, confidence)
+            return await self._ask_synthetic(self.published, call, terms.cancelled)
         begun = await in_thread(self._begin, rows, parameters, terms.price)
         if isinstance(begun, Result):
             return begun
@@ -146,6 +208,10 @@ class StatementSource:
 
     async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
         """Explain a question and forecast its error. Free, and reads no row."""
+        if self.published is not None and self.published.reads(rows.sql):
+            call = partial(self.published.explain, rows.sql, parameters)
+            lines = await self._ask_synthetic(self.published, call, asyncio.Event())
+            return text_result(("QUERY PLAN",), [(line,) for line in lines])
         if not await self.is_question(rows.sql):
             raise Refusal("0A000", "only questions are explained", hint="EXPLAIN a SELECT from a table of \\dt.")
         lines = await in_thread(self._explain_question, rows, parameters, price)
@@ -167,7 +233,7 @@ class StatementSource:
             return own_table.run(own_tables.Reader(self.gateway, self.caller(), self.policy, self.refusals))
         price = self._require_price(rows, parameters, price)
         request_id = f"wire-{bits.random_bits(128):032x}"
-        return self.gateway.start(self.caller(), self.policy, _KIND, _spec(rows, parameters), price, request_id)
+        return self.gateway.start(self.caller(), self.policy, _KIND, self._spec(rows, parameters), price, request_id)
 
     def _describe_question(self, rows: Rows, parameters: Sequence[Any]) -> DescribedQuestion:
         described: DescribedQuestion = self._free_call("describe", rows, parameters)
@@ -176,11 +242,15 @@ class StatementSource:
     def _free_call(
         self, act: str, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any] | None = None
     ) -> Any:
-        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, _spec(rows, parameters), price)
+        return self.gateway.call_free(self.caller(), self.policy, _KIND, act, self._spec(rows, parameters), price)
+
+    def _spec(self, rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
+        spec: dict[str, Any] = {"sql": blank_database(rows.sql, self.database) if self.database else rows.sql}
+        return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec
 
     def _require_price(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the price of a question; refuse one without an amount, unless it needs none."""
-        if self.published:
+        if self.published is not None:
             return {"free": True, **{name: price[name] for name in ("within", "confidence") if name in price}}
         if not has_amount(price) and not self._describe_question(rows, parameters).free:
             raise Refusal("22023", "this question has no price", detail="Nothing was spent.", hint=NO_PRICE_HINT)
@@ -204,6 +274,17 @@ class StatementSource:
 
     async def _in_turn(self, call: Callable[[], _T], cancelled: asyncio.Event) -> _T:
         return await self.queue.run(self.user, call, self.catalog.interrupt, cancelled)
+
+    # ── synthetic tables ───────────────────────────────────────────────────────────────────────
+
+    async def _ask_synthetic(self, tables: PublishedTables, call: Callable[[], _T], cancelled: asyncio.Event) -> _T:
+        """Ask synthetic tables in the queue of catalog statements: they cost time as those do, and no budget."""
+
+        def ask() -> _T:
+            self.gateway.count_read(self.caller())
+            return call()
+
+        return await self.queue.run(self.user, ask, tables.interrupt, cancelled)
 
     # ── releases ───────────────────────────────────────────────────────────────────────────────
 
@@ -229,10 +310,18 @@ class StatementSource:
         )
 
 
+def _run_to_end() -> None:
+    """Interrupt nothing: a few rows are read, within the limits of time of their engine."""
+
+
+def _asks_process(sql: str) -> bool:
+    """Return whether a statement asks for the number of the connection, which no catalog of several has."""
+    return _PROCESS.fullmatch(sql) is not None
+
+
+_PROCESS = re.compile(r"\s*SELECT\s+(pg_catalog\.)?pg_backend_pid\(\s*\)\s*", re.IGNORECASE)
+_PROCESS_COLUMNS = (ResultColumn("pg_backend_pid", types.INT4),)
+
+
 def _result_columns(columns: Sequence[CatalogColumn]) -> ResultColumns:
     return tuple(ResultColumn(column.name, column.oid) for column in columns)
-
-
-def _spec(rows: Rows, parameters: Sequence[Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = {"sql": rows.sql}
-    return {**spec, "parameters": [types.json_parameter(value) for value in parameters]} if parameters else spec

@@ -198,10 +198,31 @@ def dotted_name(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToke
     """Read a name of one to ``MAX_NAME_PARTS`` parts, and return the tokens after it; no parts where no name begins."""
     parts: list[str] = []
     index = 0
-    while index < len(tokens) and tokens[index].kind in (TokenKind.WORD, TokenKind.QUOTED):
+    while index < len(tokens) and tokens[index].kind in _NAMES:
         parts.append(tokens[index].identifier)
         index += 1
         if len(parts) == MAX_NAME_PARTS or index == len(tokens) or not tokens[index].is_symbol("."):
             break
         index += 1
     return parts, tokens[index:]
+
+
+def blank_database(sql: str, database: str) -> str:
+    """Write blanks over the database in names such as ``clinic.public.visits``, so that every other letter stays where
+    it is; a text that cannot be read is left as it is.
+    """
+    if database.lower() not in sql.lower():
+        return sql
+    try:
+        tokens = tokenize(sql)
+    except (UnfinishedText, TooManyTokens):
+        return sql
+    for index, (name, dot, schema, second_dot) in enumerate(zip(*(tokens[place:] for place in range(4)), strict=False)):
+        begins = index == 0 or not tokens[index - 1].is_symbol(".")
+        names = name.kind in _NAMES and name.identifier == database and schema.kind in _NAMES
+        if begins and names and schema.identifier == "public" and dot.is_symbol(".") and second_dot.is_symbol("."):
+            sql = sql[: name.start] + " " * (dot.end - name.start) + sql[dot.end :]
+    return sql
+
+
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)

@@ -42,12 +42,14 @@ from sfumato.server.people import scram
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import PUBLISHED, Catalog, StatementSource
+from sfumato.server.postgres.catalog.described_relations import DescribedRelation
 from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.error_reports import error_message
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
 from sfumato.server.postgres.sessions import Reply, Session
 from sfumato.server.postgres.statements import Refusal
+from sfumato.server.postgres.synthetic_tables import PublishedTables, SyntheticShelf
 from sfumato.server.requests.calls import in_thread
 
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
@@ -59,8 +61,8 @@ _SIGN_IN_HINT = (
     "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
     "do not work here: make a new one."
 )
-CatalogFactory = Callable[[Policy, str, str], Catalog]
-"""Builds the catalog of a policy for a database and a user."""
+CatalogFactory = Callable[[Policy, str, str, tuple[DescribedRelation, ...]], Catalog]
+"""Builds the catalog of a policy for a database and a user, with what was published."""
 ROUTE = "postgres sign-in"
 
 
@@ -197,6 +199,7 @@ class PostgresServer:
         self._open: dict[int, _OpenConnection] = {}
         self._catalog_queue = CatalogQueue()
         self._refusals = RefusalCounts()
+        self._shelf = SyntheticShelf(gateway)
         self._numbers = count(1)
         self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
@@ -328,7 +331,7 @@ class PostgresServer:
         token = await self._authenticate(connection, user)
         caller = await in_thread(self._gateway.caller_of_token, token, ROUTE)
         self._admit(state, caller.user)
-        session = await self._open_session(connection, startup, caller)
+        session = await self._open_session(connection, startup, caller, number)
         key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
         state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
         settings = b"".join(protocol.parameter_status(*each) for each in session.reported().items())
@@ -378,11 +381,20 @@ class PostgresServer:
             raise protocol.ProtocolViolation("the sign-in is not finished")
         return message.body
 
-    async def _open_session(self, connection: Connection, startup: protocol.Startup, caller: Caller) -> Session:
+    async def _open_session(
+        self, connection: Connection, startup: protocol.Startup, caller: Caller, number: int
+    ) -> Session:
         database = startup.parameters.get("database") or caller.user
         policy_name, published = await in_thread(self._find_policy, caller, database)
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
-        catalog = await in_thread(self._catalog, policy, database, caller.user)
+        catalog = await in_thread(self._catalog, policy, database, caller.user, ())
+        tables = PublishedTables(
+            self._shelf,
+            policy_name,
+            database,
+            caller.user,
+            lambda relations: self._catalog(policy, database, caller.user, relations),
+        )
         assert caller.token is not None
         source = StatementSource(
             self._gateway,
@@ -390,7 +402,9 @@ class PostgresServer:
             caller.token.number,
             policy_name,
             catalog,
-            published,
+            database,
+            number,
+            tables if published else None,
             queue=self._catalog_queue,
             refusals=self._refusals,
         )

@@ -646,7 +646,7 @@ class Session:
 
     @property
     def _ranges(self) -> bool:
-        return self._settings.ranges or self._source.published
+        return self._settings.ranges or self._source.published is not None
 
 
 def _offset_of(statement: Statement) -> int:

@@ -189,6 +189,19 @@ class RunningReleases:
             ).fetchone()
         return None if row is None else (ReleaseKey(account, row[0], row[1]), StoredRelease(*row[2:]))
 
+    def lines_of_kinds(self, account: str, kinds: Iterable[str], user: str | None) -> tuple[int, ...]:
+        """Return the ledger lines with answers of some kinds: to one user, or to anybody if ``user`` is None."""
+        user_filter, filter_values = ("", ()) if user is None else (" AND user = ?", (user,))
+        names = tuple(kinds)
+        marks = ", ".join("?" * len(names))
+        with self._database.read_transaction() as rows:
+            line_rows = rows.execute(
+                f"SELECT DISTINCT line FROM answers WHERE account = ? AND line > 0 AND kind IN ({marks}){user_filter}"
+                " ORDER BY line",
+                (account, *names, *filter_values),
+            )
+            return tuple(line for (line,) in line_rows)
+
     def lines_with_answers(self, account: str, numbers: Iterable[int], user: str | None) -> frozenset[int]:
         """Return those of the ledger lines whose answers can be shown again: to one user, or to anybody if ``user`` is
         None.

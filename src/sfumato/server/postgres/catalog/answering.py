@@ -14,6 +14,7 @@ from sqlglot import exp
 from sfumato.policy import Policy
 from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.database import CatalogDatabase
+from sfumato.server.postgres.catalog.described_relations import DescribedRelation
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
     check_statement,
@@ -38,12 +39,14 @@ _T = TypeVar("_T")
 
 
 class Catalog:
-    """The catalog of one database as one user sees it, from the policy alone. Thread-safe, and cheap until used."""
+    """The catalog of one database as one user sees it, from the policy and what was published. Thread-safe, and cheap
+    until used.
+    """
 
-    def __init__(self, policy: Policy, database: str, user: str) -> None:
+    def __init__(self, policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> None:
         self._policy = policy
         self._identity = Identity(database, user)
-        self._shared = _shared_answers(_Key(policy), self._identity)
+        self._shared = _shared_answers(_Key(policy), self._identity, published)
 
     def covers(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog, or only constants and known functions."""
@@ -74,7 +77,7 @@ class Catalog:
         self._shared.interrupt()
 
     def _reads_catalog(self, sql: str) -> bool:
-        tree = _parsed(sql)
+        tree = parsed(sql)
         if tree is None:
             return False
         tables = [*named_tables(tree)]
@@ -88,7 +91,7 @@ class Catalog:
         return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.rows(generated)))
 
     def _generate(self, sql: str, parameters: tuple[str | None, ...]) -> str:
-        tree = _parsed(sql)
+        tree = parsed(sql)
         if tree is None:
             raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
         check_statement(tree)
@@ -98,7 +101,7 @@ class Catalog:
 
     def _columns(self, sql: str, generated: str) -> tuple[CatalogColumn, ...]:
         """Return the columns: named by PostgreSQL's rules, with declared types where the text tells them."""
-        tree = _parsed(sql)
+        tree = parsed(sql)
         assert tree is not None
         computed = self._shared.database.columns(generated)
         declared = declared_oids(tree)
@@ -112,7 +115,8 @@ class Catalog:
         )
 
 
-def _parsed(sql: str) -> exp.Query | None:
+def parsed(sql: str) -> exp.Query | None:
+    """Parse a text that is one SELECT, once for each text that is sent again; None for any other. Do not change it."""
     return _cached_tree(sql) if len(sql) <= _MAX_CACHED_TREE else parse_statement(sql)
 
 
@@ -122,7 +126,7 @@ def _cached_tree(sql: str) -> exp.Query | None:
 
 
 def _parameter_oids(sql: str, parameter_count: int) -> tuple[int, ...]:
-    tree = _parsed(sql)
+    tree = parsed(sql)
     casts = [] if tree is None else [each for each in tree.find_all(exp.Cast) if isinstance(each.this, exp.Parameter)]
     cast_types = {each.this.name: type_name(each.to) for each in casts}
     return tuple(type_oid(cast_types.get(str(number), "text")) for number in range(1, parameter_count + 1))
@@ -161,8 +165,8 @@ class _Key:
 class _SharedAnswers:
     """What the connections of one user to one policy share: the database, opened when first needed, and answers."""
 
-    def __init__(self, policy: Policy, identity: Identity) -> None:
-        self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity)
+    def __init__(self, policy: Policy, identity: Identity, published: tuple[DescribedRelation, ...]) -> None:
+        self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity, published)
         self._database: CatalogDatabase | None = None
         self._opening = threading.Lock()
         self._answers: OrderedDict[tuple[object, ...], tuple[object, int]] = OrderedDict()
@@ -221,5 +225,5 @@ def _within_depth(compute: Callable[[], _T]) -> _T:
 
 
 @lru_cache(maxsize=16)
-def _shared_answers(key: _Key, identity: Identity) -> _SharedAnswers:
-    return _SharedAnswers(key.policy, identity)
+def _shared_answers(key: _Key, identity: Identity, published: tuple[DescribedRelation, ...]) -> _SharedAnswers:
+    return _SharedAnswers(key.policy, identity, published)

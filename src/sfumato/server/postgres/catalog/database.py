@@ -5,13 +5,13 @@ it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.policy import Policy
 from sfumato.server.postgres.catalog.derived_rows import derived_statements
-from sfumato.server.postgres.catalog.described_relations import describe_relations
+from sfumato.server.postgres.catalog.described_relations import DescribedRelation, describe_relations
 from sfumato.server.postgres.catalog.engine import CatalogEngine, EngineSetup
 from sfumato.server.postgres.catalog.engine_process import Limits
 from sfumato.server.postgres.catalog.functions import SETTABLE, SETTINGS, macro_statements, variable_statements
@@ -47,17 +47,23 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
 
 
+def locked_engine(contents: Iterable[tuple[str, Mapping[str, Any] | None]]) -> CatalogEngine:
+    """Return an engine that runs these statements when it starts, and is locked after them."""
+    lockdown = [(f"SET {setting}", None) for setting in _LOCKDOWN]
+    return CatalogEngine(EngineSetup(_SETTINGS, (*contents, *lockdown), MEMORY_LIMIT))
+
+
 class CatalogDatabase:
     """The relations of one policy as one user sees them. Thread-safe: one statement runs at a time."""
 
-    def __init__(self, policy: Policy, identity: Identity) -> None:
+    def __init__(self, policy: Policy, identity: Identity, further: tuple[DescribedRelation, ...] = ()) -> None:
+        """``further`` are relations beside those of the policy, which come first."""
         self.identity = identity
-        self.described = number_relations(describe_relations(policy))
+        self.described = number_relations((*describe_relations(policy), *further))
         self.relation_oids = dict(_relation_spellings(self.described))
         self.type_oids = dict(_type_spellings(self.described))
         self._lock = threading.Lock()
-        lockdown = [(f"SET {setting}", None) for setting in _LOCKDOWN]
-        self._engine = CatalogEngine(EngineSetup(_SETTINGS, (*self._contents(), *lockdown), MEMORY_LIMIT))
+        self._engine = locked_engine(self._contents())
 
     def columns(self, statement: str) -> list[tuple[str, int]]:
         """Return name and type OID of each column of a generated SELECT, which is bound but not run."""

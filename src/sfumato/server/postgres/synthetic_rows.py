@@ -1,0 +1,190 @@
+"""SELECT over rows that were drawn from bought models, in a DuckDB of its own that holds these rows and nothing else.
+
+The rows are post-processing of what was released (Dwork & Roth 2014, prop. 2.1): any statement about them is free, and
+tells nothing that their buyer does not have. A client's text does not reach DuckDB: it is parsed, its tables and
+functions are looked up, and SQL is generated anew, as for the catalog. The engine is locked before the first statement
+and bounded in time, memory, rows and letters.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+
+from sfumato.errors import TooManyRequests, Unsupported
+from sfumato.server.postgres.catalog import rewriting
+from sfumato.server.postgres.catalog.answering import parsed
+from sfumato.server.postgres.catalog.database import locked_engine
+from sfumato.server.postgres.catalog.engine_process import Limits
+from sfumato.server.postgres.catalog.parsing import NODES, named_tables, shown
+from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
+
+TIME_LIMIT = 20.0
+"""Seconds that one statement may take."""
+MAX_ROWS, MAX_LETTERS = 200_000, 50_000_000
+"""The most rows of one answer, and the most letters of its texts."""
+_NO_ROW_NODES = (
+    exp.Anonymous, exp.ArrayAgg, exp.ArraySize, exp.ArrayToString, exp.Bracket, exp.ByteString, exp.Collate,
+    exp.CurrentCatalog, exp.CurrentDatabase, exp.CurrentRole, exp.CurrentSchema, exp.CurrentSchemas, exp.CurrentUser,
+    exp.CurrentVersion, exp.Explode, exp.ExplodingGenerateSeries, exp.Format, exp.GenerateSeries, exp.GroupConcat,
+    exp.Lateral, exp.ObjectIdentifier, exp.Operator, exp.SessionUser, exp.Slice, exp.Unnest,
+)  # fmt: skip
+"""What a catalog statement may contain and one about rows may not: the session, other functions, and arrays."""
+_ROW_FUNCTIONS = (
+    exp.Abs, exp.Avg, exp.Ceil, exp.Extract, exp.Floor, exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Rank,
+    exp.Round, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.TimestampTrunc, exp.Variance, exp.VariancePop,
+    exp.WithinGroup,
+)  # fmt: skip
+ROW_NODES: frozenset[type[exp.Expr]] = (NODES - {*_NO_ROW_NODES}) | {*_ROW_FUNCTIONS}
+"""The constructs that a statement about rows may contain."""
+
+
+@dataclass(frozen=True)
+class RowsAnswer:
+    """The columns and rows of a statement."""
+
+    columns: tuple[CatalogColumn, ...]
+    rows: Sequence[tuple[Any, ...]]
+
+
+def table_names(sql: str, known: Collection[str], database: str) -> list[str] | None:
+    """Return the known tables that a SELECT reads, in lower case and once each; None if it reads none of them.
+
+    Raises: Unsupported: It reads other tables beside them.
+    """
+    tree = parsed(sql)
+    read = [] if tree is None else [*named_tables(tree)]
+    others = [table for table in read if not _is_known(table, known, database)]
+    if len(others) == len(read):
+        return None
+    if others:
+        rule = f"{shown(others[0].name)} is no synthetic table, and they are joined with each other alone"
+        raise _refuse("join", rule, "ask each of the two by itself")
+    return list(dict.fromkeys(table.name.lower() for table in read))
+
+
+def _is_known(table: exp.Table, known: Collection[str], database: str) -> bool:
+    is_public = table.db.lower() in ("", "public") and table.catalog.lower() in ("", database.lower())
+    return is_public and table.name.lower() in known
+
+
+class SyntheticRows:
+    """Tables of drawn rows, each read from a Parquet file when the engine starts. Thread-safe: one statement at a
+    time.
+    """
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        """``files`` are by the tables' names in lower case."""
+        self._names = {name: f"rows {number}" for number, name in enumerate(files)}
+        self._lock = threading.Lock()
+        self._engine = locked_engine(
+            (f'CREATE TABLE main."{self._names[name]}" AS SELECT * FROM read_parquet($path)', {"path": str(path)})
+            for name, path in files.items()
+        )
+
+    def describe(self, sql: str, parameters: Sequence[Any]) -> tuple[CatalogColumn, ...]:
+        """Return the columns of a statement, which is bound but not run."""
+        rows, _ = self._fetch(f"DESCRIBE {self._generate(sql, parameters)}")
+        return tuple(CatalogColumn(name, result_oid(kind)) for name, kind, *_ in rows)
+
+    def run(self, sql: str, parameters: Sequence[Any]) -> RowsAnswer:
+        """Run a statement within the limits."""
+        columns = self.describe(sql, parameters)
+        rows, letters = self._fetch(self._generate(sql, parameters))
+        if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
+            rule = f"one statement returns at most {MAX_ROWS:,} synthetic rows and {MAX_LETTERS:,} letters"
+            raise _refuse("size", rule, "add LIMIT or WHERE; all rows come as a file from GET …/releases/LINE?form=csv")
+        return RowsAnswer(columns, rows)
+
+    def interrupt(self) -> None:
+        """End the statement that runs, from another thread."""
+        self._engine.interrupt()
+
+    def _fetch(self, statement: str) -> tuple[list[tuple[Any, ...]], int]:
+        if not self._lock.acquire(timeout=TIME_LIMIT):
+            raise TooManyRequests("a user runs one statement over synthetic rows at a time", 5)
+        try:
+            answer = self._engine.run(statement, Limits(TIME_LIMIT, MAX_ROWS, MAX_LETTERS))
+        finally:
+            self._lock.release()
+        if answer is None:
+            rule = f"this cannot be evaluated over synthetic rows, or takes over {TIME_LIMIT:g} seconds or 256 MB"
+            raise _refuse("statement", rule, "check the names of columns in \\d, or ask for less at once")
+        return answer
+
+    def _generate(self, sql: str, parameters: Sequence[Any]) -> str:
+        tree = parsed(sql)
+        assert tree is not None, "table_names has parsed it"
+        _check(tree)
+        rewritten = tree.copy()
+        _bind(rewritten, parameters)
+        rewriting.fold_identifiers(rewritten)
+        rewriting.name_columns(rewritten)
+        for column in rewritten.find_all(exp.Column):
+            column.set("db", None)
+            column.set("catalog", None)
+        self._replace_tables(rewritten)
+        rewriting.rename_with_queries(rewritten)
+        return rewritten.sql("duckdb", identify=True)
+
+    def _replace_tables(self, tree: exp.Query) -> None:
+        """Read each table under the alias it had; every other name was refused."""
+        for table in [*named_tables(tree)]:
+            if not table.alias:
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
+            table.set("this", exp.to_identifier(self._names[table.name.lower()], quoted=True))
+            table.set("db", exp.to_identifier("main", quoted=True))
+            table.set("catalog", None)
+
+
+def _check(tree: exp.Query) -> None:
+    """Refuse every construct and function that is not listed."""
+    for node in tree.walk():
+        if type(node) not in ROW_NODES:
+            name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+            raise _refuse("construct", f"{shown(name)} is not known over synthetic rows", "write a plain SELECT")
+        if isinstance(node, exp.With) and node.args.get("recursive"):
+            raise _refuse("construct", "WITH RECURSIVE is not known over synthetic rows", "write a plain SELECT")
+
+
+def _bind(tree: exp.Query, parameters: Sequence[Any]) -> None:
+    for node in [*tree.find_all(exp.Parameter)]:
+        if not node.name.isdigit() or not 1 <= int(node.name) <= len(parameters):
+            raise _refuse("parameter", f"there is no parameter ${shown(node.name)}", "bind a value for each parameter")
+        node.replace(_literal(parameters[int(node.name) - 1]))
+
+
+def _literal(value: Any) -> exp.Expr:
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    if isinstance(value, (int, Decimal)):
+        return exp.Literal.number(f"{value:f}" if isinstance(value, Decimal) else value)
+    if isinstance(value, float):
+        return exp.cast(exp.Literal.string(repr(value)), "DOUBLE", dialect="duckdb")
+    if isinstance(value, (dt.date, dt.datetime)):
+        kind = "TIMESTAMP" if isinstance(value, dt.datetime) else "DATE"
+        return exp.cast(exp.Literal.string(value.isoformat()), kind, dialect="duckdb")
+    return exp.Literal.string(str(value))
+
+
+def _refuse(code: str, rule: str, fix: str) -> Unsupported:
+    return Unsupported(f"synthetic-{code}", rule, fix=fix, place="the statement")
+
+
+def table_files(folder: Path, tables: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Write Arrow tables to Parquet files; yield name and file of each."""
+    from pyarrow import parquet
+
+    for number, (name, rows) in enumerate(tables.items()):
+        path = folder / f"{number}.parquet"
+        parquet.write_table(rows, path)
+        yield name, path

@@ -1,0 +1,313 @@
+"""The synthetic tables of a free database: each purchase as tables that answer any number of statements for nothing.
+
+*Who sees which.* The tables of a connection are those whose releases its user can read over REST: their own, and to
+owners and auditors all. They are listed again for every reply, so a table that was bought meanwhile is there, and one
+that the user may not read any more is not.
+
+*What answers.* A question about the people (counts, sums, means by groups and conditions) is answered from what was
+measured, with the range of each number in columns _low and _high. Everything else (``SELECT *``, joins of several
+purchases, other aggregates) is computed over rows that were drawn from the model; it has no ranges, and a notice says
+so. Which of the two it is follows from the text and the types of its parameters, so that a statement's columns are
+known before its parameters are. Both are post-processing of what was released.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sfumato.caching import cached_property
+from sfumato.errors import NotThere, Unsupported
+from sfumato.publish.linked.synthetic_tables import SyntheticTables
+from sfumato.publish.synthetic import Synthetic
+from sfumato.release.answers.answer import Answer
+from sfumato.server.gateway import Gateway
+from sfumato.server.people.users import Caller
+from sfumato.server.postgres import types
+from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
+from sfumato.server.postgres.lexing import blank_database
+from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, answer_result
+from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, table_files, table_names
+
+if TYPE_CHECKING:
+    import pyarrow
+
+KINDS = ("synthesis", "linked")
+"""The kinds of releases from which rows are drawn."""
+MAX_LOADED = 1_000_000
+"""The most rows of a table that statements over rows see."""
+_SUFFIX = "_synthetic_"
+_MAX_NAME = 63
+_MAX_PURCHASES, _MAX_ENGINES, _MAX_REFUSALS = 64, 4, 256
+_UNKNOWN_NAMES = ("unknown-column", "unknown-table", "ambiguous-column")
+_SAMPLES: Mapping[type, Any] = {
+    **{type(value): value for value in map(types.sample_value, types.OID_BY_TYPE.values())},
+    **dict.fromkeys((float, Decimal), types.sample_value(types.FLOAT8)),
+}
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, eq=False)
+class Purchase:
+    """A bought model, or two linked ones, with their tables as this database names them."""
+
+    line: int
+    model: Synthetic | SyntheticTables
+    guarantee: str
+    originals: Mapping[str, str]
+    """By the name of each table here, that of the private table."""
+
+    @classmethod
+    def of(cls, line: int, model: Synthetic | SyntheticTables, taken: Sequence[str]) -> Purchase:
+        """Name the tables of a model after their private tables and the line on which it was bought."""
+        if isinstance(model, SyntheticTables):
+            parent, child = (_name(each, line, taken) for each in model.names)
+            originals = dict(zip((parent, child), model.names, strict=True))
+            return cls(line, model.renamed(parent, child), str(model.price), originals)
+        table = model.released.table or "rows"
+        name = _name(table, line, taken)
+        renamed = replace(model, released=replace(model.released, table=name))
+        return cls(line, renamed, str(model.guarantee), {name: table})
+
+    @cached_property
+    def relations(self) -> tuple[DescribedRelation, ...]:
+        """The tables as the catalog lists them."""
+        return tuple(
+            DescribedRelation("public", name, tuple(_columns(first)), self._comment(name))
+            for name, first in self._draw(1).items()
+        )
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """The rows of each table, by its name in lower case: drawn once, and kept as long as the purchase is."""
+        folder = tempfile.mkdtemp(prefix="sfumato-synthetic-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return {name.lower(): path for name, path in table_files(Path(folder), self._draw(MAX_LOADED))}
+
+    def answer(self, sql: str, parameters: Sequence[Any], confidence: str) -> Answer:
+        """Answer a question about the people from what was measured."""
+        answer = self.model.sql(sql, parameters or None, confidence=confidence)
+        return answer.changed(receipt=replace(answer.receipt, free=True))
+
+    def _draw(self, most: int) -> dict[str, pyarrow.Table]:
+        """Draw n̂ rows, or as many as the limit. One table's rows are the same after a restart: the line seeds them."""
+        if isinstance(self.model, SyntheticTables):
+            children_per_parent = max(1.0, self.model.child.total / self.model.parent.total)
+            parents = min(round(self.model.parent.total), int(most / children_per_parent))
+            return self.model.draw(max(1, parents))
+        (name,) = self.originals
+        return {name: self.model.sample(min(self.model.default_rows, most), seed=self.line)}
+
+    def _comment(self, name: str) -> str:
+        drawn = f"synthetic rows of {self.originals[name]}, of a model bought on line {self.line} for {self.guarantee}"
+        return f"{drawn}: reading them is free, and they belong to nobody"
+
+
+def _name(table: str, line: int, taken: Sequence[str]) -> str:
+    suffix = f"{_SUFFIX}{line}"
+    name = table[: _MAX_NAME - len(suffix.encode())].encode()[: _MAX_NAME - len(suffix)].decode(errors="ignore")
+    while f"{name}{suffix}".lower() in taken:
+        suffix += "_"
+    return f"{name}{suffix}"
+
+
+def _columns(rows: pyarrow.Table) -> list[DescribedColumn]:
+    return [DescribedColumn(each.name, _type_name(str(each.type))) for each in rows.schema]
+
+
+def _type_name(arrow_type: str) -> str:
+    names = {
+        "bool": "bool",
+        "int": "int8",
+        "double": "float8",
+        "float": "float8",
+        "date": "date",
+        "timest": "timestamp",
+    }
+    return next((name for prefix, name in names.items() if arrow_type.startswith(prefix)), "text")
+
+
+class SyntheticShelf:
+    """The purchases that connections of one server have read, and engines over their rows. Thread-safe."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._lock = threading.Lock()
+        self._drawing = threading.Lock()
+        """Held while rows are drawn, so that all connections see the same."""
+        self._purchases: OrderedDict[tuple[str, int], Purchase | None] = OrderedDict()
+        self._engines: OrderedDict[tuple[str, str, tuple[int, ...]], SyntheticRows] = OrderedDict()
+
+    def list_purchases(self, caller: Caller, policy: str) -> tuple[Purchase, ...]:
+        """Return what the caller may read, in the order of the ledger."""
+        lines = self._gateway.bought_lines(caller, policy, KINDS)
+        purchases = [
+            self._kept(self._purchases, (policy, line), self._reader(caller), _MAX_PURCHASES) for line in lines
+        ]
+        return tuple(each for each in purchases if each is not None)
+
+    def _reader(self, caller: Caller) -> Callable[[tuple[str, int]], Purchase | None]:
+        def read(key: tuple[str, int]) -> Purchase | None:
+            policy, line = key
+            try:
+                model = self._gateway.answer_on_line(caller, policy, line).answer
+            except NotThere:  # an earlier version kept no text of it
+                return None
+            taken = [name.lower() for name in self._gateway.served.curator(policy).policy.tables]
+            return Purchase.of(line, model, taken)
+
+        return read
+
+    def engine(self, user: str, policy: str, purchases: Sequence[Purchase]) -> SyntheticRows:
+        """Return the engine of one user over the rows of some purchases."""
+        key = user, policy, tuple(each.line for each in purchases)
+        with self._drawing:
+            files = {name: path for purchase in purchases for name, path in purchase.files.items()}
+        return self._kept(self._engines, key, lambda _: SyntheticRows(files), _MAX_ENGINES)
+
+    def _kept(self, cache: OrderedDict[_K, _V], key: _K, make: Callable[[_K], _V], most: int) -> _V:
+        """Return what is kept under a key, or make it; what was unused for longest is forgotten beyond the limit."""
+        with self._lock:
+            if key in cache:
+                cache.move_to_end(key)
+                return cache[key]
+        made = make(key)
+        with self._lock:
+            made = cache.setdefault(key, made)
+            while len(cache) > most:
+                cache.popitem(last=False)
+        return made
+
+
+@dataclass
+class PublishedTables:
+    """The synthetic tables that one connection sees."""
+
+    shelf: SyntheticShelf
+    policy: str
+    database: str
+    user: str
+    build_catalog: Callable[[tuple[DescribedRelation, ...]], Any]
+    """Builds the catalog of the database with these tables beside those of the policy."""
+    catalog: Any = field(init=False)
+    """The catalog with the tables that were listed last."""
+    _purchases: Mapping[str, Purchase] = field(default_factory=dict)
+    """By the lower-cased name of each table."""
+    _refusals: dict[tuple[object, ...], Unsupported | None] = field(default_factory=dict)
+    """By text and parameters' types, why no model answers; None if one does."""
+    _running: SyntheticRows | None = None
+
+    def __post_init__(self) -> None:
+        self.catalog = self.build_catalog(())
+
+    def refresh(self, caller: Caller) -> None:
+        """List what the caller may read now, in the catalog too."""
+        listed = {
+            name.lower(): purchase
+            for purchase in self.shelf.list_purchases(caller, self.policy)
+            for name in purchase.originals
+        }
+        if listed != self._purchases:
+            relations = (each for purchase in dict.fromkeys(listed.values()) for each in purchase.relations)
+            self.catalog = self.build_catalog(tuple(relations))
+            self._purchases, self._refusals = listed, {}
+
+    def reads(self, sql: str) -> bool:
+        """Return whether a statement reads one of the tables."""
+        return self._named_tables(sql) is not None
+
+    def describe(self, sql: str, parameters: Sequence[Any]) -> ResultColumns:
+        """Return the columns of a statement's result."""
+        samples = tuple(_sample(value) for value in parameters)
+        if self._asks_model(sql, samples):
+            answer = self._ask_model(sql, samples, "0.95")
+            return answer_result(answer, None, ranges=True, charged=False).columns
+        return _result_columns(self._over_rows(sql, samples, lambda rows: rows.describe(sql, samples)))
+
+    def run(
+        self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = "0.95"
+    ) -> Result:
+        """Return the rows of a statement."""
+        samples = tuple(_sample(value) for value in parameters)
+        if self._asks_model(sql, samples):
+            answer = self._ask_model(sql, parameters, confidence)
+            return answer_result(answer, columns, ranges=True, charged=False)
+        answer_rows: RowsAnswer = self._over_rows(sql, samples, lambda rows: rows.run(sql, parameters))
+        lines = ", ".join(str(each.line) for each in self._purchases_of(sql))
+        note = f"computed over synthetic rows of line {lines}, which belong to nobody: no ranges are known"
+        return Result(_result_columns(answer_rows.columns), answer_rows.rows, (note,))
+
+    def explain(self, sql: str, parameters: Sequence[Any]) -> list[str]:
+        """Say what answers a statement."""
+        lines = ", ".join(str(each.line) for each in self._purchases_of(sql))
+        if self._asks_model(sql, tuple(_sample(value) for value in parameters)):
+            return [f"free: answered from the model that was bought on line {lines}, with ranges"]
+        return [f"free: computed over synthetic rows of line {lines}, without ranges"]
+
+    def interrupt(self) -> None:
+        """End the statement over rows that runs, from another thread."""
+        if self._running is not None:
+            self._running.interrupt()
+
+    def _named_tables(self, sql: str) -> list[str] | None:
+        if not self._purchases or _SUFFIX not in sql.lower():
+            return None
+        return table_names(sql, self._purchases.keys(), self.database)
+
+    def _purchases_of(self, sql: str) -> list[Purchase]:
+        names = self._named_tables(sql) or ()
+        return list(dict.fromkeys(self._purchases[name] for name in names))
+
+    def _asks_model(self, sql: str, samples: Sequence[Any]) -> bool:
+        return self._refusal(sql, samples) is None
+
+    def _refusal(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
+        """Return why no model answers; it is asked once, with sample values of the parameters' types."""
+        key = (sql, *map(type, samples))
+        if key not in self._refusals:
+            if len(self._refusals) >= _MAX_REFUSALS:
+                self._refusals.clear()
+            self._refusals[key] = self._try_model(sql, samples)
+        return self._refusals[key]
+
+    def _ask_model(self, sql: str, parameters: Sequence[Any], confidence: str) -> Answer:
+        (purchase,) = self._purchases_of(sql)
+        return purchase.answer(blank_database(sql, self.database), parameters, confidence)
+
+    def _try_model(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
+        if len(self._purchases_of(sql)) > 1:
+            return Unsupported("join", "no model holds the tables of several purchases", fix="join their rows")
+        try:
+            self._ask_model(sql, samples, "0.95")
+        except Unsupported as refusal:
+            return refusal
+        return None
+
+    def _over_rows(self, sql: str, samples: Sequence[Any], ask: Callable[[SyntheticRows], _V]) -> _V:
+        """Ask the rows; a name that neither they nor the model know is refused in the model's words."""
+        self._running = self.shelf.engine(self.user, self.policy, self._purchases_of(sql))
+        try:
+            return ask(self._running)
+        except Unsupported as over_rows:
+            refusal = self._refusal(sql, samples)
+            raise refusal if refusal is not None and refusal.code in _UNKNOWN_NAMES else over_rows from None
+        finally:
+            self._running = None
+
+
+def _sample(value: Any) -> Any:
+    """Return a value of the same type, with which columns and route are found."""
+    return _SAMPLES.get(type(value), value)
+
+
+def _result_columns(columns: Sequence[Any]) -> ResultColumns:
+    return tuple(ResultColumn(column.name, column.oid) for column in columns)
