@@ -97,7 +97,7 @@ def test_a_change_reaches_importers_and_subprocesses_and_tells_that_it_ran(tmp_p
         ran: list[bool] = []
         install_builtins(lambda: ran.append(True))
         LiveFunctions().replace(site_of(TURNED))
-        Overlay(tmp_path).write(site_of(TURNED))
+        Overlay(tmp_path).install(site_of(TURNED))
         scope: dict[str, object] = {"print": str}
         exec(SCRIPT, scope)  # an importer in this process
         from sfumato.release.parts import question_parts
