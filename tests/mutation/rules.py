@@ -324,8 +324,14 @@ def _text(node: ast.AST) -> str:
     return " ".join(ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).split())
 
 
-def all_sites() -> list[Site]:
-    return [site for module in target_modules() for site in sites(module)]
+def all_sites(prefixes: tuple[str, ...] = ("",)) -> list[Site]:
+    """List the mutants of all modules that may hold a name with one of these beginnings."""
+    modules = [module for module in target_modules() if _may_hold(module.removeprefix("sfumato."), prefixes)]
+    return [site for module in modules for site in sites(module)]
+
+
+def _may_hold(module: str, prefixes: tuple[str, ...]) -> bool:
+    return module.startswith(prefixes) or any(prefix.startswith(f"{module}:") for prefix in prefixes)
 
 
 def mutated_function(site: Site, marker: str | None = None) -> FunctionNode:
