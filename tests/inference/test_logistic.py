@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from typing import Any
@@ -19,15 +21,18 @@ from sfumato.errors import InvalidParameter, RequestDiffers, SfumatoError
 from sfumato.inference.logistic import SCAN_SHARES
 from sfumato.inference.logistic_scans import (
     COEFFICIENT_STEPS,
+    CURVATURE_STEPS,
     RowTerms,
     ScanFactors,
     ScanRelease,
     ScanTotals,
+    mean_steps,
     rounded_coefficients,
     scan_values,
 )
 from sfumato.inference.regression_answers import LogisticAnswer
-from sfumato.plan.bounding import whole_bounding
+from sfumato.plan.bounding import bounding_strategies, whole_bounding
+from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
 from sfumato.privacy import codec, compose
@@ -49,6 +54,7 @@ ROWS: list[tuple[Any, ...]] = [
     (3, 1.0, "b", None),
 ]
 """Corners of the declared ranges, one beyond them, one inside, and rows with a missing value."""
+CLIPPING = (Strategy.CLIP_L1, Strategy.CLIP_L2, Strategy.REWEIGHT)
 PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-6"}
 
 
@@ -102,6 +108,73 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
             assert squares.max() >= 0.9 * most**2 * totals.row_squares  # the curvature is at its largest, too
     # an added unit of equal rows reaches it; no two units of a world oppose each other in every column
     assert reached >= (0.99 if neighbours == "add-remove" else 0.7)
+
+
+def test_rows_are_rounded_as_the_enumeration_rounds_them(tmp_path: Path) -> None:
+    """The residual tells each row's mean in steps, and the mean its curvature: the nearest of 64 steps of a quarter."""
+    rows = [(number, number, x, 1.0, "a", "yes") for number, x in enumerate(range(-1, 4))]
+    frame = pd.DataFrame(rows, columns=["who", "world", "x", "w", "c", "y"])
+    with curator(frame, tmp_path, columns=WORLD) as made:
+        proposal = made.logistic("y ~ x", "people")
+        selected = select_rows(made._context.engine.catalog(), "people", None)
+        seen = set()
+        for slope in (0.3, 1.7):
+            at = rounded_coefficients(np.array([0.4, slope]))
+            totals, measured = moved_by_worlds(proposal, selected, len(rows), at)
+            moments, residual = totals.logistic.moments, totals.logistic.residual
+            columns = [moment.columns for moment in moments]
+            places = [1 + columns.index((residual,)), 1 + columns.index(())]
+            steps = totals.mean_steps
+            for vector in measured.tolist():
+                residual_steps, weight = (vector[place] // totals.weights[place] for place in places)
+                mean = Fraction(steps - residual_steps, steps)
+                assert weight == math.floor(4 * CURVATURE_STEPS * mean * (1 - mean) + Fraction(1, 2))
+                seen.add(weight)
+        assert len(seen) > 5
+
+
+def test_steps_of_the_mean_are_the_most_that_are_measured_exactly() -> None:
+    for rows, scale in product((1, 2, 3, 1000), (1, 1 << 12, 5000)):
+        steps = mean_steps(rows, scale)
+        assert steps.bit_count() == 1
+        assert steps * scale * rows <= 1 << 26
+        assert steps == 1 << 14 or 2 * steps * scale * rows > 1 << 26
+
+
+def test_sums_beyond_64_bits_are_held_at_their_ends(tmp_path: Path) -> None:
+    with curator(survey(20), tmp_path) as made:
+        totals = made.logistic("retired ~ age", "people")._start
+        weights = np.array(totals.weights)
+        for end in ((1 << 63) - 1, -(1 << 63)):
+            held = totals.extract(np.full((1, len(weights)), end))
+            assert (np.sign(held) == np.sign(end)).all()
+            assert (np.abs(held.astype(object)) > (1 << 62) - 2 * weights.astype(object)).all()
+
+
+def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
+    """The theorem counts whole rows: a clipped total of a unit may be any part of them."""
+    with curator(survey(20), tmp_path, max_rows=2) as made:
+        totals = made.logistic("retired ~ age", "people")._start
+        plan = replace(
+            totals.bounded.plan, keys=made.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex").query.plan.keys
+        )
+        others = [other for other in bounding_strategies(plan, plan.limits, 2) if other.strategy in CLIPPING]
+        assert others
+        for clipped in others:
+            with pytest.raises(InvalidParameter, match="rows count in full"):
+                replace(totals, bounded=clipped)
+
+
+def test_a_row_that_is_sure_and_wrong_is_charged_for_all_of_its_gradient(tmp_path: Path) -> None:
+    """In few steps the curvature weighs so little that no other row moves further; in many, one is nearly as far."""
+    with curator(survey(20), tmp_path) as made:
+        totals = made.logistic("retired ~ age", "people")._start
+    logistic = totals.logistic
+    for scale, most in ((16, 1.0), (logistic.design.scale, 1.01)):
+        scaled = replace(totals, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))
+        gradient = scaled.gradient_weight * scaled.mean_steps
+        wrong = scaled.count_weight**2 + gradient**2 * scaled.max_row_norm
+        assert wrong <= scaled.row_squares <= most * wrong
 
 
 def test_every_row_counts_however_far_its_score(tmp_path: Path) -> None:
@@ -180,7 +253,10 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         assert np.abs(values / deviations).max() < 6
 
 
-@pytest.mark.parametrize("price", [Price(1, "1e-6"), Price("0.3", "1e-7"), Price(rho="0.02")])
+PRICES = [Price(1, "1e-6"), Price("0.3", "1e-7"), *(Price(rho=rho) for rho in ("0.02", "0.1", "0.5"))]
+
+
+@pytest.mark.parametrize("price", PRICES)
 def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -> None:
     with curator(survey(20), tmp_path, max_rows=2) as made:
         noise = scan_noise(made.logistic("retired ~ age", "people")._start.sensitivity, price)
@@ -190,8 +266,8 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
         if price.rho is None:
             assert noise.curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
         else:
-            spent = sum(float(noise.sensitivity.squares) / (2 * float(each.sizes[0]) ** 2) for each in noise.mechanisms)
-            assert 0.99 * float(price.rho) < spent <= float(price.rho)
+            spent = sum(noise.sensitivity.squares / (2 * each.sizes[0] ** 2) for each in noise.mechanisms)
+            assert Fraction("0.99") * price.rho < spent <= price.rho
 
 
 def test_the_tab_spends_what_all_scans_cost(tmp_path: Path) -> None:

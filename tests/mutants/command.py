@@ -1,4 +1,6 @@
-"""The command line of ``scripts/mutants``: which anchors of seeded bugs moved, and where they belong now."""
+"""The command line of ``scripts/mutants``: which anchors of seeded bugs moved and where they belong now, and which
+bugs use names that are gone.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mutants.anchors import AnchorMoved, proposals
+from mutants.names import missing_names
 from mutants.running import Mutant
 
 FOLDER = Path(__file__).parent
@@ -50,12 +53,21 @@ def _applies(mutant: Mutant) -> bool:
     return True
 
 
+def undefined_names(module: ModuleType, mutant: Mutant) -> list[str]:
+    """Say in which file a mutant uses which names that are not defined at its anchor."""
+    file = f"{module.__name__.replace('.', '/')}.py"
+    return [f"{file}: {mutant.name}\n    {mutant.anchor} has no {name}" for name in missing_names(mutant)]
+
+
 def main() -> int:
-    """Print every mutant whose text is not at its anchor; exit with 1 while there is one."""
+    """Print every mutant whose text is not at its anchor or whose names are gone; exit with 1 while there is one."""
     parser = argparse.ArgumentParser(prog="scripts/mutants", description=__doc__)
     parser.add_argument("--write", action="store_true", help="move anchors whose text stands in one other definition")
     options = parser.parse_args()
-    missing = [(module, mutant) for module in suites() for mutant in suite_mutants(module) if not _applies(mutant)]
+    listed = [(module, mutant) for module in suites() for mutant in suite_mutants(module)]
+    missing = [(module, mutant) for module, mutant in listed if not _applies(mutant)]
+    undefined = [line for module, mutant in listed if _applies(mutant) for line in undefined_names(module, mutant)]
+    print(*undefined, sep="\n", end="\n" * bool(undefined))
     for module, mutant in missing:
         places = proposals(mutant.anchor, mutant.old)
         unchanged = [place for place, text in places if text == mutant.old]
@@ -67,7 +79,7 @@ def main() -> int:
         else:
             for place, text in places[:SHOWN]:
                 print(f"    perhaps {place}: {text!r}")
-    return int(bool(missing))
+    return int(bool(missing or undefined))
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ MUTANTS = (
         Kind.SENSITIVITY,
         "engine.lowering.bounded_totals:_Scaling.norm",
         "narrow(_sum(self._size())) if self._short else _sum(self._size())",
-        "apply(ScalarFunction.ABS, _sum(_added([Reference(name) for name in self.own])))",
+        "apply(ScalarFunction.ABS, _sum(_added([Reference(name) for name in self.coordinates])))",
         _reached(_SUMS, "CLIP_L1"),
     ),
     Mutant(

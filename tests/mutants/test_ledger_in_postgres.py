@@ -487,7 +487,7 @@ MOVES = (
         Kind.REUSE,
         "ledger.moving:_record_accepted_loss",
         "rows = accept(transaction, guarded.anchors, _LOSS_ACCEPTED)",
-        "return",
+        "rows = [head]",
         (f"{_EXPORTS}test_without_a_current_anchor_its_owner_accepts_the_loss_and_that_is_written_down",),
     ),
     Mutant(

@@ -52,7 +52,7 @@ MUTANTS = (
         Kind.SENSITIVITY,
         "publish.online:IntegerWeightedMeasure.max_row_effect",
         "return max(1, int(np.max(above)) + int(np.max(below)))",
-        "return max(1, *(int(np.abs(one).max()) for one in each))",
+        "return max(1, *(int(np.abs(one).max()) for one in weight_tables))",
         (f"{_TESTS}::test_one_unit_moves_weighed_totals_no_further_than_the_theorem_says",),
     ),
     Mutant(

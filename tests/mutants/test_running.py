@@ -15,7 +15,8 @@ import pytest
 
 from mutants import anchors
 from mutants.anchors import AnchorMoved, changed_definition, proposals
-from mutants.command import move_anchor, suite_mutants, suites
+from mutants.command import move_anchor, suite_mutants, suites, undefined_names
+from mutants.names import missing_names
 from mutants.running import ROOT, Kind, Mutant, Outcome, run
 
 MODULES = suites()
@@ -48,6 +49,35 @@ def test_every_mutant_applies_and_can_be_read(module: ModuleType) -> None:
         for test in mutant.tests:
             file, _, name = test.partition("::")
             assert not name or name.partition("[")[0] in _tests(file), f"{mutant.name}: {test} is no test"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_name_of_a_mutant_is_defined(module: ModuleType) -> None:
+    """A replacement that names what was renamed dies of a NameError, and proves nothing about the tests."""
+    assert not [line for mutant in suite_mutants(module) for line in undefined_names(module, mutant)]
+
+
+@pytest.mark.parametrize(
+    ("anchor", "old", "new", "missing"),
+    [
+        ("privacy.sensitivity:Sensitivity.l1", "self.total", "self.totals", ["self.totals"]),
+        ("privacy.sensitivity:Sensitivity.l1", "self.total", "whole(self.total)", ["whole"]),
+        ("privacy.sensitivity:Sensitivity.l1", "self.total", "sum(total for total in [self.total])", []),
+        ("privacy.sensitivity:Sensitivity.l1", "self.total", "math.least(self.total)", ["math.least"]),
+        ("privacy.sensitivity:Sensitivity", "return self.total\n", "return self.totals\n", ["self.totals"]),
+        ("release.releasing:_buy", "drawn = kind.draw(", "kind.draw(", ["drawn"]),
+        ("release.releasing:_buy", "body = codec.dumps(drawn)", "body = codec.dump_all(drawn)", ["codec.dump_all"]),
+        (
+            "release.releasing:_buy",
+            "body = codec.dumps(drawn)",
+            "from sfumato.privacy.budget import Budgets as budgets\n        body = budgets",
+            ["sfumato.privacy.budget.Budgets"],
+        ),
+        ("privacy.sensitivity:Sensitivity.l1", "return self.total", "return (lambda total: totals)(1)", ["totals"]),
+    ],
+)
+def test_names_that_nothing_defines_are_found(anchor: str, old: str, new: str, missing: list[str]) -> None:
+    assert missing_names(replace(OBVIOUS, anchor=anchor, old=old, new=new)) == missing
 
 
 @cache

@@ -16,7 +16,7 @@ MUTANTS = (
         Kind.CONSENT,
         "curator.previews.previewing:preview_context",
         "yield Context(policy, engine, account,",
-        "yield Context(policy, here.engine, account,",
+        "yield Context(policy, context.engine, account,",
         (_POISON,),
     ),
     Mutant(
@@ -24,7 +24,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "curator.previews.previewing:preview_context",
         "yield Context(policy, engine, account,",
-        "yield Context(policy, engine, here.account,",
+        "yield Context(policy, engine, context.account,",
         (_POISON,),
     ),
     Mutant(

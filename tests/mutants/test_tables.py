@@ -72,7 +72,7 @@ MUTANTS = (
         Kind.NEIGHBOURS,
         "engine.duckdb.owners:_ID_READERS",
         "Type.INTEGER: integer_id,",
-        "Type.INTEGER: lambda cell: cleaned(cell, Domain(Type.INTEGER)),",
+        "Type.INTEGER: lambda cell: clean_cell(cell, Domain(Type.INTEGER)),",
         (f"{_OWNERS}::test_an_id_that_a_double_would_merge_with_another_is_nobodys",),
     ),
     Mutant(

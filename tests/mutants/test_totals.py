@@ -12,7 +12,7 @@ MUTANTS = (
         Kind.SENSITIVITY,
         "engine.lowering.cell_lowering:_split_mirrored",
         "(value, tested, high)",
-        "(value, whole(1), high)",
+        "(value, integer_constant(1), high)",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
     ),
     Mutant(

@@ -146,7 +146,7 @@ MUTANTS = (
         Kind.SENSITIVITY,
         "engine.lowering.unit_lowering:WindowLowering._partition",
         "Reference('u')",
-        "whole(1)",
+        "integer_constant(1)",
         _WINDOWS,
     ),
     Mutant(

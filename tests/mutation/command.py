@@ -19,7 +19,7 @@ FOLDER = ROOT / ".mutation"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 TESTS = """
 tests/privacy tests/mechanisms tests/plan tests/release tests/safety tests/vectors tests/publish tests/ledger
-tests/curator tests/engine tests/claims tests/surveys tests/questions tests/audit
+tests/curator tests/engine tests/claims tests/surveys tests/questions tests/audit tests/inference
 """
 """The default tests that kill; those of servers, browsers and clusters are left out: they need what a fork has not."""
 IGNORED = ("tests/engine/postgres", "tests/engine/spark")
@@ -75,7 +75,8 @@ def _pytest(
 
 def drawn(count: int | None, seed: str, only: str) -> list[str]:
     """Draw mutants by a seed, or list all, in one order."""
-    names = [name for site in all_sites() if (name := str(site.mutant)).startswith(tuple(only.split(",")))]
+    prefixes = tuple(only.split(","))
+    names = [name for site in all_sites(prefixes) if (name := str(site.mutant)).startswith(prefixes)]
     order = random.Random(seed)
     order.shuffle(names)
     return names[:count]

@@ -8,6 +8,7 @@ import functools
 import gc
 import os
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -17,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from mutation.rules import Site, mutated_module
+from mutation.rules import Site, mutated_definition, mutated_module
 from mutation.sources import PACKAGE, SOURCES, module_path, target_modules
 
 MARKER = "__mutant_ran__"
+_STARTS = frozenset({"subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"})
+"""Events after which another program runs."""
 
 
 class NotReplaceable(Exception):
@@ -45,6 +48,7 @@ class LiveFunctions:
                 self._by_code[_code_key(value.__code__)].append(value)
             elif isinstance(value, functools._lru_cache_wrapper):
                 self._caches.append(value)
+        gc.freeze()  # a child that looks for garbage would copy every page that it shares with its parent
 
     def forget_cached(self) -> None:
         for cache in self._caches:
@@ -52,7 +56,8 @@ class LiveFunctions:
 
     def replace(self, site: Site) -> None:
         function = site.mutant.function
-        module = compile(mutated_module(site, MARKER), str(module_path(function.module)), "exec", dont_inherit=True)
+        changed = mutated_definition(site, MARKER)
+        module = compile(changed, str(module_path(function.module)), "exec", dont_inherit=True)
         (code,) = [code for code in _codes(module) if code.co_qualname == function.qualname and _outermost(code)]
         live = self._by_code[_code_key(code)]
         if not live:
@@ -86,10 +91,20 @@ class Overlay:
         self._sources = folder / "src"
         shutil.copytree(SOURCES / "sfumato", self._sources / "sfumato", ignore=shutil.ignore_patterns("__pycache__"))
 
-    def write(self, site: Site) -> None:
-        original = module_path(site.mutant.function.module)
-        target = self._sources / original.relative_to(SOURCES)
-        target.write_text(ast.unparse(mutated_module(site)), encoding="utf-8")
+    def install(self, site: Site) -> None:
+        """Let every Python that this process starts import the change; the file is written when the first one starts,
+        which few tests do.
+        """
+        written: list[bool] = []
+
+        def write_before_start(event: str, _: object) -> None:
+            if event in _STARTS and not written:
+                written.append(True)
+                original = module_path(site.mutant.function.module)
+                target = self._sources / original.relative_to(SOURCES)
+                target.write_text(ast.unparse(mutated_module(site)), encoding="utf-8")
+
+        sys.addaudithook(write_before_start)
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self._sources), before)))
         # bytecode is kept by the second of a file's change: two mutants of one second would be taken for one
@@ -97,7 +112,9 @@ class Overlay:
 
     def restore(self, site: Site) -> None:
         original = module_path(site.mutant.function.module)
-        shutil.copy2(original, self._sources / original.relative_to(SOURCES))
+        target = self._sources / original.relative_to(SOURCES)
+        if target.stat().st_mtime_ns != original.stat().st_mtime_ns:
+            shutil.copy2(original, target)
 
 
 def install_builtins(ran: Callable[[], None]) -> None:

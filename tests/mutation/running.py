@@ -8,6 +8,7 @@ reached is neither killed nor survived.
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import select
@@ -28,7 +29,7 @@ from mutation.records import Records
 from mutation.replacing import LiveFunctions, NotReplaceable, Overlay, install_builtins
 from mutation.rules import Site, sites
 
-_MEMORY = 12 << 30
+_MEMORY = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,14 @@ class Runner:
             except NotReplaceable:
                 say("unfit")
                 return
-            self._overlay.write(site)
+            self._overlay.install(site)
         _new_base_folder(self._session.config, self._folder)
         reports = _Reports()
         self._session.config.pluginmanager.register(reports)
         items = [self._items[test] for test in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
             say(f"start {item.nodeid}")
+            _limit_cpu(self._records.seconds(item.nodeid))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if reports.failed:
                 say(f"failed {item.nodeid}")
@@ -178,8 +180,16 @@ class Runner:
                 return Run(failed=current, reached=reached)
 
     def _limit(self, test: str) -> float:
-        """A test hangs if it takes far longer than it did, on a machine that may be busy."""
+        """A test that waits hangs if it takes far longer than it did, on a machine that may be busy; one that computes
+        is ended by :func:`_limit_cpu`.
+        """
         return time.monotonic() + 45 + 30 * self._records.seconds(test)
+
+
+def _limit_cpu(recorded: float) -> None:
+    """End this process when it has computed for far longer than the next test took."""
+    limit = math.ceil(time.process_time() + 4 + 10 * recorded)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
 class _Reports:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation.command import equivalent_mutants
+from mutation.command import drawn, equivalent_mutants
 from mutation.replacing import LiveFunctions, Overlay, install_builtins
 from mutation.rules import Site, function_sites, mutated_module, sites
 from mutation.sources import Function, block_indexes, blocks, functions, module_tree
@@ -97,7 +97,7 @@ def test_a_change_reaches_importers_and_subprocesses_and_tells_that_it_ran(tmp_p
         ran: list[bool] = []
         install_builtins(lambda: ran.append(True))
         LiveFunctions().replace(site_of(TURNED))
-        Overlay(tmp_path).write(site_of(TURNED))
+        Overlay(tmp_path).install(site_of(TURNED))
         scope: dict[str, object] = {"print": str}
         exec(SCRIPT, scope)  # an importer in this process
         from sfumato.release.parts import question_parts
@@ -136,6 +136,13 @@ def test_every_equivalent_mutant_exists_and_has_a_proof() -> None:
 
 def _module(mutant: str) -> str:
     return f"sfumato.{mutant.partition(':')[0]}"
+
+
+def test_a_beginning_of_names_draws_from_its_modules_alone() -> None:
+    function = "plan.bounding:_sensitivity"
+    (drawn_names,) = {tuple(sorted(drawn(None, seed, f"{function},plan.limits:"))) for seed in ("one", "two")}
+    assert {name.partition(" ")[0].partition(":")[0] for name in drawn_names} == {"plan.bounding", "plan.limits"}
+    assert drawn(5, "one", "plan.limits") == drawn(None, "one", "plan.limits")[:5]
 
 
 def test_blocks_are_innermost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
+import math
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,11 @@ def test_a_condition_of_a_rare_value_rejects_nothing(stays: Synthetic) -> None:
     assert report.drawn <= 600
 
 
+@pytest.mark.parametrize("bed", [0, 19, 20, 39, 40, 59])
+def test_every_end_of_a_bin_can_be_asked_for(stays: Synthetic, bed: int) -> None:
+    assert stays.sample(20, conditions={"bed": bed}).column("bed").to_pylist() == [bed] * 20
+
+
 def test_rows_within_a_constraint_have_the_law_of_rows_given_it(stays: Synthetic) -> None:
     """Days within bins are uniform: the law given discharge ≥ admission is computed day by day."""
     rows = stays.sample(30_000, constraints="discharge >= admission", seed=2)
@@ -152,6 +158,13 @@ def test_a_sum_is_kept_by_computing_it(stays: Synthetic) -> None:
     assert (frame.discharge > frame.admission).all()
     report = SampleReport.of(rows)
     assert report.computed == ("total = bed + food",)
+
+
+def test_a_computed_sum_may_be_the_least_and_the_greatest_value_of_its_bin(stays: Synthetic) -> None:
+    """Each of these is one of 30 values of a bin that holds hundreds of 6,000 rows: none is left out by chance."""
+    totals = set(stays.sample(6_000, constraints="total = bed + food", seed=5).column("total").to_pylist())
+    starts = [cell.low for cell in stays.attributes[5].cells[1:4]]  # type: ignore[union-attr]
+    assert totals >= {math.ceil(start) + offset for start in starts for offset in (-1, 0)}
 
 
 def test_a_computed_sum_has_the_law_of_rows_whose_sum_lies_in_the_drawn_cell(stays: Synthetic) -> None:

@@ -99,6 +99,10 @@ def test_a_row_adds_to_one_member_even_if_members_overlap(engines: list[DuckDB])
             ["SUM(cost) FILTER (WHERE age < 1)", "SUM(cost) FILTER (WHERE age > 1)"],
         ),
         (
+            "SUM(CASE WHEN age < 1 THEN 2 END), SUM(CASE WHEN age > 1 THEN 2 ELSE 0 END)",
+            ["SUM(CASE WHEN age < 1 THEN 2 ELSE 0 END)", "SUM(CASE WHEN age > 1 THEN 2 ELSE 0 END)"],
+        ),
+        (
             "SUM(CASE WHEN age IS NULL THEN 1 ELSE 0 END), COUNT(*) FILTER (WHERE age IN (0, 1)), COUNT(*)",
             ["COUNT(*) FILTER (WHERE age IS NULL)", "COUNT(*) FILTER (WHERE age < 2)", "COUNT(*)"],
         ),
@@ -180,6 +184,15 @@ def test_the_range_of_a_count_of_several_totals_covers_it(asked: str, tmp_path: 
         ("COUNT(DISTINCT patient_id) FILTER (WHERE age < 9), COUNT(DISTINCT patient_id) FILTER (WHERE age > 9)", 2),
         ("COUNT(*), SUM(cost)", 2),
         ("COUNT(*), " + ", ".join(f"COUNT(*) FILTER (WHERE hospital = {index})" for index in range(1, 5)), 2),
+        ("COUNT(*), " + ", ".join(f"COUNT(*) FILTER (WHERE hospital = {index})" for index in range(1, 4)), 2),
+        (", ".join(f"COUNT(*) FILTER (WHERE age = {index})" for index in range(64)), 1),
+        (", ".join(f"COUNT(*) FILTER (WHERE age = {index})" for index in range(65)), 2),
+        ("COUNT(*) FILTER (WHERE urgent AND age < 18), COUNT(*) FILTER (WHERE NOT urgent)", 1),
+        ("COUNT(*) FILTER (WHERE urgent OR age < 18), COUNT(*) FILTER (WHERE NOT urgent)", 2),
+        ("COUNT(*) FILTER (WHERE cost IS NULL), COUNT(*) FILTER (WHERE cost < 9)", 1),
+        ("COUNT(*) FILTER (WHERE cost IS NULL), COUNT(*) FILTER (WHERE urgent)", 2),
+        ("AVG(CASE WHEN age < 18 THEN cost END), AVG(CASE WHEN age > 18 THEN cost END)", 1),
+        ("AVG(CASE WHEN age < 18 THEN cost ELSE 0 END), AVG(CASE WHEN age > 18 THEN cost ELSE 0 END)", 2),
         ("VAR_POP(cost), COUNT(*)", 2),
     ],
 )

@@ -203,6 +203,24 @@ def test_visits_of_one_patient_and_their_drugs_keep_both_limits(tmp_path: Path) 
 # ── before the purchase ──────────────────────────────────────────────────────────────────────────
 
 
+def test_a_file_of_both_tables_names_neither_buyer_nor_remaining_budget(released: sf.SyntheticTables) -> None:
+    own = replace(released, receipt=replace(released.receipt, share="ana", remaining="ε = 12.25 of 50"))
+    again = sf.SyntheticTables.from_json(own.to_json())
+    assert (again.receipt.share, again.receipt.question) == ("", released.receipt.question)
+    assert "ana" not in own.to_json().split('"')
+    assert "12.25" not in own.to_json()
+
+
+def _promised(tables: sf.SyntheticTables, price: Price) -> bool | None:
+    stated = replace(tables, price=price, receipt=replace(tables.receipt, guarantee=str(price)))
+    return {check.name: check.holds for check in stated.verify().checks}["promise"]
+
+
+def test_the_promise_is_that_of_both_models_together(released: sf.SyntheticTables) -> None:
+    """ε = 30 was split: less than the sum is not kept, however much more than either of the two."""
+    assert [_promised(released, Price(epsilon)) for epsilon in (31, 30, "29.999", 16)] == [True, True, False, False]
+
+
 def test_everything_but_release_is_free(tmp_path: Path) -> None:
     with curator(tmp_path, clinic_policy(_far())) as clinic:
         proposal = clinic.synthesize(TABLES)
@@ -239,6 +257,22 @@ def test_an_interrupt_before_children_are_counted_returns_nothing_and_frees_the_
             clinic.synthesize(TABLES).release(epsilon=2, progress=stop_at_the_third_step)
         assert 0 < clinic._context.account.spent["pure"] < 1
         assert not clinic._context.account.open_tabs()
+
+
+def test_an_interrupt_after_children_are_counted_returns_tables_that_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[SynthesisState] = []
+    begin = SynthesisState.__init__
+    monkeypatch.setattr(SynthesisState, "__init__", lambda own, setting: (states.append(own), begin(own, setting))[1])
+
+    def stop_among_the_childrens_rounds(phase: str) -> None:
+        if "round" in phase and states[-1].has_model:
+            raise KeyboardInterrupt
+
+    with curator(tmp_path, clinic_policy(_far())) as clinic:
+        tables = clinic.synthesize(TABLES).release(epsilon=2, progress=stop_among_the_childrens_rounds)
+    assert (tables.parent.released.complete, tables.child.released.complete) == (True, False)
 
 
 _NO_VALUES = {"name": {"type": "text"}}
@@ -287,7 +321,8 @@ def test_a_time_limit_before_children_are_counted_frees_nothing(
 def test_a_price_that_is_kept_exactly_is_verified(tmp_path: Path, rho: str) -> None:
     with curator(tmp_path, clinic_policy(_far())) as clinic:
         tables = clinic.synthesize(TABLES).release(rho=rho)
-        assert {check.name: check.holds for check in tables.verify().checks}["promise"] is True
+        assert _promised(tables, Price(rho=rho)) is True
+        assert _promised(tables, Price(rho=Fraction(rho) * Fraction("0.999"))) is False
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from publish.linked.worlds import (
     pharmacy_policy,
     pharmacy_worlds,
 )
-from sfumato.curator.proposals.linked_tables import split_price
+from sfumato.curator.proposals.linked_tables import backward_cells, split_price
 from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows
 from sfumato.publish.synthesis.budget import noise_scale
@@ -119,6 +119,22 @@ def test_a_child_belongs_to_the_parent_of_its_key_alone() -> None:
     cells = [getattr(cell, "value", None) for cell in proposal.parent.attributes[place].cells]
     numbers = dict(zip(cells, parents.marginal((place,)) * proposal.parent.setting(PRICE).unit_value, strict=True))
     assert (numbers["0"], numbers["1"]) == (1, 1)
+
+
+def test_the_previous_child_is_one_of_the_same_parent() -> None:
+    """Two visits of a patient with one drug each: neither drug has a previous one."""
+    visits = [(1, 50, "A", 1), (1, 51, "B", 2)]
+    world = (visits, [(50, "x"), (51, "y")])
+    proposal, (_, children) = exact_counts(pharmacy_policy(world), PRICE, ["visits", "drugs"], order="drug")
+    names = [attribute.name for attribute in proposal.child.attributes]
+    previous = children.marginal((names.index("previous drug"),)) * proposal.child.setting(PRICE).unit_value
+    assert previous.tolist() == [0, 0, 2]
+
+
+def test_a_child_may_equal_the_previous_one_and_not_be_below_it() -> None:
+    proposal, _ = exact_counts(pharmacy_policy(([], [])), PRICE, ["visits", "drugs"], order="drug")
+    ((_, impossible),) = backward_cells(proposal.child.attributes, proposal.link)
+    assert impossible.tolist() == [[False, True, False], [False, False, False], [False, False, False]]
 
 
 def test_noise_of_both_tables_is_drawn_apart() -> None:
