@@ -16,10 +16,15 @@ from mechanisms.recorded import keyed
 from sfumato.audit.asked_questions.neighbouring_outcomes import flatten_release
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator
-from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
+from sfumato.engine.lowering.reading_statements import (
+    arrays_from_rows,
+    counted_statement,
+    join_server_results,
+    server_readings,
+)
 from sfumato.plan.bounding import for_neighbours, weighted_bounding, whole_bounding
 from sfumato.plan.limits import Limits
-from sfumato.plan.readings.cell_rows import CellRows, CodedRows
+from sfumato.plan.readings.cell_rows import CellRows, CodedRows, CountedSets
 from sfumato.plan.readings.dense_readings import Marginals
 from sfumato.privacy import Neighbours
 
@@ -80,10 +85,14 @@ def test_cells_as_they_are_read(weighted: bool, curator: Curator) -> None:
     bounded = for_neighbours(make(replace(plan, keys=keys), Limits(4, 3, 2), 60), curator.policy.neighbours)
     engine: Any = curator._context.engine
     claims: Claims = {}
-    for reading in (Marginals(bounded, _CELLS, ((), (0,), (1, 2), (0, 1, 2))), CellRows(bounded, _CELLS)):
+    sets = ((), (0,), (1, 2), (0, 1, 2))
+    for reading in (Marginals(bounded, _CELLS, sets), CellRows(bounded, _CELLS, sets)):
         found = engine.read(reading, SAMPLING_KEY)
-        rows = engine.sources.run(engine._render(counted_statement(reading, SAMPLING_KEY)))
-        tables = [_tables(each) for each in (found, arrays_from_rows(rows, reading))]
+        counted = [
+            arrays_from_rows(engine.sources.run(engine._render(counted_statement(part, SAMPLING_KEY))), part)
+            for part in server_readings(reading)
+        ]
+        tables = [_tables(each) for each in (found, join_server_results(reading, counted))]
         assert tables[0] == tables[1]
         claims[type(reading).__name__] = tuple(tuple(each) for each in tables[0])
     assert claims["Marginals"] == claims["CellRows"]
@@ -92,6 +101,6 @@ def test_cells_as_they_are_read(weighted: bool, curator: Curator) -> None:
 
 def _tables(found: Any) -> list[list[int]]:
     sets = ((), (0,), (1, 2), (0, 1, 2))
-    if isinstance(found, CodedRows):
+    if isinstance(found, CodedRows | CountedSets):
         return [found.marginal(each).tolist() for each in sets]
     return [np.asarray(each).reshape(-1).tolist() for each in found]

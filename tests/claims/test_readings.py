@@ -141,7 +141,7 @@ def test_readings_of_cells() -> None:
         for each in (False, True):
             misfits = CountDistances(views, predicted, each)
             own[f"misfits {each}"] = (misfits.sensitivity, misfits.spread, *misfits.extract([table]).tolist())
-        cells = CellRows(bounded, _CELLS)
+        cells = CellRows(bounded, _CELLS, ((), (0,), (0, 1)))
         counts = (CellCounts(cells, ()), CellCounts(cells, (0,)), CellCounts(cells, (0, 1)))
         own["cell counts"] = tuple(_moves(view.sensitivity) for view in counts)
         for weights in ((5, 1, 1), (1, 2, 1), (9, 2, 4)):

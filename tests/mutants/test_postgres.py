@@ -8,7 +8,33 @@ _TESTS = "engine/postgres/test_postgres.py"
 _HOSTILE = "engine/postgres/test_postgres_hostile_sources.py"
 _SESSIONS = "engine/postgres/test_postgres_sessions.py"
 _PLAIN = f"{_TESTS}::test_every_stored_type_is_read_as_it_is_declared"
+_SENT = "engine/postgres/test_sent_rows.py"
+_CELLS = f"{_SENT}::test_at_most_the_cells_that_are_asked_for_leave_the_server"
 MUTANTS = (
+    Mutant(
+        "a server sends a row for nearly every value that is ranked",
+        Kind.CONSENT,
+        "plan.readings.dense_readings:ranked_steps",
+        "not any((is_on_server(table.source) for table in policy.tables.values() if not table.public))",
+        "True",
+        (f"{_CELLS}[quantiles of a real]", f"{_CELLS}[quantiles of a time]"),
+    ),
+    Mutant(
+        "a server sends the values of keys that were not released",
+        Kind.CONSENT,
+        "engine.lowering.reading_statements:_of_asked_groups",
+        "if not asked_keys",
+        "if True",
+        (f"{_CELLS}[discovered keys]",),
+    ),
+    Mutant(
+        "what is too large to be sent is charged first",
+        Kind.CHARGE_ORDER,
+        "engine.postgres.driver:ReadTransaction.bind",
+        "require_few_rows(reading)",
+        "pass",
+        (f"{_SENT}::test_what_a_client_could_not_hold_is_refused_before_the_charge",),
+    ),
     Mutant(
         "texts keep the collation of their column",
         Kind.KEYS,

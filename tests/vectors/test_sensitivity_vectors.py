@@ -225,7 +225,7 @@ def _spread_sets() -> Iterator[Vector]:
 
 
 def _sets(weights: tuple[int, ...], neighbours: Neighbours) -> ColumnSetDistances:
-    reading = CellRows(cell_plan(2, neighbours), _CELLS)
+    reading = CellRows(cell_plan(2, neighbours), _CELLS, ((), (0,)))
     views = (CellCounts(reading, ()), CellCounts(reading, (0,)))
     return ColumnSetDistances(views, (np.zeros(1, np.int64), np.zeros(3, np.int64)), weights, (0, 0))
 

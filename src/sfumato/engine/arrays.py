@@ -200,7 +200,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
     A group and a value are encoded as one whole number: of the group's index and the value's steps from the least on.
     Rows become such numbers, which are counted batch by batch; memory grows with the number of distinct ones.
     """
-    low, high = _span(reading)
+    low, high = reading.span
     width = high - low + 1
     counts, groups = _Counts(len(reading.groups) * width), _GroupLookup(reading)
     for batch in batches:
@@ -218,7 +218,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
 
 def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
     """Sort values, from distinct rows (key…, value, number of rows)."""
-    low, high = _span(reading)
+    low, high = reading.span
     width, groups = high - low + 1, _GroupLookup(reading)
     encoded: list[tuple[Integers, Integers]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in batches:
@@ -230,12 +230,6 @@ def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts)
     order = np.argsort(numbers, kind="stable")
     group, steps = np.divmod(numbers[order], width)
     return Values(group, steps + low, counts[order], len(reading.groups))
-
-
-def _span(reading: ValueCounts) -> tuple[int, int]:
-    """Return the least and the greatest number of steps that the plan lets a value have."""
-    (contribution,) = reading.bounded.measures[0].contributions
-    return contribution.low, contribution.high
 
 
 class _GroupLookup:

@@ -22,7 +22,7 @@ from sfumato.engine.duckdb.inspection import (
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
 from sfumato.policy.dummies import invent_tables
-from sfumato.policy.table_sources import engine_of
+from sfumato.policy.table_sources import engine_of, is_on_server
 
 
 def open_engine(policy: Policy, memory: str | None = None, threads: int | None = None) -> Engine:
@@ -60,7 +60,9 @@ def open_inspector(policy: Policy) -> Inspector:
 
 def with_fetched_tables(policy: Policy) -> Policy:
     """Return the policy with its public tables on servers replaced by their fetched rows."""
-    fetched = {name: _fetch(table) for name, table in policy.tables.items() if table.public and _is_on_server(table)}
+    fetched = {
+        name: _fetch(table) for name, table in policy.tables.items() if table.public and is_on_server(table.source)
+    }
     if not fetched:
         return policy
     tables = {
@@ -68,10 +70,6 @@ def with_fetched_tables(policy: Policy) -> Policy:
         for name, table in policy.tables.items()
     }
     return replace(policy, tables=tables)
-
-
-def _is_on_server(table: Table) -> bool:
-    return engine_of(table.source)[0] != "DuckDB"
 
 
 def _fetch(table: Table) -> FetchedTable:

@@ -284,12 +284,15 @@ def discovery_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
     )
 
 
-def whole_bounding(plan: Aggregate, limits: Limits, groups: int) -> BoundedPlan:
-    """Bound the rows by sampling whole rows, as ranks need: a row counts in full or not at all."""
+def whole_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int | None = None) -> BoundedPlan:
+    """Bound the rows by sampling whole rows, as ranks need: a row counts in full or not at all. Values have at most
+    ``max_steps`` steps: each row's value is rounded to them, so a unit moves no more ranks than it has rows.
+    """
     proven_rows = whole_rows(plan.source)
     if proven_rows is not None:
-        return _bounded(plan, Strategy.WHOLE, Limits(proven_rows, proven_rows, proven_rows), groups)
-    return _bounded(plan, Strategy.SAMPLE, limits, groups)
+        limits = Limits(proven_rows, proven_rows, proven_rows)
+        return _bounded(plan, Strategy.WHOLE, limits, groups, max_steps=max_steps)
+    return _bounded(plan, Strategy.SAMPLE, limits, groups, max_steps=max_steps)
 
 
 def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> BoundedPlan:
@@ -334,21 +337,32 @@ def _width(low: int, high: int) -> int:
 
 
 def _bounded(
-    plan: Aggregate, strategy: Strategy, limits: Limits, groups: int, bits: int = _FRACTION_BITS
+    plan: Aggregate,
+    strategy: Strategy,
+    limits: Limits,
+    groups: int,
+    bits: int = _FRACTION_BITS,
+    *,
+    max_steps: int | None = None,
 ) -> BoundedPlan:
     """Insert ``BoundContributions`` between the aggregate and its rows, and scale the measures to whole steps."""
     effective_limits = replace(limits, groups=min(limits.groups, groups))
     plan_measures = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
-    measures = tuple(_scaled(measure, strategy, effective_limits, groups, bits) for measure in plan_measures)
+    measures = tuple(_scaled(measure, strategy, effective_limits, groups, bits, max_steps) for measure in plan_measures)
     return BoundedPlan(replace(plan, source=BoundContributions(plan.source, strategy, effective_limits)), measures)
 
 
-def _scaled(measure: Measure, strategy: Strategy, limits: Limits, groups: int, max_bits: int) -> ScaledMeasure:
+def _scaled(
+    measure: Measure, strategy: Strategy, limits: Limits, groups: int, max_bits: int, max_steps: int | None = None
+) -> ScaledMeasure:
     measure_limits = limits.of_measure(measure)
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noises
     step = measure.step(max_weight << _spare_bits(strategy, coordinates))
     low, high = measure.step_range(step)
+    while max_steps is not None and high - low >= max_steps:
+        step *= 2
+        low, high = measure.step_range(step)
     size = measure.size(low, high)
     bits = _bits(size * max_weight, max_bits if strategy.fractional else 0, rounds=measure.value is not None)
     sensitivity = _sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)

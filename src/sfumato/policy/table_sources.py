@@ -137,6 +137,11 @@ def engine_of(source: Source) -> tuple[str, str]:
     return ("Spark", "a DataFrame") if isinstance(source, SparkFrame) else ("DuckDB", "this machine")
 
 
+def is_on_server(source: Source) -> bool:
+    """Return whether an engine outside this process reads a source."""
+    return engine_of(source)[0] != "DuckDB"
+
+
 def check_same_engine(private: Sequence[tuple[str, Source]]) -> None:
     """Refuse private tables in different engines or at different addresses: they could not be joined."""
     for name, source in private[1:]:

@@ -38,7 +38,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count
 from sfumato.plan.bounding import BoundedPlan, weighted_bounding
 from sfumato.plan.nodes import Aggregate
-from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, CountedCells
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sql.building import selection
 from sfumato.policy import Policy, Table
@@ -80,7 +80,9 @@ def code_candidate(source: Any, table: Table, names: Sequence[str], called: str 
         coded_columns = code_columns(public_table, names, candidate_rows.rows.resolve)
         plan = Aggregate(candidate_rows.rows.relation, tuple(column.key for column in coded_columns), (Count(),))
         bounded = weighted_bounding(plan, plan.limits, math.prod(column.attribute.size for column in coded_columns))
-        return engine.read(CellRows(bounded, tuple(column.codes for column in coded_columns)), 0)
+        coded_rows = engine.read(CellRows(bounded, tuple(column.codes for column in coded_columns), ((),)), 0)
+        assert isinstance(coded_rows, CodedRows)  # of this process
+        return coded_rows
     finally:
         engine.close()
 
@@ -135,7 +137,7 @@ class SetDistance:
         )
         return Sensitivity(1, self.grid * change, neighbours=sensitivities[0].neighbours)
 
-    def extract(self, exact: CodedRows) -> Integers:
+    def extract(self, exact: CountedCells) -> Integers:
         """Compute the distance from the rows as they were read, clipped at 2^62; clipping does not increase
         sensitivity.
         """
@@ -143,7 +145,7 @@ class SetDistance:
         distance = max(distances) if self.worst else sum(distances)
         return np.array([min(distance, LARGEST_INTEGER)], np.int64)
 
-    def _set_distance(self, exact: CodedRows, places: AttributeSet) -> int:
+    def _set_distance(self, exact: CountedCells, places: AttributeSet) -> int:
         largest_count = LARGEST_INTEGER // self.grid
         counts = np.minimum(CellCounts(self.reading, places).extract(exact), largest_count) * self.grid
         return _exact_sum(np.abs(counts - self.predicted(places)))

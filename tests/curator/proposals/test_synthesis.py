@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -611,7 +612,7 @@ def test_where_one_row_stands_for_a_unit_all_its_rows_move_as_one(relation: str)
     found = [
         exact(policy_of(each, units=True, relation=relation), Price(2), **given) for each in worlds(relation, True)
     ]
-    view = CellCounts(found[0][0].setting(Price(2)).reading, (0, 1, 2))
+    view = CellCounts(replace(found[0][0].setting(Price(2)).reading, sets=((0, 1, 2),)), (0, 1, 2))
     moved = [np.abs(view.extract(one) - view.extract(other)).sum() for (_, one), (_, other) in pairs(relation, found)]
     assert max(moved) == view.sensitivity.total == (1 if relation == "add-remove" else 2)
 

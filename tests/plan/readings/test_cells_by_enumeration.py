@@ -56,7 +56,7 @@ def test_no_unit_moves_cells_by_more_than_derived_and_one_moves_them_so_far(
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 @pytest.mark.parametrize("weights", [(1, 1), (5, 1), (1, 3)])
 def test_scores_of_sets_move_as_far_as_derived(weights: tuple[int, int], neighbours: Neighbours, rows: int) -> None:
-    reading = CellRows(_bounded(rows, neighbours), _CELLS)
+    reading = CellRows(_bounded(rows, neighbours), _CELLS, ((), (0,)))
     views = (CellCounts(reading, ()), CellCounts(reading, (0,)))
     others = np.array([40, 50, 60])
     furthest: dict[str, int] = {"moved": 0, "spread": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +41,8 @@ CASES: dict[str, tuple[Any, Any, list[str], dict[str, Any], tuple[int, int]]] = 
 def _marginals(reading: CellRows, rows: Any) -> list[Any]:
     columns = len(reading.cells)
     sets = [places for count in (0, 1, 2) for places in itertools.combinations(range(columns), count)]
-    return [CellCounts(reading, places).extract(rows) for places in [*sets, tuple(range(columns))]]
+    every = replace(reading, sets=(*sets, tuple(range(columns))))
+    return [CellCounts(every, places).extract(rows) for places in every.sets]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ SETS = [places for count in (0, 1, 2, 3) for places in itertools.combinations(ra
 
 
 def misfits(reading: CellRows, guess: Any, weights: Any = None, penalties: Any = None) -> ColumnSetDistances:
-    views = tuple(CellCounts(reading, each) for each in SETS[1:])
+    views = tuple(CellCounts(replace(reading, sets=tuple(SETS)), each) for each in SETS[1:])
     return ColumnSetDistances(
         views,
         tuple(np.asarray(guess(view), np.int64) for view in views),
@@ -38,7 +39,7 @@ def misfits(reading: CellRows, guess: Any, weights: Any = None, penalties: Any =
 def test_one_unit_moves_every_score_and_count_within_its_bound(relation: str, units: bool) -> None:
     """On neighbours, exactly: with models of every kind the bounds hold, and some neighbour attains them."""
     found = [exact(policy_of(each, units=units, relation=relation), Price(2)) for each in worlds(relation, units)]
-    reading = found[0][0].setting(Price(2)).reading
+    reading = replace(found[0][0].setting(Price(2)).reading, sets=tuple(SETS))
     generator, furthest = np.random.default_rng(1), 0.0
     guesses = [lambda view, top=scale: generator.integers(0, top + 1, view.size) for scale in (0, 1, 50, 5000)]
     guesses += [lambda view, own=world: view.extract(own) for _, world in found]  # a model that knows all but one unit

@@ -77,6 +77,7 @@ from sfumato.plan.descriptions import describe_dropped_rows
 from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
+from sfumato.plan.readings.dense_readings import ranked_steps
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import pair_limits
 from sfumato.plan.sharing import SharedMeasures, share_measures
@@ -183,13 +184,15 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def other_parts(self) -> tuple[OtherPart, ...]:
         """The measurements other than totals, each with its own strategy."""
         max_groups = 2 * self.limits.groups if self.discovered_keys else len(self.groups)
-        parts = []
+        group_count = None if self.discovered_keys else len(self.groups)
+        parts, policy = [], self._context.policy
         for part in self.shared_parts.parts[1:]:
             limits = self.limits
             if part.reads is ReadingKind.DIFFERENT:
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
-            bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups), self._context.policy.neighbours)
-            parts.append(other_part(bounded, part, self._candidates))
+            max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
+            bounded = whole_bounding(part.plan, limits, max_groups, max_steps)
+            parts.append(other_part(for_neighbours(bounded, policy.neighbours), part, self._candidates))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 

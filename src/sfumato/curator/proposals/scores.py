@@ -295,7 +295,8 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         """Choose the finest grid at which the noise can be drawn exactly, independent of the data."""
         is_weighted = self._bounded(0).strategy is not Strategy.WHOLE
         bits = min(_WEIGHT_BITS, self._bounded(_WEIGHT_BITS).measures[0].bits) if is_weighted else 0
-        reading = CellRows(self._bounded(bits), tuple(column.codes for column in self._coded.coded_columns))
+        codes = tuple(column.codes for column in self._coded.coded_columns)
+        reading = CellRows(self._bounded(bits), codes, ((), *self.sets))
         view = SetDistance(reading, self.sets, self._candidate, 1, self.worst)
         size = _noise_size(view.sensitivity, amount, gaussian)
         grid = min(_MAX_GRID >> bits, 1 << max(0, math.floor(MAX_STEPS / (4 * size)).bit_length() - 1))

@@ -48,7 +48,7 @@ from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, currency, round_amount_down
-from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
+from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
 from sfumato.publish.synthesis.implications import (
     Pairs,
@@ -398,9 +398,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     def setting(self, price: Price) -> SynthesisSetting:
         """Return everything that is public before the first step."""
         priced_in = currency(price)
-        reading = CellRows(
-            self._bounded(self._bits(priced_in)), tuple(column.codes for column in self._coded.coded_columns)
-        )
+        codes = tuple(column.codes for column in self._coded.coded_columns)
+        reading = CellRows(self._bounded(self._bits(priced_in)), codes, self._counted_sets)
         zeros = (*self.zeros, *self.ruled_out_cells)
         required = required_places(self.face)
         return SynthesisSetting(
@@ -413,6 +412,12 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             self.learned_implications,
             required,
         )
+
+    @cached_property
+    def _counted_sets(self) -> tuple[AttributeSet, ...]:
+        """All sets of columns that some step may count."""
+        sizes = [attribute.size for attribute in self.attributes]
+        return counted_sets(self.method, self.workload, sizes, pair_sets(self.learned_implications), self.max_cells)
 
     def check_price(self, price: Price) -> SynthesisSetting:
         """Refuse a price that cannot buy the first steps, before any charge."""

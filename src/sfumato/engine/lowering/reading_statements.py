@@ -24,6 +24,7 @@ from sfumato.engine.lowering.relational import (
     Reference,
     Relation,
     RelationalJoin,
+    Scalar,
     ScalarFunction,
     Select,
     StagedSelect,
@@ -35,14 +36,15 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.lowering.unit_lowering import wide
+from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
-from sfumato.plan.keys import ValueCombinations
+from sfumato.plan.keys import ValueCombinations, conditions, undeclared_keys
 from sfumato.plan.readings.cell_rows import CellRows
-from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import MAX_CELLS, MAX_VALUE_CELLS, Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
 from sfumato.plan.values.expressions import Expression, columns
-from sfumato.policy import Type
+from sfumato.policy import Type, Value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -112,23 +114,47 @@ def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     return _STATEMENTS[type(reading)](reading, key)
 
 
-def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
-    """Lower a reading to its statement, with equal rows counted on the server.
+def require_few_rows(reading: PlanReading[Any]) -> None:
+    """Refuse a reading of which more could leave a server than a client or a driver holds, from the plan alone."""
+    if isinstance(reading, CellRows) and reading.cell_count > MAX_CELLS:
+        rule = f"a server adds up at most {MAX_CELLS:,} cells for one model or score"
+        count = f"the marginals of these columns have {reading.cell_count:,}"
+        fix = "name fewer columns, sets of fewer columns, or bins with fewer cells"
+        raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
+    if isinstance(reading, ValueCounts) and reading.cell_count > MAX_VALUE_CELLS:
+        rule = f"a server ranks values in at most {MAX_VALUE_CELLS:,} pairs of a group and a step of the value"
+        count = f"this question has {len(reading.groups):,} groups, {reading.cell_count:,} pairs"
+        raise Unsupported("too-many-cells", f"{rule}; {count}", fix="group by fewer columns, or ask for fewer groups")
 
-    A row of values is (key…, value, number of rows), a row of cells (key…, total). What leaves the server: of totals
-    one row per group; of marginals at most one per cell that is asked for; of discovered keys, values and joint cells
-    (``CellRows``) one per different combination, which may be one person's. A server writes what a statement
-    reads twice to its disks, or computes it twice: units are counted there without materialising pairs of unit and
-    group.
+
+def server_readings(reading: PlanReading[Any]) -> tuple[PlanReading[Any], ...]:
+    """Return the readings that a server answers with one statement each; cells are added up in blocks of marginals."""
+    return reading.blocks if isinstance(reading, CellRows) else (reading,)
+
+
+def join_server_results(reading: PlanReading[Any], results: Sequence[object]) -> object:
+    """Combine what a server returned for each of ``server_readings``."""
+    return reading.join_blocks(results) if isinstance(reading, CellRows) else results[0]  # type: ignore[arg-type]
+
+
+def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
+    """Lower one of ``server_readings`` to its statement, with equal rows counted on the server.
+
+    A row of values is (key…, value, number of rows), a row of cells (key…, total). What leaves the server is at most
+    one row per group, per cell of a marginal, or per group and step of a value, whatever rows there are; where keys
+    are discovered, one per combination of keys that some row has. A server writes what a statement reads twice to its
+    disks, or computes it twice: units are counted there without materialising pairs of unit and group.
     """
     if isinstance(reading, GroupTotals):
         return bounded_totals.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):
-        return _count_equal_rows(bounded_totals.values(reading, key))
+        return _of_asked_groups(reading, _count_equal_rows(bounded_totals.values(reading, key)))
     if isinstance(reading, Marginals) and reading.by_set:
         return marginals_by_set(reading, key)
-    if isinstance(reading, Marginals | CellRows):
+    if isinstance(reading, Marginals):
         return bounded_totals.marginals(reading, key, by_row=False)
+    if isinstance(reading, DistinctValueReading | ValueTable):
+        return _of_asked_groups(reading, statement(reading, key))
     return statement(reading, key)
 
 
@@ -167,6 +193,26 @@ def _count_equal_rows(values: StagedSelect) -> StagedSelect:
     return replace(values, result=Select((*equal_columns(names), count), values.result, group_by=names))
 
 
+def _of_asked_groups(reading: ValueCounts | DistinctValueReading | ValueTable, groups: StagedSelect) -> StagedSelect:
+    """Keep the rows whose discovered keys are among those of the groups that are asked for, which were released."""
+    plan, result = reading.bounded.plan, groups.result
+    asked_keys = [
+        _is_one_of(Reference(f"k{index}"), plan.keys[index].domain.type, (group[index] for group in reading.groups))
+        for index in undeclared_keys(plan.keys, conditions(plan.source))
+    ]
+    if not asked_keys:
+        return groups
+    names = equal_columns(name for name, _ in result.columns)
+    return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
+
+
+def _is_one_of(key: Scalar, kind: Type, values: Iterable[Value | None]) -> Scalar:
+    """Test whether a key is one of these values, or NULL."""
+    is_null = apply(ScalarFunction.IS_NULL, key)
+    listed = [Constant(value, kind) for value in dict.fromkeys(values) if value is not None]
+    return apply(ScalarFunction.OR, is_null, apply(ScalarFunction.IN, key, *listed)) if listed else is_null
+
+
 def sent_key_types(reading: PlanReading[Any]) -> list[Type]:
     """Return the types of the key columns of a counted statement: of marginals those of keys that some set names."""
     keys = reading.bounded.plan.keys
@@ -187,8 +233,8 @@ def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any])
         return arrays.counted_values(_batches(rows, kinds, 2, arrays.BATCH), reading)
     if isinstance(reading, Marginals) and reading.by_set:
         return arrays.marginals_by_set(_batches(rows, kinds, 2, arrays.KEYED_BATCH), reading)
-    fill = arrays.marginals if isinstance(reading, Marginals) else arrays.cell_rows
-    return fill(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)  # type: ignore[arg-type]
+    assert isinstance(reading, Marginals)
+    return arrays.marginals(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)
 
 
 _CHUNK_ROWS = 1 << 16

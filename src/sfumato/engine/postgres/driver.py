@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from sfumato.engine import self_test
 from sfumato.engine.arrays import exact_keys, parameter
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.reading_statements import arrays_from_rows, as_arrow, counted_statement
+from sfumato.engine.lowering.reading_statements import (
+    arrays_from_rows,
+    as_arrow,
+    counted_statement,
+    join_server_results,
+    require_few_rows,
+    server_readings,
+)
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.postgres import stored_relations
 from sfumato.engine.postgres.connection import OLDEST, ServerSessions, without_cause
@@ -367,7 +374,9 @@ class ReadTransaction:
                 raise
             self._engine.check_unchanged(run)
             for reading in readings:
-                self.plan(*self._engine.render(counted_statement(reading, 0)))
+                require_few_rows(reading)
+            for part in (part for reading in readings for part in server_readings(reading)):
+                self.plan(*self._engine.render(counted_statement(part, 0)))
             self._engine.check_names(run)
 
     def plan(self, statement: str, parameters: Sequence[object] = ()) -> None:
@@ -384,13 +393,16 @@ class ReadTransaction:
         return rows
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Run one statement and return its rows as arrays."""
-        rows = self.rows(*self._engine.render(counted_statement(reading, key)))
+        """Run the statements of a reading and return their rows as arrays."""
+        results = [
+            arrays_from_rows(self.rows(*self._engine.render(counted_statement(part, key))), part)
+            for part in server_readings(reading)
+        ]
         try:
             self._engine.check_names(self.rows)
         except SourceChanged:  # already charged: the rows may be of another table
             raise EngineFailed from None
-        return cast("E", arrays_from_rows(rows, reading))
+        return cast("E", join_server_results(reading, results))
 
     def _in_savepoint(self, action: Callable[[], Any]) -> Any:
         """Run an action after which the transaction continues, whether it fails or not."""

@@ -22,7 +22,13 @@ from itertools import count
 from threading import Lock, Thread, get_ident
 from typing import Any, Self, cast
 
-from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
+from sfumato.engine.lowering.reading_statements import (
+    arrays_from_rows,
+    counted_statement,
+    join_server_results,
+    require_few_rows,
+    server_readings,
+)
 from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.protocols import DataIdentity, FetchedTable, Inspection, OpenReading, StatelessReading
 from sfumato.engine.public_tables import (
@@ -94,21 +100,28 @@ class SparkReader:
         """
         self._check_unchanged()
         for reading in readings:
-            statement, scan = counted_statement(reading, 0), partial(self._scan, wide=_wide_columns(reading))
+            require_few_rows(reading)
+        for part in (part for reading in readings for part in server_readings(reading)):
+            statement, scan = counted_statement(part, 0), partial(self._scan, wide=_wide_columns(part))
             if statement not in self._bound:
                 without_cause(lambda select=statement, scan=scan: self._frame(select, scan).schema)  # type: ignore[misc]
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
         return StatelessReading(self)
 
     def read(self, reading: PlanReading[E], key: int) -> E:
-        """Collect the rows of one DataFrame and return them as arrays."""
+        """Collect the rows of a DataFrame per statement and return them as arrays."""
         scans, wide = self._copies(reading), _wide_columns(reading)
-        statement = counted_statement(reading, key)
-        rows = self.tables.run(
-            lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, wide=wide))
-        )
+
+        def collect(part: PlanReading[Any]) -> object:
+            statement = counted_statement(part, key)
+            rows = self.tables.run(
+                lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, wide=wide))
+            )
+            return arrays_from_rows(rows, part)
+
+        results = [collect(part) for part in server_readings(reading)]
         self._check_unchanged()  # a source changed during the read is not the version that was charged
-        return cast("E", arrays_from_rows(rows, reading))
+        return cast("E", join_server_results(reading, results))
 
     def interrupt(self, token: int | None = None) -> None:
         self.tables.interrupt(token)

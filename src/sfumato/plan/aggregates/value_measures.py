@@ -132,8 +132,13 @@ class Quantile:
         return RankedValue(self.value, self.where), Count(conjunction(self.where, is_not_null(self.value)))
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
+        low, high = self._selected_range(measured[0])
         return SelectedValueEstimate(low, high, self.probability)
+
+    def _selected_range(self, measured: MeasureSteps) -> tuple[Fraction, Fraction]:
+        """Return the least and the greatest result: whole steps may go beyond the bounds of the values."""
+        low, high = value_range(self.value)
+        return max(low, measured.low * measured.step), min(high, measured.high * measured.step)
 
 
 @codec.serialisable("moment-quantile")
@@ -163,7 +168,7 @@ class MomentQuantile(Quantile):
         return None
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
-        low, high = (end * measured[0].step for end in (measured[0].low, measured[0].high))
+        low, high = self._selected_range(measured[0])
         return SelectedValueEstimate(low, high, self.probability, self.origin)
 
 

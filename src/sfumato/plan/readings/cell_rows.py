@@ -1,8 +1,9 @@
-"""Rows read once as codes of their cells, from which any marginal is counted when a step needs it.
+"""Cells of several columns, read once, from which a step counts the marginal that it needs.
 
-All marginals of three columns have too many cells to be read at once, and which are needed is known only step by step.
-So one pass gives for each combination of cells that some row is in its codes and its total. Nothing of it is shown:
-what a step measures is a view of it, with a sensitivity that follows from the bounded plan.
+Which marginals are needed is known only step by step, but all that may be are public before. In this process one pass
+gives for each combination of cells that some row is in its codes and its total. A server adds up those marginals
+(``CellRows.blocks``), so that no combination of all columns leaves it. Nothing of either is shown: what a step measures
+is a view of it, with a sensitivity that follows from the bounded plan.
 
 A unit's rows have weights ≥ 0 that add up to at most T, and all of them may share a cell: a marginal moves by
 Δ₁ = Δ₂ = Δ∞ = T, and by a replaced unit in two cells, as for ``dense_readings.Marginals``.
@@ -11,10 +12,10 @@ A unit's rows have weights ≥ 0 that add up to at most T, and all of them may s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,28 @@ MAX_WEIGHT = 10**6
 KEPT_CELLS = 12 * 10**6
 """The cells of marginals that are cached; which ones is decided by sizes and order alone."""
 _EXACT = 1 << 53
+_MAX_BLOCK = 1 << 20
+"""The most cells that a server adds up in one statement, unless a single marginal has more."""
+
+ColumnSet = tuple[int, ...]
+
+
+class CountedCells(Protocol):
+    """What an engine returns: it has the marginal of each set of the reading. PRIVATE."""
+
+    def marginal(self, columns: ColumnSet) -> Integers:
+        """Return the total of every cell of these columns, as one row."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class CountedSets:
+    """The marginals of all sets of a reading, as a server added them up. PRIVATE."""
+
+    marginals: Mapping[ColumnSet, Integers] = field(repr=False)
+
+    def marginal(self, columns: ColumnSet) -> Integers:
+        return self.marginals[columns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +69,9 @@ class CodedRows:
     """For each column the codes of the cells, in the smallest integer type that holds them."""
     totals: Integers
     """The total of each combination."""
-    _kept: dict[tuple[int, ...], Integers] = field(default_factory=dict, repr=False)
+    _kept: dict[ColumnSet, Integers] = field(default_factory=dict, repr=False)
 
-    def marginal(self, columns: tuple[int, ...]) -> Integers:
+    def marginal(self, columns: ColumnSet) -> Integers:
         """Return the total of every cell of these columns, as one row; it is cached while there is room."""
         if columns in self._kept:
             return self._kept[columns]
@@ -57,7 +80,7 @@ class CodedRows:
             self._kept[columns] = marginal
         return marginal
 
-    def _count_cells(self, places: tuple[int, ...]) -> Integers:
+    def _count_cells(self, places: ColumnSet) -> Integers:
         cells = math.prod(self.sizes[column] for column in places)
         index = np.zeros(len(self.totals), np.intp)
         for column in places:
@@ -76,25 +99,68 @@ class CodedRows:
 
 
 @dataclass(frozen=True)
-class CellRows(PlanReading[CodedRows]):
-    """The cell codes of every row, read in one pass; equal rows are added up."""
+class CellRows(PlanReading[CountedCells]):
+    """The cells of every row, read once, and the sets of columns whose marginals are counted from them."""
 
     cells: tuple[tuple[Value | None, ...], ...]
     """The cells of each key of the plan in order, without the last one, which holds values that are NULL or not
     listed.
     """
+    sets: tuple[ColumnSet, ...]
+    """The sets that may be counted, each in ascending order."""
 
     def __post_init__(self) -> None:
         Marginals(self.bounded, self.cells, ((),))  # the same rows may be read, under the same conditions
+        self._require_sets()
         if max(self.sizes) > MAX_COLUMN_CELLS:
             raise InvalidParameter(
                 "cells", max(self.sizes), f"a list with at most {MAX_COLUMN_CELLS:,} cells per column"
+            )
+
+    def _require_sets(self) -> None:
+        columns = {*range(len(self.cells))}
+        if len(self.set_index) != len(self.sets) or any(list(each) != sorted({*each} & columns) for each in self.sets):
+            raise InvalidParameter(
+                "sets", self.sets[:3], f"different lists of column indices from 0 to {len(self.cells) - 1}, ascending"
             )
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """The number of cells of each column."""
         return tuple(len(key_cells) + 1 for key_cells in self.cells)
+
+    @cached_property
+    def set_index(self) -> frozenset[ColumnSet]:
+        return frozenset(self.sets)
+
+    @cached_property
+    def cell_count(self) -> int:
+        """The number of cells of all sets together: the most rows that leave a server."""
+        return sum(map(self.set_size, self.sets))
+
+    def set_size(self, columns: ColumnSet) -> int:
+        """Return the number of cells of these columns."""
+        return math.prod(self.sizes[column] for column in columns)
+
+    @property
+    def blocks(self) -> tuple[Marginals, ...]:
+        """The sets in order, as readings that a server answers with one statement each: of at most 2^20 cells, or of a
+        single set. Two blocks in a row have more cells than that, so there are at most 1 + 2·(all cells)/2^20.
+        """
+        blocks: list[list[ColumnSet]] = [[]]
+        room = _MAX_BLOCK
+        for columns in self.sets:
+            if blocks[-1] and self.set_size(columns) > room:
+                blocks.append([])
+                room = _MAX_BLOCK
+            blocks[-1].append(columns)
+            room -= self.set_size(columns)
+        return tuple(Marginals(self.bounded, self.cells, tuple(block)) for block in blocks)
+
+    def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedSets:
+        """Combine the marginals of all blocks."""
+        counted = (marginal.reshape(-1) for block in marginals for marginal in block)
+        return CountedSets(dict(zip(self.sets, counted, strict=True)))
 
     @property
     def by_row(self) -> bool:
@@ -118,13 +184,11 @@ class CellCounts:
     """The counts of all cells of some columns; of no column, the number of all rows."""
 
     reading: CellRows
-    columns: tuple[int, ...]
+    columns: ColumnSet
 
     def __post_init__(self) -> None:
-        if list(self.columns) != sorted({*self.columns} & {*range(len(self.reading.cells))}):
-            raise InvalidParameter(
-                "places", self.columns, f"column indices from 0 to {len(self.reading.cells) - 1} in ascending order"
-            )
+        if self.columns not in self.reading.set_index:
+            raise InvalidParameter("places", self.columns, "one of the sets of columns that the reading counts")
 
     @property
     def bounded(self) -> BoundedPlan:
@@ -133,17 +197,16 @@ class CellCounts:
     @property
     def size(self) -> int:
         """The number of counts."""
-        return math.prod(self.reading.sizes[column] for column in self.columns)
+        return self.reading.set_size(self.columns)
 
     @property
     def sensitivity(self) -> Sensitivity:
         """What one unit changes: each of its rows is in one cell, and all may be in the same."""
         return cells_sensitivity(self.bounded, self.size)
 
-    def extract(self, exact: Any) -> Integers:
-        """Return the counts as one row, from the rows of the reading."""
-        counts: Integers = exact.marginal(self.columns)
-        return counts
+    def extract(self, exact: CountedCells) -> Integers:
+        """Return the counts as one row, from the cells of the reading."""
+        return exact.marginal(self.columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,11 +26,18 @@ from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import Indices, Integers, PlanReading, ReadMeasure
-from sfumato.policy import Value
+from sfumato.policy import Policy, Value
+from sfumato.policy.table_sources import is_on_server
 from sfumato.privacy import Neighbours, Sensitivity
 
 MAX_CELLS = 10**7
 """The most cells of all marginals of one reading together."""
+MAX_VALUE_CELLS = 1 << 22
+"""The most pairs of a group and a step of a value that a server counts in one reading."""
+_MAX_STEPS, _LEAST_STEPS = 1 << 16, 1 << 10
+"""The most steps of a value that a server counts, and those that it has even in many groups."""
+_STEPS_OF_DISCOVERED = 1 << 12
+"""The most steps where groups are discovered: their number is not known before."""
 _MAX_GROUPED = 1 << 16
 """The most combinations of cells that are added up by the engine."""
 
@@ -300,6 +307,17 @@ class Values:
     """The number of groups, with those without rows."""
 
 
+def ranked_steps(policy: Policy, groups: int | None) -> int | None:
+    """Return the most steps of a value that is ranked in so many groups, or in discovered ones (None): where a server
+    counts them. This process reads values as they are, and has no such limit (None).
+    """
+    if not any(is_on_server(table.source) for table in policy.tables.values() if not table.public):
+        return None
+    if groups is None:
+        return _STEPS_OF_DISCOVERED
+    return max(_LEAST_STEPS, min(_MAX_STEPS, MAX_VALUE_CELLS // max(1, groups)))
+
+
 @dataclass(frozen=True)
 class ValueCounts(PlanReading[Values]):
     """The frequency of each value in each group, NULL aside: the input of ranks and histograms.
@@ -324,6 +342,18 @@ class ValueCounts(PlanReading[Values]):
     @property
     def read_measures(self) -> frozenset[ReadMeasure]:
         return frozenset((ReadMeasure.RANK,))
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The least and the greatest number of steps that the plan lets a value have."""
+        (contribution,) = self.bounded.measures[0].contributions
+        return contribution.low, contribution.high
+
+    @property
+    def cell_count(self) -> int:
+        """The number of pairs of a group and a step: the most rows that leave a server."""
+        low, high = self.span
+        return len(self.groups) * (high - low + 1)
 
     @property
     def row_count(self) -> ScaledMeasure:

@@ -107,6 +107,27 @@ def integer_weights(exact: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet
     return {candidate: max(1, weight * MAX_WEIGHT // largest) for candidate, weight in scaled.items()}
 
 
+def counted_sets(
+    method: str,
+    workload: Iterable[AttributeSet],
+    sizes: Sequence[int],
+    first_pairs: Iterable[AttributeSet],
+    max_cells: int,
+) -> tuple[AttributeSet, ...]:
+    """Return all sets that a step of this method may count, from public numbers alone: no columns, each column, the
+    pairs that are measured first, and the candidates that a model of so many cells, beside those of its columns, holds.
+    """
+    columns = range(len(sizes))
+    candidates: Iterable[AttributeSet] = ()
+    if method == "mst":
+        candidates = itertools.combinations(columns, 2)
+    elif method != "independent":
+        subsets = (tuple(places.tolist()) for array in subset_index_arrays(workload) for places in array)
+        limit = sum(sizes) + max_cells
+        candidates = (places for places in subsets if math.prod(sizes[place] for place in places) <= limit)
+    return tuple(dict.fromkeys([(), *((column,) for column in columns), *first_pairs, *candidates]))
+
+
 def affordable(
     candidates: Iterable[AttributeSet], model: GraphicalModel, measured: Sequence[AttributeSet], most_cells: float
 ) -> list[AttributeSet]:
