@@ -1,11 +1,18 @@
-"""A lock-free cached property, for values that threads and forked processes share."""
+"""A lock-free cached property, for values that threads and forked processes share, and texts that are written when they
+are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, overload
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
 
 
 class cached_property(Generic[T]):  # noqa: N801 - it is written like the one in functools
@@ -39,3 +46,45 @@ class cached_property(Generic[T]):  # noqa: N801 - it is written like the one in
         if instance is None:
             return self
         return instance.__dict__.setdefault(self._name, self._compute(instance))
+
+
+class LateText:
+    """The default of a dataclass's text field: empty, or computed when the field is first read (``put_off``).
+
+    A text that takes long and is seldom read costs nothing until then. Like ``cached_property`` it has no lock: two
+    threads may compute the same text at once.
+
+    >>> class Note:
+    ...     text = LateText()
+    >>> note = Note()
+    >>> put_off(note, "text", lambda: "written now")
+    >>> Note().text, note.text
+    ('', 'written now')
+    """
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> str:
+        if instance is None:
+            return ""
+        compute = instance.__dict__.get(f"_late_{self._name}")
+        text: str = instance.__dict__.setdefault(self._name, "" if compute is None else compute())
+        instance.__dict__.pop(f"_late_{self._name}", None)  # last: whoever finds it gone finds the text
+        return text
+
+
+def put_off(instance: object, name: str, compute: Callable[[], str]) -> None:
+    """Let a ``LateText`` be computed by this when it is first read."""
+    instance.__dict__.pop(name, None)
+    instance.__dict__[f"_late_{name}"] = compute
+
+
+def replace_but(late: str, instance: D, changes: Mapping[str, Any]) -> D:
+    """Return a dataclass with other fields; a ``LateText`` that was put off and is not among them stays put off."""
+    compute = None if late in changes else instance.__dict__.get(f"_late_{late}")
+    if compute is None:
+        return replace(instance, **changes)
+    changed = replace(instance, **{**changes, late: ""})
+    put_off(changed, late, compute)
+    return changed

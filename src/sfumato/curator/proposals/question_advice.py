@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sfumato.caching import put_off
 from sfumato.curator.previews.advising import Tip, advise
 from sfumato.curator.previews.explaining import assumed_delta_note, discovery_warning
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
@@ -106,24 +107,39 @@ def with_forecast_advice(forecast: Forecast, question: Any, request: PriceReques
 def with_answer_advice(
     answer: Answer, question: Any, request: PriceRequest, prepared: PricedRelease, best_tips: BestTips
 ) -> Answer:
-    """Add the change that helps most, where half of the released numbers of a column are too noisy to print."""
+    """Add the change that helps most, where half of the released numbers of a column are too noisy to print. It takes
+    longer to find than many an answer, and is looked for when it is read.
+    """
     if answer.is_preview or len(answer.rows) > _MAX_ADVISED_ROWS:
         return answer
     noisy = {name: count for name, count in answer.noisy_numbers().items() if 2 * count >= len(answer.rows)}
-    columns = tuple(noisy)
+    if not noisy:
+        return answer
+    counts = ", ".join(
+        f"{escape_unprintable(name)}: ± exceeds half of the number in {count:,} of {len(answer.rows):,}"
+        for name, count in noisy.items()
+    )
+
+    def advise_late() -> str:
+        tip = _remembered_tip(tuple(noisy), question, request, prepared, best_tips)
+        return "" if tip is None else f"{counts}; {tip}"
+
+    advised = answer.changed(advice="")
+    put_off(advised, "advice", advise_late)
+    return advised
+
+
+def _remembered_tip(
+    columns: tuple[str, ...], question: Any, request: PriceRequest, prepared: PricedRelease, best_tips: BestTips
+) -> Tip | None:
+    """Return the best tip for these columns, from an earlier release on the same terms where there was one."""
     last_prepared, last_request, tip = best_tips.get(columns, (None, None, None))
     if last_prepared is not prepared or last_request != request:
         if len(best_tips) >= _MAX_BEST_TIPS:
             best_tips.clear()
         tip = _best_tip(columns, question, request, prepared)
         best_tips[columns] = prepared, request, tip
-    if tip is None:
-        return answer
-    counts = ", ".join(
-        f"{escape_unprintable(name)}: ± exceeds half of the number in {count:,} of {len(answer.rows):,}"
-        for name, count in noisy.items()
-    )
-    return answer.changed(advice=f"{counts}; {tip}")
+    return tip
 
 
 def _best_tip(columns: Sequence[str], question: Any, request: PriceRequest, prepared: PricedRelease) -> Tip | None:

@@ -10,7 +10,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -18,8 +18,9 @@ from importlib import import_module
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from sfumato.caching import LateText, replace_but
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
@@ -129,7 +130,7 @@ class Answer:
     """The key columns of WIDTH_BUCKET, each with the low end, the high end and the number of its buckets."""
     caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
     """For a column that limits, bounds or undeclared values can move, a line that names them: no ± covers this."""
-    advice: str = ""
+    advice: str = cast("str", LateText())
     """Where half of a column's numbers are too noisy to print, the change of the question that helps most."""
 
     def __post_init__(self) -> None:
@@ -274,13 +275,15 @@ class Answer:
         return self.run_test(test, column=column, **options)
 
     def forget_question(self) -> None:
-        """Let go of the question, as an answer that is read from a file has none."""
+        """Write the advice and let go of the question, as an answer that is read from a file has none."""
+        self.advice  # noqa: B018
         self.__dict__.pop("_propose_clipped", None)
         self.__dict__.pop("_run_test", None)
 
     def changed(self, **changes: Any) -> Answer:
         """Return the answer with other fields; it still proposes to count what was cut, and can be tested."""
-        changed, propose = replace(self, **changes).with_tests(self.run_test), self.__dict__.get("_propose_clipped")
+        changed = replace_but("advice", self, changes).with_tests(self.run_test)
+        propose = self.__dict__.get("_propose_clipped")
         return changed if propose is None else changed.with_clipped(propose)
 
     def noisy_numbers(self) -> dict[str, int]:
@@ -300,10 +303,8 @@ class Answer:
         return self.changed(above=parse_noise_limit(above))
 
     def _format_number(self, name: str, index: int, value: Any) -> str:
-        interval, format_digits = (
-            self.intervals[name][index] if name in self.intervals else None,
-            digit_format(self.possible.get(name)),
-        )
+        interval = self.intervals[name][index] if name in self.intervals else None
+        format_digits = digit_format(self.possible.get(name))
         if interval is not None and self._is_bounded(name, index):
             return bounded(value, interval, format_digits)
         if name not in self.ranks:
