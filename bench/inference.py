@@ -27,14 +27,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import sfumato as sf
-from sfumato.curator.proposals.logistic import LogisticProposal, ScanNoise
+from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.inference.design import Design
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.logistic import LogisticFit
-from sfumato.inference.logistic_scans import COEFFICIENT_STEPS, NoisyScan, ScanTotals
+from sfumato.inference.logistic_scans import NoisyScan, ScanTotals
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS
+from sfumato.inference.step_noise import StepNoise
 from sfumato.release.prices import Price
 
 Floats = NDArray[np.float64]
@@ -246,7 +248,7 @@ class Rows:
 
 
 def logistic_fit(
-    proposal: LogisticProposal, rows: Rows, noise: ScanNoise, design: Design, *, noisy: bool = True
+    proposal: LogisticProposal, rows: Rows, noise: StepNoise, design: Design, *, noisy: bool = True
 ) -> LogisticFit:
     """Make all scans of rows in numpy."""
     totals, coefficients = proposal._start, (0,) * (len(design.coordinates) - 1)  # noqa: SLF001

@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "the price counts one scan",
         Kind.CHARGE_ORDER,
-        "curator.proposals.logistic:ScanNoise.curve",
+        "inference.step_noise:StepNoise.curve",
         "compose(self.curves)",
         "compose(self.curves[-1:])",
         (_PRICE,),
@@ -62,8 +62,8 @@ MUTANTS = (
         "the sigmoid ends where it is not yet 0",
         Kind.RANGES,
         "inference.logistic_scans:RowTerms.mean",
-        "_real(-_FARTHEST_SCORE)",
-        "_real(-3)",
+        "_FARTHEST_SCORE",
+        "3",
         (f"{_LOGISTIC}::test_every_row_counts_however_far_its_score",),
     ),
     Mutant(

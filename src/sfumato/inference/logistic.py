@@ -23,13 +23,8 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design
 from sfumato.inference.linear import Floats, LinearFit
-from sfumato.inference.logistic_scans import (
-    COEFFICIENT_STEPS,
-    NoisyScan,
-    ScanTotals,
-    rounded_coefficients,
-    scan_estimates,
-)
+from sfumato.inference.logistic_scans import NoisyScan, ScanTotals, scan_estimates
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 
 SCAN_SHARES = tuple(Fraction(percent, 100) for percent in (5, 5, 10, 15, 25, 40))
 """The share of ρ of each scan, of which there are as many: five that approach the coefficients, and the one that
