@@ -295,6 +295,13 @@ def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: in
     return builder.build(formula)
 
 
+def regressor_design(formula: Formula, domains: Mapping[str, Domain], scale: int) -> Design:
+    """Return the design of a formula's regressors alone."""
+    builder = DesignBuilder(scale, domains)
+    add_terms(formula, builder)
+    return builder.build(formula)
+
+
 def add_terms(formula: Formula, builder: DesignBuilder) -> None:
     """Add a block of coordinates for every term of a formula."""
     _check_redundancy(formula, builder)

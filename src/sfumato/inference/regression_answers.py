@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from sfumato.errors import InvalidParameter
 from sfumato.inference.linear import Coefficient, LinearFit
+from sfumato.inference.robust import RobustFit
 from sfumato.plots.answers import draw
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
@@ -138,9 +139,12 @@ class RegressionAnswer(CoefficientTable):
 
     r_squared: tuple[float, float, float] = (0.0, 0.0, 1.0)
     """R² with its range."""
+    residual_clamp: float = 0.0
+    """The size beyond which residuals count as this in robust errors; 0 without robust errors."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "residual_clamp", codec.parse_float(self.residual_clamp, "residual_clamp"))
         ends = tuple(codec.parse_float(end, "r_squared") for end in self.r_squared)
         if len(ends) != 3:
             raise InvalidParameter("r_squared", self.r_squared, "R² with its range")
@@ -150,6 +154,12 @@ class RegressionAnswer(CoefficientTable):
     def model_words(self) -> str:
         value, low, high = self.r_squared
         return f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be told"
+
+    @property
+    def sampling_words(self) -> str:
+        if not self.residual_clamp:
+            return super().sampling_words
+        return f"robust to unequal variances, residuals beyond ±{format_number(self.residual_clamp, 3)} counted as that"
 
 
 ODDS_COLUMNS = (*COLUMNS, "odds ratio", "odds low", "odds high")
@@ -215,6 +225,11 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
         **_shared_parts(fit, table, receipt, warnings),
         r_squared=fit.r_squared(confidence),
     )
+
+
+def robust_answer(fit: RobustFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
+    """Build the table of a fit with robust errors at the receipt's confidence."""
+    return replace(regression_answer(fit, receipt, warnings), residual_clamp=fit.clamp * fit.target_scale[1])
 
 
 def _shared_parts(
