@@ -46,7 +46,7 @@ from sfumato.release.measurement import Batch, Measurement
 SQUARE_STEPS = 1 << 10
 """Q: the steps of a squared residual at the clamp."""
 CLAMP_DEVIATIONS = 6
-"""k in standard deviations of the residuals by the released sums: 1 % of the variance of Laplace errors is beyond it."""
+"""k in standard deviations of the residuals by released sums: 1 % of the variance of Laplace errors is beyond it."""
 _LARGEST_CLAMP = Fraction(2)
 """The largest residual of a prediction within the declared bounds, where the target is scaled to [−1, 1]."""
 _LARGEST = (1 << 62) - 1
