@@ -27,6 +27,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,6 +268,18 @@ class NoisyScan:
             raise InvalidParameter("totals", ValueWords("other values"), "lists of whole numbers")
 
 
+class MeasuredTotals(Protocol):
+    """Sums of a scan as one vector, with what one unit can change."""
+
+    @property
+    def bounded(self) -> BoundedPlan: ...
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
+
+    def extract(self, totals: Integers) -> Integers: ...
+
+
 @dataclass(frozen=True)
 class ScanRelease(GroupTotalsRelease[NoisyScan]):
     """One scan at some coefficients, a step on a tab."""
@@ -275,7 +288,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
     coefficients: tuple[int, ...]
 
     @classmethod
-    def of(cls, totals: ScanTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
+    def of(cls, totals: MeasuredTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
         return cls(Batch((Measurement(totals, mechanism),)), coefficients)
 
     @property

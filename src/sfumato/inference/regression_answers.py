@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from sfumato.errors import InvalidParameter
+from sfumato.inference.design import Design
 from sfumato.inference.linear import Coefficient, LinearFit
+from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.robust import RobustFit
 from sfumato.plots.answers import draw
 from sfumato.plots.picture import Picture, save_if_path
@@ -162,6 +165,9 @@ class RegressionAnswer(CoefficientTable):
         return f"robust to unequal variances, residuals beyond ±{format_number(self.residual_clamp, 3)} counted as that"
 
 
+FOR_PREDICTION = (
+    "for prediction only: with so many columns, coefficients come from gradients alone and have no intervals"
+)
 ODDS_COLUMNS = (*COLUMNS, "odds ratio", "odds low", "odds high")
 
 
@@ -177,6 +183,24 @@ class LogisticAnswer(CoefficientTable):
 
     event: str = ""
     """The value of the target whose odds are modelled, such as ``income[>50K]``."""
+    for_prediction: bool = False
+    """Whether the coefficients are for prediction alone, and have no intervals."""
+
+    def predict(self, rows: Any) -> Any:
+        """Return the probability of the event for every row of a data frame, or for one row as a mapping of values."""
+        return predicted_probability(self.coefficients, rows)
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        return () if self.for_prediction else super().unbounded
+
+    def _format_number(self, name: str, index: int, value: Any) -> str:
+        if self.for_prediction and name == "coefficient":
+            return format_number(value, 4)
+        return super()._format_number(name, index, value)
+
+    def note_lines(self) -> list[str]:
+        return [FOR_PREDICTION] if self.for_prediction else super().note_lines()
 
     @property
     def odds_ratios(self) -> dict[str, float]:
@@ -201,6 +225,27 @@ def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tupl
         tuple((*_row(each), *_odds(each)) for each in table),
         **_shared_parts(fit, table, receipt, warnings),
         event=event,
+    )
+
+
+def prediction_answer(
+    design: Design, references: tuple[int, ...], coefficients: Mapping[str, float], event: str, **parts: Any
+) -> LogisticAnswer:
+    """Build the table of coefficients without intervals; ``parts`` are the rows used, the receipt and the warnings."""
+    missing = (None,) * 4
+    rows = tuple((name, value, *missing, _exponential(value), None, None) for name, value in coefficients.items())
+    labels = (design.level_label(level) for level in enumerate(references))
+    return LogisticAnswer(
+        ODDS_COLUMNS,
+        (Type.TEXT, *(Type.REAL,) * 8),
+        rows,
+        intervals={"coefficient": (None,) * len(rows)},
+        keys=("term",),
+        formula="" if design.formula is None else design.formula.text,
+        references=tuple(labels),
+        event=event,
+        for_prediction=True,
+        **parts,
     )
 
 

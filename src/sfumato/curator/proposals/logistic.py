@@ -6,7 +6,7 @@ Every scan is a complete release, charged before it reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -22,16 +22,15 @@ from sfumato.curator.proposals.moment_proposals import (
     ASSUMED_ROWS,
     DEFAULT_DELTA,
     AssumedPrice,
-    lower_sums,
     unit_rows,
 )
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
+from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.tab_releases import SteppedRelease, Steps
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.logistic import SCAN_SHARES, LogisticFit
-from sfumato.inference.logistic_design import LogisticDesign, logistic_design
+from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import (
     NoisyScan,
     RowTerms,
@@ -39,7 +38,6 @@ from sfumato.inference.logistic_scans import (
     ScanRelease,
     ScanTotals,
     mean_steps,
-    scan_scale,
     spread_moments,
 )
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
@@ -47,8 +45,6 @@ from sfumato.inference.step_noise import StepNoise, step_noise
 from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
-from sfumato.plan.sql import building
-from sfumato.plan.sql.building import RowSelection
 from sfumato.policy import Type
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
@@ -98,7 +94,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     @cached_property
     def _start(self) -> ScanTotals:
         """The sums of the first scan, at coefficients of 0."""
-        return self.totals_at((0,) * (len(self.logistic.design.coordinates) - 1))
+        return self.totals_at(self._zeros)
 
     @property
     def one_row_per_unit(self) -> bool:
@@ -241,16 +237,31 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         if stored_answer is not None:
             return stored_answer
         noise = self._noise(price)
-        first = ScanRelease.of(self._start, noise.mechanisms[0], (0,) * (len(self.logistic.design.coordinates) - 1))
+        first = self._first_step(noise)
         return stepped.release(
             price,
             noise,
             first,
-            lambda result: self._build_answer(self._fit(result.value, self._start), result, price, confidence),
-            lambda steps: self._build_answer(self._run_scans(steps, first, noise), steps.opening, price, confidence),
+            lambda result: self._dry_answer(result, price, confidence),
+            lambda steps: self._run_steps(steps, first, price, confidence),
             call,
             confidence,
         )
+
+    def _first_step(self, noise: StepNoise) -> ScanRelease:
+        return ScanRelease.of(self._start, noise.mechanisms[0], self._zeros)
+
+    @property
+    def _zeros(self) -> tuple[int, ...]:
+        """The coefficients of the first scan."""
+        return (0,) * (len(self.logistic.design.coordinates) - 1)
+
+    def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
+        return self._build_answer(self._fit(result.value, self._start), result, price, confidence)
+
+    def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+        fit = self._run_scans(steps, first, self._noise(price))
+        return self._build_answer(fit, steps.opening, price, confidence)
 
     def _run_scans(self, steps: Steps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
@@ -273,7 +284,8 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _receipt(self, result: StoredResult[Any], price: Price, confidence: Number) -> Receipt:
         bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
-        terms = replace(purchase([self._start.bounded], price, self._context.version), bounds=bounds)
+        bounded = self._first_step(self._noise(price)).batch.bounded
+        terms = replace(purchase([bounded], price, self._context.version), bounds=bounds)
         first, *_, last = (format_number(each, 4) for each in self._gradient_deviations(self._noise(price)))
         words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
         return make_receipt(
@@ -295,31 +307,3 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             self._context,
             lambda other: other.release(epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence),
         )
-
-
-def propose_logistic(
-    context: Context,
-    rows: RowSelection,
-    formula: str | None,
-    *,
-    target: str | None = None,
-    on: Sequence[str] | None = None,
-    event: str | None = None,
-    row_limit: int | None = None,
-) -> LogisticProposal:
-    """Propose to regress the odds of an event on columns of these rows; names and bounds are checked first."""
-    context.require_one_account("a logistic regression")
-    parsed, domains = parse_model(formula, target, on, "logistic"), rows.columns
-    draft = logistic_design(parsed, domains, 1 << 12, event)
-    text = f"LOGISTIC {parsed.text} for {draft.event_label} FROM {', '.join(rows.steps)}"
-
-    def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
-        query = lower_sums(selection, sums)
-        question = Question(context, text, query, query.plan.limits)
-        return question if row_limit is None else question.limit(rows=row_limit)
-
-    counted = ask(rows, ["COUNT(*)"])
-    most = unit_rows(counted.query.plan, counted.limits)
-    logistic = logistic_design(parsed, domains, scan_scale(most, len(draft.design.blocks) - 1), event)
-    selected = building.where(rows, logistic.design.row_condition)
-    return LogisticProposal(context, ask(selected, logistic.factor_sums), logistic)
