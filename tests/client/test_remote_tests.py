@@ -109,6 +109,7 @@ def test_selected_rows_are_regressed(ana: RemoteCurator) -> None:
     where = "(age > 20 OR age < 3) AND (arm = 'new')"
     assert str(proposal.explain()) == str(ana.regress("cost ~ age", "trial", where=where, rows=1).explain())
     assert str(ana.table("trial").regress(target="cost", on=["age"]).error(epsilon=1, delta="1e-7"))
+    assert "squared residuals" in str(selected.regress("cost ~ age", rows=1, robust=True).explain())
     with pytest.raises(InvalidParameter) as refused:
         ana.table("trial").regress("cost ~ ag")
     assert refused.value.fix == "did you mean age?"

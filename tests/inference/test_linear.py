@@ -194,7 +194,7 @@ def test_intervals_cover_at_every_strength(deviation: float, rare: int) -> None:
 def test_the_ends_of_an_interval_are_where_the_test_rejects() -> None:
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
-    for sampling in (fit._sampling, 0 * fit._sampling):
+    for sampling in (fit.sampling_variance, lambda _: 0.0):
         test = ScoreTest(fit._score, fit._noise, sampling, fit.estimate)
         for index in range(len(fit.estimate)):
             low, high = test.interval(index, 1.96)
@@ -206,7 +206,7 @@ def test_the_variance_of_a_score_is_that_of_its_noise() -> None:
     """a + 2bs + cs² is vᵀV(θ)v where the coefficient is s above its estimate, on the path of the others."""
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
-    test = ScoreTest(fit._score, fit._noise, fit._sampling, fit.estimate)
+    test = ScoreTest(fit._score, fit._noise, fit.sampling_variance, fit.estimate)
     for index, shift in [(0, 0.3), (2, -0.5), (4, 1.0)]:
         point = np.append(fit.estimate + shift * test._path(index), 1.0)
         noises = fit._noise @ point

@@ -15,22 +15,21 @@ import pandas as pd
 import pytest
 
 from inference.rows import COLUMNS, curator, people
-from sfumato.curator.proposals.logistic import LogisticProposal, scan_noise
+from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.errors import InvalidParameter, RequestDiffers, SfumatoError
 from sfumato.inference.logistic import SCAN_SHARES
 from sfumato.inference.logistic_scans import (
-    COEFFICIENT_STEPS,
     CURVATURE_STEPS,
     RowTerms,
     ScanFactors,
     ScanRelease,
     ScanTotals,
     mean_steps,
-    rounded_coefficients,
     scan_values,
 )
 from sfumato.inference.regression_answers import LogisticAnswer
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.plan.bounding import bounding_strategies, whole_bounding
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -242,7 +241,7 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         proposal = made.logistic("retired ~ age + C(sex, F) + C(arm, a)", "people")
         coefficients = (0,) * (len(proposal.logistic.design.coordinates) - 1)
         totals = proposal.totals_at(coefficients)
-        mechanism = scan_noise(totals.sensitivity, Price(1, "1e-6")).mechanisms[-1]
+        mechanism = proposal._noise(Price(1, "1e-6")).mechanisms[-1]
         scan = ScanRelease.of(totals, mechanism, coefficients)
         zeros = np.zeros((1, len(totals.weights)), np.int64)
         drawn = np.array([scan.draw_from(zeros).totals for _ in range(40)], float) / float(mechanism.sizes[0])
@@ -259,21 +258,21 @@ PRICES = [Price(1, "1e-6"), Price("0.3", "1e-7"), *(Price(rho=rho) for rho in ("
 @pytest.mark.parametrize("price", PRICES)
 def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -> None:
     with curator(survey(20), tmp_path, max_rows=2) as made:
-        noise = scan_noise(made.logistic("retired ~ age", "people")._start.sensitivity, price)
+        noise = made.logistic("retired ~ age", "people")._noise(price)
         assert len(noise.mechanisms) == len(SCAN_SHARES)
         assert sum(SCAN_SHARES) == 1
-        assert price.kept_by(compose(each.curve(noise.sensitivity) for each in noise.mechanisms))
+        assert price.kept_by(compose(each.curve(noise.sensitivities[0]) for each in noise.mechanisms))
         if price.rho is None:
             assert noise.curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
         else:
-            spent = sum(noise.sensitivity.squares / (2 * each.sizes[0] ** 2) for each in noise.mechanisms)
+            spent = sum(noise.sensitivities[0].squares / (2 * each.sizes[0] ** 2) for each in noise.mechanisms)
             assert Fraction("0.99") * price.rho < spent <= price.rho
 
 
 def test_the_tab_spends_what_all_scans_cost(tmp_path: Path) -> None:
     with curator(survey(400), tmp_path) as made:
         proposal = made.logistic("retired ~ age", "people")
-        noise = scan_noise(proposal._start.sensitivity, Price(1, "1e-6"))
+        noise = proposal._noise(Price(1, "1e-6"))
         answer = proposal.release(**PRICE, request_id="once")
         again = proposal.release(**PRICE, request_id="once")
         assert again.receipt.free
@@ -376,7 +375,7 @@ def test_an_interrupt_between_scans_frees_the_rest(tmp_path: Path) -> None:
 
     with curator(survey(200), tmp_path) as made:
         proposal, account = made.logistic("retired ~ age", "people"), made._context.account
-        noise = scan_noise(proposal._start.sensitivity, Price(1, "1e-6"))
+        noise = proposal._noise(Price(1, "1e-6"))
         with pytest.raises(KeyboardInterrupt):
             proposal.release(**PRICE, progress=interrupt)
         first = account.cost(noise.curves[0])

@@ -9,6 +9,8 @@ _MOVED = f"{_LOGISTIC}::test_no_unit_moves_a_scan_further_than_is_charged"
 _PRICE = f"{_LOGISTIC}::test_all_scans_together_keep_the_price_and_use_it_up"
 _EXACT = f"{_LOGISTIC}::test_without_noise_it_is_the_logistic_regression_of_the_rows"
 _NOISE = f"{_LOGISTIC}::test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew"
+_WIDE = "inference/test_wide_logistic.py"
+_WIDE_MOVED = f"{_WIDE}::test_no_unit_moves_a_scan_further_than_is_charged"
 MUTANTS = (
     Mutant(
         "models of the same columns share one answer",
@@ -53,7 +55,7 @@ MUTANTS = (
     Mutant(
         "the price counts one scan",
         Kind.CHARGE_ORDER,
-        "curator.proposals.logistic:ScanNoise.curve",
+        "inference.step_noise:StepNoise.curve",
         "compose(self.curves)",
         "compose(self.curves[-1:])",
         (_PRICE,),
@@ -62,8 +64,8 @@ MUTANTS = (
         "the sigmoid ends where it is not yet 0",
         Kind.RANGES,
         "inference.logistic_scans:RowTerms.mean",
-        "_real(-_FARTHEST_SCORE)",
-        "_real(-3)",
+        "_FARTHEST_SCORE",
+        "3",
         (f"{_LOGISTIC}::test_every_row_counts_however_far_its_score",),
     ),
     Mutant(
@@ -97,6 +99,46 @@ MUTANTS = (
         "totals = self.totals_at(coefficients)",
         "totals = self.totals_at(tuple(2 * each for each in coefficients))",
         (_EXACT,),
+    ),
+    Mutant(
+        "a unit's sums of many columns are charged as those of one row",
+        Kind.LIMITS,
+        "inference.gradient_scans:SumTotals.sensitivity",
+        "(units * self.rows_per_unit) ** 2",
+        "units ** 2",
+        (_WIDE_MOVED,),
+    ),
+    Mutant(
+        "squares of columns are measured and not charged",
+        Kind.SENSITIVITY,
+        "inference.gradient_scans:WideScans.spread_totals",
+        "1 if column is None else 2",
+        "1",
+        (_WIDE_MOVED,),
+    ),
+    Mutant(
+        "a gradient of many columns is charged without its intercept",
+        Kind.SENSITIVITY,
+        "inference.gradient_scans:WideScans.gradient_totals",
+        "len(blocks) * (self.mean_steps * scale) ** 2",
+        "(len(blocks) - 1) * (self.mean_steps * scale) ** 2",
+        (_WIDE_MOVED,),
+    ),
+    Mutant(
+        "the price of many columns leaves out their spread",
+        Kind.CHARGE_ORDER,
+        "inference.step_noise:StepNoise.curves",
+        "zip(self.mechanisms, self.sensitivities, strict=True)",
+        "list(zip(self.mechanisms, self.sensitivities, strict=True))[1:]",
+        (f"{_WIDE}::test_all_scans_together_keep_the_price_and_use_it_up",),
+    ),
+    Mutant(
+        "steps divide by a spread that noise may have made",
+        Kind.RANGES,
+        "inference.gradient_descent:Descent.of",
+        "FLOOR * deviation",
+        "1e-09",
+        (f"{_WIDE}::test_steps_without_noise_lead_to_the_largest_likelihood",),
     ),
 )
 

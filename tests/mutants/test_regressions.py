@@ -7,8 +7,10 @@ from mutants.running import Kind, Mutant, suite
 _MOMENTS = "inference/test_moments.py"
 _LINEAR = "inference/test_linear.py"
 _COMPONENTS = "inference/test_components.py"
+_ROBUST = "inference/test_robust.py"
 _FACADE = "curator/proposals/test_regressions.py"
 _MOVED = f"{_MOMENTS}::test_no_unit_moves_the_moments_further_than_is_charged"
+_MEAT_MOVED = f"{_ROBUST}::test_no_unit_moves_the_meat_further_than_is_charged"
 MUTANTS = (
     Mutant(
         "a pair of columns counts once in the norm",
@@ -169,6 +171,70 @@ MUTANTS = (
         "change - gram * change[0, 0]",
         "change",
         (f"{_COMPONENTS}::test_the_noise_of_the_covariance_is_its_derivative",),
+    ),
+    Mutant(
+        "residuals are squared without their clamp",
+        Kind.SENSITIVITY,
+        "inference.robust_meat:MeatTerms.square",
+        "call('LEAST', steps, real(SQUARE_STEPS))",
+        "call('LEAST', steps, real(2 * SQUARE_STEPS))",
+        (_MEAT_MOVED,),
+    ),
+    Mutant(
+        "the squared residual is not in the meat's norm",
+        Kind.SENSITIVITY,
+        "inference.robust_meat:MeatTotals.sensitivity",
+        "self.rows_per_unit * SQUARE_STEPS * self.max_row_norm",
+        "self.rows_per_unit * self.max_row_norm",
+        (_MEAT_MOVED,),
+    ),
+    Mutant(
+        "a unit's meat is charged as that of one row",
+        Kind.LIMITS,
+        "inference.robust_meat:MeatTotals.sensitivity",
+        "self.rows_per_unit * SQUARE_STEPS",
+        "SQUARE_STEPS",
+        (_MEAT_MOVED,),
+    ),
+    Mutant(
+        "a replaced unit moves the meat no more than an added one",
+        Kind.NEIGHBOURS,
+        "inference.robust_meat:MeatTotals.sensitivity",
+        "replaced = 2 if",
+        "replaced = 1 if",
+        (_MEAT_MOVED,),
+    ),
+    Mutant(
+        "the meat is released without a noise of its own",
+        Kind.SAMPLING,
+        "inference.robust_meat:MeatRelease.draw_from",
+        "measurement.draw(measurement.reading.extract(totals))",
+        "measurement.reading.extract(totals)",
+        (f"{_ROBUST}::test_each_sum_of_the_meat_has_a_noise_of_its_own",),
+    ),
+    Mutant(
+        "residuals are of other coefficients than those released",
+        Kind.RANGES,
+        "inference.robust:residual_coefficients",
+        "coefficients[0] -= middle / slope",
+        "coefficients[0] -= 0",
+        (f"{_ROBUST}::test_without_noise_it_is_the_sandwich_of_the_rows",),
+    ),
+    Mutant(
+        "the sandwich takes its noisy meat to be exact",
+        Kind.RANGES,
+        "inference.robust:RobustFit.sampling_variance",
+        "max(value + deviation, deviation)",
+        "max(value, deviation)",
+        (f"{_ROBUST}::test_the_sampling_variance_is_the_meat_and_one_deviation_of_its_noise",),
+    ),
+    Mutant(
+        "robust errors take rows of one unit to be independent",
+        Kind.RANGES,
+        "curator.proposals.robust_regressions:_require_one_row",
+        "unit_rows(question.query.plan, question.limits) > 1",
+        "False",
+        (f"{_ROBUST}::test_units_of_several_rows_are_refused_with_the_reason",),
     ),
 )
 

@@ -309,6 +309,7 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
         target: str | None = None,
         on: Sequence[str] | None = None,
         rows: int | None = None,
+        robust: bool = False,
     ) -> Any:
         """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``). Free."""
         steps, table = self.view["steps"], self.view["table"]
@@ -316,7 +317,7 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
             rule = "a server regresses over the rows of one table that meet conditions"
             raise Unsupported("regressed-view", rule, fix='use table("visits").where(…).regress(…)')
         where = " AND ".join(f"({each['given'][0]})" for each in steps) or None
-        spec = encode_spec(table=table, formula=formula, target=target, on=on, where=where, rows=rows)
+        spec = encode_spec(table=table, formula=formula, target=target, on=on, where=where, rows=rows, robust=robust)
         return RemoteProposal.propose(self._policy_address, "regress", spec)
 
     def describe(self) -> Any:

@@ -146,17 +146,19 @@ class Proposing(ABC):
         on: Sequence[str] | None = None,
         where: str | None = None,
         rows: int | None = None,
+        robust: bool = False,
     ) -> RegressionProposal:
         """Propose a linear regression: ``regress("hours ~ age + C(sex) + age:sex", "people")``. This is free.
 
         Instead of a formula, name the ``target`` and the columns that explain it, ``on``. Columns of numbers need
         declared bounds, categories declared values; rows with a missing value are left out. ``where`` selects rows,
-        ``rows`` lowers the limit of rows per unit.
+        ``rows`` lowers the limit of rows per unit. ``robust`` buys sampling errors that allow unequal variances, for a
+        fifth of ρ.
         """
         if table is None:
             fix = 'write regress("hours ~ age + sex", "people")'
             raise InvalidParameter("table", table, "the name of a private table", fix=fix)
-        return self.propose(RegressionSpec(table, formula, target, on, where, rows))
+        return self.propose(RegressionSpec(table, formula, target, on, where, rows, robust))
 
     def logistic(
         self,

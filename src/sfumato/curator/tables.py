@@ -16,10 +16,12 @@ from sfumato.curator.frame_methods import (
     column_names,
 )
 from sfumato.curator.listings import Listing, summarize
-from sfumato.curator.proposals.logistic import LogisticProposal, propose_logistic
+from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
-from sfumato.curator.proposals.regressions import RegressionProposal, propose_regression
+from sfumato.curator.proposals.regressions import RegressionProposal
+from sfumato.curator.proposals.robust_regressions import propose_regression
 from sfumato.curator.proposals.selected_columns import DeclaredValues
+from sfumato.curator.proposals.wide_logistic import propose_logistic
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
 from sfumato.plan.sql.building import Keys, On, OutputColumn, QuestionBuilder, RowSelection
@@ -135,9 +137,12 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
         target: str | None = None,
         on: Sequence[str] | None = None,
         rows: int | None = None,
+        robust: bool = False,
     ) -> RegressionProposal:
         """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``)."""
-        return propose_regression(self._context, self._rows, formula, target=target, on=on, row_limit=rows)
+        return propose_regression(
+            self._context, self._rows, formula, target=target, on=on, row_limit=rows, robust=robust
+        )
 
     def logistic(
         self,

@@ -19,7 +19,7 @@ def assumed_moments(design: Design, rows: int) -> Floats:
 
     The rows are a lattice, x_j = the fractional parts of multiples of √p_j (Weyl), so that no randomness is needed.
     """
-    coordinates = _assumed_rows(design)
+    coordinates = assumed_coordinates(design)
     gram = coordinates.T @ coordinates * (rows / _ROWS)
     index = design.gram_index
     moments = np.zeros(len(design.entries))
@@ -27,7 +27,8 @@ def assumed_moments(design: Design, rows: int) -> Floats:
     return moments
 
 
-def _assumed_rows(design: Design) -> Floats:
+def assumed_coordinates(design: Design) -> Floats:
+    """Return the coordinates of assumed rows."""
     steps = np.arange(1, _ROWS + 1)
     names = [column.factors[0] for column in design.columns if len(column.factors) == 1]
     uniform = {name: _lattice(steps, index) * 2 - 1 for index, name in enumerate(names)}

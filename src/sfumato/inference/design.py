@@ -264,7 +264,8 @@ class DesignBuilder:
         for coordinate in coordinates:
             self.coordinates.setdefault(coordinate, len(self.coordinates))
 
-    def build(self, formula: Formula | None = None) -> Design:
+    def build(self, formula: Formula | None = None, max_moments: int = MAX_MOMENTS) -> Design:
+        """Return the design; one with more moments, or with too many coordinates, is refused."""
         design = Design(
             self.scale,
             tuple(self.columns),
@@ -277,8 +278,8 @@ class DesignBuilder:
         if len(design.coordinates) > MAX_COORDINATES:
             rule = f"at most {MAX_COORDINATES} columns and values of categories are fitted at once"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
-        if len(design.entries) > MAX_MOMENTS:
-            rule = f"at most {MAX_MOMENTS:,} moments are measured at once, and this formula has {len(design.entries):,}"
+        if len(design.entries) > max_moments:
+            rule = f"at most {max_moments:,} moments are measured at once, and this formula has {len(design.entries):,}"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         return design
 
@@ -292,6 +293,13 @@ def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: in
         rule = f"a column of numbers with declared bounds; {formula.target} is a category"
         raise InvalidParameter("target", formula.target, rule, fix="regress a number; of a category, count its values")
     builder.add_block([Coordinate(column=builder.scaled_column(formula.target))])
+    return builder.build(formula)
+
+
+def regressor_design(formula: Formula, domains: Mapping[str, Domain], scale: int) -> Design:
+    """Return the design of a formula's regressors alone."""
+    builder = DesignBuilder(scale, domains)
+    add_terms(formula, builder)
     return builder.build(formula)
 
 

@@ -20,6 +20,7 @@ A with negative eigenvalues set to 0. Rows of one unit correlate, so with severa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -79,7 +80,7 @@ class LinearFit:
         return regressors(self.design, self.references)
 
     @cached_property
-    def _basis(self) -> Floats:
+    def coordinate_basis(self) -> Floats:
         """Regressors by coordinate (without the target), each of length 1: M·diag(1/length)."""
         matrix = np.zeros((len(self.design.coordinates) - 1, len(self.regressors)))
         for column, regressor in enumerate(self.regressors):
@@ -92,7 +93,7 @@ class LinearFit:
         return np.array([math.hypot(*each.parts.values()) for each in self.regressors])
 
     @cached_property
-    def _target(self) -> tuple[float, float]:
+    def target_scale(self) -> tuple[float, float]:
         """The middle and the slope of the target: y = middle + slope·z."""
         column = self.design.columns[self.design.coordinates[-1].column or 0]
         return float(column.middle), float(column.slope)
@@ -100,9 +101,9 @@ class LinearFit:
     @cached_property
     def _combination(self) -> Floats:
         """The matrix with (β_z, −1) = matrix·(θ, 1): coefficients of all coordinates, given those of the regressors."""
-        middle, slope = self._target
+        middle, slope = self.target_scale
         matrix = np.zeros((len(self.design.coordinates), len(self.regressors) + 1))
-        matrix[:-1, :-1] = self._basis
+        matrix[:-1, :-1] = self.coordinate_basis
         matrix[0, -1] = -middle / slope
         matrix[-1, -1] = -1
         return matrix
@@ -110,7 +111,7 @@ class LinearFit:
     @cached_property
     def _scores(self) -> Floats:
         """For each moment, the matrix that takes (θ, 1) to its part of the score."""
-        index, basis = self.design.gram_index, self._basis
+        index, basis = self.design.gram_index, self.coordinate_basis
         parts = np.zeros((len(self.moments.values), len(self.regressors), len(self.regressors) + 1))
         for j, k in zip(*np.nonzero(index[:-1] >= 0), strict=True):
             parts[index[j, k]] -= np.outer(basis[j], self._combination[k])
@@ -138,7 +139,7 @@ class LinearFit:
 
     @cached_property
     def _gram(self) -> Floats:
-        return self._basis.T @ self.moments.gram(self.design)[:-1, :-1] @ self._basis
+        return self.coordinate_basis.T @ self.moments.gram(self.design)[:-1, :-1] @ self.coordinate_basis
 
     @cached_property
     def residual_squares(self) -> tuple[float, float]:
@@ -166,34 +167,34 @@ class LinearFit:
         values, vectors = np.linalg.eigh(self._gram)
         return self.error_variance * (vectors * np.maximum(values, 0.0)) @ vectors.T
 
+    def sampling_variance(self, direction: Floats) -> float:
+        """Return the variance of the score in one direction, of another sample."""
+        return max(0.0, float(direction @ self._sampling @ direction))
+
     def coefficients(self, confidence: float) -> tuple[Coefficient, ...]:
         """Return every coefficient with its intervals at this confidence."""
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-        units = self._target[1] / self._lengths
-        noise_test = ScoreTest(self._score, self._noise, np.zeros_like(self._gram), self.estimate)
-        both_test = ScoreTest(self._score, self._noise, self._sampling, self.estimate)
+        units = self.target_scale[1] / self._lengths
+        noise_test = ScoreTest(self._score, self._noise, lambda _: 0.0, self.estimate)
+        both_test = ScoreTest(self._score, self._noise, self.sampling_variance, self.estimate)
         table = []
         for index, regressor in enumerate(self.regressors):
             unit = float(units[index])
             noise = _scaled(noise_test.interval(index, quantile), unit)
             sampling = both = z = p = None
             if self.one_row_per_unit:
-                sampling = quantile * self._sampling_deviation(index) * unit
+                sampling = quantile * math.sqrt(self.sampling_variance(both_test.inverse[index])) * unit
                 both = _scaled(both_test.interval(index, quantile), unit)
                 z = both_test.z(index, 0.0)
                 p = math.erfc(abs(z) / math.sqrt(2))
             table.append(Coefficient(regressor.label, float(self.estimate[index]) * unit, noise, sampling, both, z, p))
         return tuple(table)
 
-    def _sampling_deviation(self, index: int) -> float:
-        inverse = np.linalg.pinv(self._score[:, :-1])
-        return math.sqrt(max(0.0, float(inverse[index] @ self._sampling @ inverse[index])))
-
     def noise_half_widths(self, confidence: float) -> Floats:
         """Return the ± of each coefficient's noise to first order, for forecasts."""
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
         noise = np.linalg.pinv(self._score[:, :-1]) @ (self._noise @ np.append(self.estimate, 1.0)).T
-        widths: Floats = quantile * np.linalg.norm(noise, axis=1) * self._target[1] / self._lengths
+        widths: Floats = quantile * np.linalg.norm(noise, axis=1) * self.target_scale[1] / self._lengths
         return widths
 
     def r_squared(self, confidence: float) -> tuple[float, float, float]:
@@ -245,7 +246,8 @@ class ScoreTest:
     """r(θ) = score·(θ, 1)."""
     noise: Floats
     """For each independent noise of deviation 1, the matrix that takes (θ, 1) to its part of the score."""
-    sampling: Floats
+    sampling: Callable[[Floats], float]
+    """The variance of the score's sampling error in a direction."""
     estimate: Floats
 
     @cached_property
@@ -261,7 +263,7 @@ class ScoreTest:
         path = np.append(self._path(index), 0.0)
         at_estimate = self.noise @ np.append(self.estimate, 1.0) @ direction
         along = self.noise @ path @ direction
-        sampled = float(direction @ self.sampling @ direction)
+        sampled = self.sampling(direction)
         return float(at_estimate @ at_estimate) + sampled, float(at_estimate @ along), float(along @ along)
 
     def _path(self, index: int) -> Floats:

@@ -23,13 +23,8 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design
 from sfumato.inference.linear import Floats, LinearFit
-from sfumato.inference.logistic_scans import (
-    COEFFICIENT_STEPS,
-    NoisyScan,
-    ScanTotals,
-    rounded_coefficients,
-    scan_estimates,
-)
+from sfumato.inference.logistic_scans import NoisyScan, ScanTotals, scan_estimates
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 
 SCAN_SHARES = tuple(Fraction(percent, 100) for percent in (5, 5, 10, 15, 25, 40))
 """The share of ρ of each scan, of which there are as many: five that approach the coefficients, and the one that
@@ -60,14 +55,14 @@ class LogisticFit(LinearFit):
         return self.count
 
     @cached_property
-    def _target(self) -> tuple[float, float]:
+    def target_scale(self) -> tuple[float, float]:
         return 0.0, 1.0
 
     @cached_property
     def _combination(self) -> Floats:
         """The matrix with (β − β₀, −1) = matrix·(θ, 1)."""
         matrix = np.zeros((len(self.design.coordinates), len(self.regressors) + 1))
-        matrix[:-1, :-1] = self._basis
+        matrix[:-1, :-1] = self.coordinate_basis
         matrix[:-1, -1] = -self.offset
         matrix[-1, -1] = -1
         return matrix
@@ -85,11 +80,11 @@ class LogisticFit(LinearFit):
 
     def next_coefficients(self) -> tuple[int, ...]:
         """Return the coefficients of the next scan: a Newton step that does not follow noise."""
-        gradient = self._basis.T @ self.moments.gram(self.design)[:-1, -1]
+        gradient = self.coordinate_basis.T @ self.moments.gram(self.design)[:-1, -1]
         values, vectors = np.linalg.eigh(self._gram)
         floor = _FLOOR * self.curvature_deviation * math.sqrt(len(self.regressors))
         step = vectors @ ((vectors.T @ gradient) / np.maximum(values, floor))
-        return rounded_coefficients(self.offset + self._basis @ step)
+        return rounded_coefficients(self.offset + self.coordinate_basis @ step)
 
     @property
     def curvature_deviation(self) -> float:

@@ -12,6 +12,8 @@ from fractions import Fraction
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import (
+    MAX_COORDINATES,
+    MAX_MOMENTS,
     Coordinate,
     Design,
     DesignBuilder,
@@ -36,6 +38,11 @@ class LogisticDesign:
     """The SQL condition under which y is 1."""
     event_label: str
     """The target and the event, such as ``income[>50K]``."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the curvature has too many sums to be measured: gradients alone then lead to the coefficients."""
+        return len(self.design.entries) > MAX_MOMENTS
 
     @property
     def residual(self) -> int:
@@ -72,7 +79,8 @@ def logistic_design(
     builder.names[name] = None
     builder.columns.append(ScaledColumn((name,), "0", Fraction(0), Fraction(1)))
     builder.add_block([Coordinate(column=len(builder.columns) - 1)])
-    return LogisticDesign(builder.build(formula), f"{quoted(name)} = {value_literal(value)}", f"{name}[{value}]")
+    design = builder.build(formula, max_moments=MAX_COORDINATES**2)
+    return LogisticDesign(design, f"{quoted(name)} = {value_literal(value)}", f"{name}[{value}]")
 
 
 def _event_value(name: str, domain: Domain, event: object) -> Value:

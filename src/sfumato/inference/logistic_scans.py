@@ -26,18 +26,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import reduce
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
-from sfumato.inference.design import Coordinate, Level, Moment, largest_scale
+from sfumato.inference.design import Level, Moment, largest_scale
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.moments import MomentEstimates
+from sfumato.inference.row_expressions import RowScore, integer, real, require_steps
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
@@ -53,9 +53,6 @@ from sfumato.release.measurement import Batch, Measurement
 
 Floats = NDArray[np.float64]
 
-COEFFICIENT_STEPS = 1 << 12
-"""F: coefficients of scaled regressors are multiples of 1/F."""
-LARGEST_COEFFICIENT = 50
 CURVATURE_STEPS = 1 << 6
 """The steps of w at its largest, 1/4."""
 CURVATURE_WEIGHT = 17
@@ -91,23 +88,9 @@ class ScanFactors:
         tests = [measure.where for measure in measures[1 + count :]]
         if len(tests) != len(logistic.levels) + 1 or None in tests:
             raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of a scan")
-        if not all(_is_within(column, logistic.design.scale) for column in columns):
-            raise InvalidParameter("measures", ValueWords("other ranges"), "columns within [−S, S]")
         *levels, event = tests
-        return cls(columns, dict(zip(logistic.levels, levels, strict=True)), event)  # type: ignore[arg-type]
-
-
-def _is_within(column: Expression | None, limit: int) -> bool:
-    ends: Any = None if column is None else column.domain.range
-    return ends is not None and -limit <= ends[0] and ends[1] <= limit
-
-
-def _integer(value: int) -> Expression:
-    return literal(Type.INTEGER, value)
-
-
-def _real(value: float) -> Expression:
-    return literal(Type.REAL, Fraction(value))
+        by_level = dict(zip(logistic.levels, levels, strict=True))
+        return cls(require_steps(columns, logistic.design.scale), by_level, event)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -121,55 +104,30 @@ class RowTerms:
     mean_steps: int
 
     @cached_property
-    def score(self) -> Expression:
-        """β·z in multiples of 1/(F·S): one choice for the coordinates of each term, of which a row has at most one."""
-        terms: dict[tuple[object, ...], list[tuple[Coordinate, int]]] = {}
-        for coordinate, coefficient in zip(self.logistic.design.coordinates, self.coefficients, strict=False):
-            categories = tuple(sorted(category for category, _ in coordinate.levels))
-            terms.setdefault((categories, coordinate.column), []).append((coordinate, coefficient))
-        return reduce(lambda total, term: call("+", total, term), map(self._term, terms.values()))
-
-    def _term(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
-        first, coefficient = choices[0]
-        if not first.levels:
-            return self._scaled(first, coefficient)
-        arguments: list[Expression] = []
-        for coordinate, each in choices:
-            arguments += [self._test(coordinate.levels), self._scaled(coordinate, each)]
-        return call("CASE", *arguments, _integer(0))
-
-    def _scaled(self, coordinate: Coordinate, coefficient: int) -> Expression:
-        if coordinate.column is None:
-            return _integer(coefficient * self.logistic.design.scale)
-        return call("*", self.factors.columns[coordinate.column], _integer(coefficient))
-
-    def _test(self, levels: frozenset[Level]) -> Expression:
-        tests = [self.factors.levels[level] for level in sorted(levels)]
-        return reduce(lambda first, second: call("AND", first, second), tests)
+    def score(self) -> RowScore:
+        return RowScore(self.logistic.design, self.factors.columns, self.factors.levels, self.coefficients)
 
     @cached_property
     def mean(self) -> Expression:
         """μ in steps: σ of the score within its farthest ends, rounded to the nearest."""
-        unit = float(COEFFICIENT_STEPS * self.logistic.design.scale)
-        score = call("/", call("CAST", self.score, literal(Type.TEXT, Type.REAL.value)), _real(unit))
-        within = call("LEAST", call("GREATEST", score, _real(-_FARTHEST_SCORE)), _real(_FARTHEST_SCORE))
-        odds = call("EXP", call("-", _real(0.0), within))
-        mean = call("+", call("/", _real(float(self.mean_steps)), call("+", _real(1.0), odds)), _real(0.5))
+        within = self.score.clamped(_FARTHEST_SCORE)
+        odds = call("EXP", call("-", real(0.0), within))
+        mean = call("+", call("/", real(float(self.mean_steps)), call("+", real(1.0), odds)), real(0.5))
         steps = call("CAST", call("FLOOR", mean), literal(Type.TEXT, Type.INTEGER.value))
-        return call("LEAST", call("GREATEST", steps, _integer(0)), _integer(self.mean_steps))
+        return call("LEAST", call("GREATEST", steps, integer(0)), integer(self.mean_steps))
 
     @cached_property
     def residual(self) -> Expression:
         """r in steps of μ."""
-        return call("-", call("CASE", self.factors.event, _integer(self.mean_steps), _integer(0)), self.mean)
+        return call("-", call("CASE", self.factors.event, integer(self.mean_steps), integer(0)), self.mean)
 
     @cached_property
     def weight(self) -> Expression:
         """w in its steps; the clamp says to the plan what μ(1 − μ) ≤ 1/4 says to us."""
-        product = call("*", self.mean, call("-", _integer(self.mean_steps), self.mean))
+        product = call("*", self.mean, call("-", integer(self.mean_steps), self.mean))
         unit = weight_unit(self.mean_steps)
         return call(
-            "LEAST", call("//", call("+", product, _integer(unit // 2)), _integer(unit)), _integer(CURVATURE_STEPS)
+            "LEAST", call("//", call("+", product, integer(unit // 2)), integer(unit)), integer(CURVATURE_STEPS)
         )
 
     def measure(self, moment: Moment) -> Measure:
@@ -178,7 +136,7 @@ class RowTerms:
         first = self.residual if residual in moment.columns else self.weight
         factors = [self.factors.columns[column] for column in moment.columns if column != residual]
         value = reduce(lambda product, factor: call("*", product, factor), factors, first)
-        return Sum(value, self._test(moment.levels) if moment.levels else None)
+        return Sum(value, self.score.test(moment.levels) if moment.levels else None)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -310,6 +268,18 @@ class NoisyScan:
             raise InvalidParameter("totals", ValueWords("other values"), "lists of whole numbers")
 
 
+class MeasuredTotals(Protocol):
+    """Sums of a scan as one vector, with what one unit can change."""
+
+    @property
+    def bounded(self) -> BoundedPlan: ...
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
+
+    def extract(self, totals: Integers) -> Integers: ...
+
+
 @dataclass(frozen=True)
 class ScanRelease(GroupTotalsRelease[NoisyScan]):
     """One scan at some coefficients, a step on a tab."""
@@ -318,7 +288,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
     coefficients: tuple[int, ...]
 
     @classmethod
-    def of(cls, totals: ScanTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
+    def of(cls, totals: MeasuredTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
         return cls(Batch((Measurement(totals, mechanism),)), coefficients)
 
     @property
@@ -354,9 +324,3 @@ def spread_moments(values: Floats, deviations: Floats, logistic: LogisticDesign)
     all_values, all_deviations = np.zeros(len(order)), np.ones(len(order))
     all_values[places], all_deviations[places] = values, deviations
     return MomentEstimates.projected(all_values, all_deviations, logistic.design)
-
-
-def rounded_coefficients(values: Floats) -> tuple[int, ...]:
-    """Round coefficients of scaled coordinates to those that a scan can be made at."""
-    bounded = np.clip(np.nan_to_num(values), -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
-    return tuple(int(value) for value in np.rint(bounded * COEFFICIENT_STEPS))

@@ -33,7 +33,12 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
     @classmethod
     def of(cls, moments: MomentTotals, price: Price, version: str) -> MomentsRelease:
         """Prepare the release with the least noise that stays within the price."""
-        batch = Batch((Measurement(moments, calibrated_noise(moments, price)),))
+        return cls.with_noise(moments, calibrated_noise(moments, price), price, version)
+
+    @classmethod
+    def with_noise(cls, moments: MomentTotals, mechanism: Gaussian, price: Price, version: str) -> MomentsRelease:
+        """Prepare the release with this noise, a part of what the price buys."""
+        batch = Batch((Measurement(moments, mechanism),))
         bounds = tuple(column.bounds for column in moments.design.columns if column.bounds)
         return cls(batch, price, version, bounds)
 

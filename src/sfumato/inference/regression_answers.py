@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from sfumato.errors import InvalidParameter
+from sfumato.inference.design import Design
 from sfumato.inference.linear import Coefficient, LinearFit
+from sfumato.inference.predictions import predicted_probability
+from sfumato.inference.robust import RobustFit
 from sfumato.plots.answers import draw
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
@@ -138,9 +142,12 @@ class RegressionAnswer(CoefficientTable):
 
     r_squared: tuple[float, float, float] = (0.0, 0.0, 1.0)
     """R² with its range."""
+    residual_clamp: float = 0.0
+    """The size beyond which residuals count as this in robust errors; 0 without robust errors."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "residual_clamp", codec.parse_float(self.residual_clamp, "residual_clamp"))
         ends = tuple(codec.parse_float(end, "r_squared") for end in self.r_squared)
         if len(ends) != 3:
             raise InvalidParameter("r_squared", self.r_squared, "R² with its range")
@@ -151,7 +158,16 @@ class RegressionAnswer(CoefficientTable):
         value, low, high = self.r_squared
         return f"R² {value:.3f} [{low:.3f}, {high:.3f}]" if (low, high) != (0.0, 1.0) else "R² cannot be told"
 
+    @property
+    def sampling_words(self) -> str:
+        if not self.residual_clamp:
+            return super().sampling_words
+        return f"robust to unequal variances, residuals beyond ±{format_number(self.residual_clamp, 3)} counted as that"
 
+
+FOR_PREDICTION = (
+    "for prediction only: with so many columns, coefficients come from gradients alone and have no intervals"
+)
 ODDS_COLUMNS = (*COLUMNS, "odds ratio", "odds low", "odds high")
 
 
@@ -167,6 +183,24 @@ class LogisticAnswer(CoefficientTable):
 
     event: str = ""
     """The value of the target whose odds are modelled, such as ``income[>50K]``."""
+    for_prediction: bool = False
+    """Whether the coefficients are for prediction alone, and have no intervals."""
+
+    def predict(self, rows: Any) -> Any:
+        """Return the probability of the event for every row of a data frame, or for one row as a mapping of values."""
+        return predicted_probability(self.coefficients, rows)
+
+    @property
+    def unbounded(self) -> tuple[str, ...]:
+        return () if self.for_prediction else super().unbounded
+
+    def _format_number(self, name: str, index: int, value: Any) -> str:
+        if self.for_prediction and name == "coefficient":
+            return format_number(value, 4)
+        return super()._format_number(name, index, value)
+
+    def note_lines(self) -> list[str]:
+        return [FOR_PREDICTION] if self.for_prediction else super().note_lines()
 
     @property
     def odds_ratios(self) -> dict[str, float]:
@@ -194,6 +228,27 @@ def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tupl
     )
 
 
+def prediction_answer(
+    design: Design, references: tuple[int, ...], coefficients: Mapping[str, float], event: str, **parts: Any
+) -> LogisticAnswer:
+    """Build the table of coefficients without intervals; ``parts`` are the rows used, the receipt and the warnings."""
+    missing = (None,) * 4
+    rows = tuple((name, value, *missing, _exponential(value), None, None) for name, value in coefficients.items())
+    labels = (design.level_label(level) for level in enumerate(references))
+    return LogisticAnswer(
+        ODDS_COLUMNS,
+        (Type.TEXT, *(Type.REAL,) * 8),
+        rows,
+        intervals={"coefficient": (None,) * len(rows)},
+        keys=("term",),
+        formula="" if design.formula is None else design.formula.text,
+        references=tuple(labels),
+        event=event,
+        for_prediction=True,
+        **parts,
+    )
+
+
 def _odds(coefficient: Coefficient) -> tuple[float, float, float]:
     low, high = coefficient.noise if coefficient.both is None else coefficient.both
     return _exponential(coefficient.value), _exponential(low), _exponential(high)
@@ -215,6 +270,11 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
         **_shared_parts(fit, table, receipt, warnings),
         r_squared=fit.r_squared(confidence),
     )
+
+
+def robust_answer(fit: RobustFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
+    """Build the table of a fit with robust errors at the receipt's confidence."""
+    return replace(regression_answer(fit, receipt, warnings), residual_clamp=fit.clamp * fit.target_scale[1])
 
 
 def _shared_parts(

@@ -47,6 +47,8 @@ def test_a_table_is_explained_bought_shown_and_written(tmp_path: Path) -> None:
     assert answer.receipt.free
     named = ["people", "--target", "hours", "--on", "age", "--on", "sex", "--epsilon", "1", "--delta", "1e-7"]
     assert "free" in run(tmp_path, "regress", *named)
+    robust = run(tmp_path, "regress", *asked, "--robust", "--json")
+    assert RegressionAnswer.from_json(robust).residual_clamp > 0
     turned = run(
         tmp_path, "components", "people", "age", "hours", "cost", "--epsilon", "1", "--delta", "1e-7", "--json"
     )

@@ -12,7 +12,7 @@ import pytest
 
 from inference.rows import curator, people
 from postgres_server import PostgresServer
-from sfumato.inference.logistic_scans import rounded_coefficients
+from sfumato.inference.row_expressions import rounded_coefficients
 from sfumato.plan.readings.total_readings import GroupTotals
 
 

@@ -21,15 +21,16 @@ class RegressionSpec(Spec["RegressionProposal"]):
     on: Names | None = option("Without a formula: the columns that explain it.", None)
     where: Text | None = option("An SQL condition that selects rows.", None)
     rows: Count | None = option("The largest number of rows per unit that count.", None)
+    robust: bool = option("Whether sampling errors allow unequal variances; a fifth of ρ pays for them.", False)
 
 
 def propose(workspace: Workspace, spec: RegressionSpec) -> RegressionProposal:
     from sfumato.curator.proposals.moment_proposals import select_rows
-    from sfumato.curator.proposals.regressions import propose_regression
+    from sfumato.curator.proposals.robust_regressions import propose_regression
 
     rows = select_rows(workspace.catalog, spec.table, spec.where)
     return propose_regression(
-        workspace.context, rows, spec.formula, target=spec.target, on=spec.on, row_limit=spec.rows
+        workspace.context, rows, spec.formula, target=spec.target, on=spec.on, row_limit=spec.rows, robust=spec.robust
     )
 
 

@@ -6,10 +6,9 @@ Every scan is a complete release, charged before it reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,16 +22,15 @@ from sfumato.curator.proposals.moment_proposals import (
     ASSUMED_ROWS,
     DEFAULT_DELTA,
     AssumedPrice,
-    lower_sums,
     unit_rows,
 )
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.proposals.regressions import RegressionForecast
+from sfumato.curator.proposals.tab_releases import SteppedRelease, Steps
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
 from sfumato.inference.logistic import SCAN_SHARES, LogisticFit
-from sfumato.inference.logistic_design import LogisticDesign, logistic_design
+from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import (
     NoisyScan,
     RowTerms,
@@ -40,73 +38,23 @@ from sfumato.inference.logistic_scans import (
     ScanRelease,
     ScanTotals,
     mean_steps,
-    scan_scale,
     spread_moments,
 )
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
-from sfumato.ledger import StoredAnswer, Tab
-from sfumato.mechanisms import Gaussian
+from sfumato.inference.step_noise import StepNoise, step_noise
 from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
-from sfumato.plan.sql import building
-from sfumato.plan.sql.building import RowSelection
 from sfumato.policy import Type
-from sfumato.privacy import Cost, Curve, Guarantee, Sensitivity, codec, compose
-from sfumato.privacy.calibration import least, least_by, shortfall
+from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import purchase
-from sfumato.release.prices import GIVE_DELTA, Price, rounded_up
-from sfumato.release.proposal import ReleaseCall, StoredProposal, check_dry_run, make_receipt, warn_of_weak_price
+from sfumato.release.prices import Price, rounded_up
+from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt
 from sfumato.release.releasing import Progress, StoredResult
-from sfumato.release.requests import RequestedSeries, repeated_receipt, require_same_ranges
 from sfumato.renamed import PreviewedByOldName
-
-
-@dataclass(frozen=True)
-class ScanNoise:
-    """The noise of every scan at one price."""
-
-    mechanisms: tuple[Gaussian, ...]
-    sensitivity: Sensitivity
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """The privacy curve of each scan."""
-        return tuple(mechanism.curve(self.sensitivity) for mechanism in self.mechanisms)
-
-    @property
-    def curve(self) -> Curve:
-        """The privacy curve of all scans together."""
-        return compose(self.curves)
-
-    @classmethod
-    def of(cls, sensitivity: Sensitivity, sigma: Fraction) -> ScanNoise:
-        """Return the noise of all scans where one scan alone would have ``sigma`` times the sensitivity's norm."""
-        norm = Gaussian.norm(sensitivity)
-        sigmas = (sigma * norm * Fraction(1 / float(share) ** 0.5) for share in SCAN_SHARES)
-        return cls(tuple(map(Gaussian, sigmas)), sensitivity)
-
-
-@lru_cache(maxsize=64)
-def scan_noise(sensitivity: Sensitivity, price: Price) -> ScanNoise:
-    """Return the least noise of all scans whose composition is within the price, which needs a δ or is a ρ."""
-    if not price.allows_gaussian:
-        rule = "with a δ, or in ρ: many sums are measured at once, and only Gaussian noise is small for them"
-        raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
-    try:
-        if price.rho is not None:
-            closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
-            assert closed is not None
-            return ScanNoise.of(sensitivity, closed * (1 + Fraction(1, 2**40)))
-        guarantee = Guarantee(price.epsilon or 0, price.delta)
-        sigma = least_by(lambda size: shortfall(ScanNoise.of(sensitivity, size).curve, guarantee), f"{guarantee}")
-        return ScanNoise.of(sensitivity, sigma)
-    except InvalidParameter:
-        rule = "higher: at this price the noise is too large to draw exactly"
-        raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None
 
 
 @dataclass(frozen=True)
@@ -146,15 +94,15 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     @cached_property
     def _start(self) -> ScanTotals:
         """The sums of the first scan, at coefficients of 0."""
-        return self.totals_at((0,) * (len(self.logistic.design.coordinates) - 1))
+        return self.totals_at(self._zeros)
 
     @property
     def one_row_per_unit(self) -> bool:
         """Whether rows are independent, so that sampling errors can be computed from them."""
         return self._start.rows_per_unit == 1
 
-    def _noise(self, price: Price) -> ScanNoise:
-        return scan_noise(self._start.sensitivity, price)
+    def _noise(self, price: Price) -> StepNoise:
+        return step_noise((self._start.sensitivity,) * len(SCAN_SHARES), SCAN_SHARES, price)
 
     def explain(
         self,
@@ -197,7 +145,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         reason = "every scan is charged as a step of its own; their number and shares are fixed beforehand"
         return Explanation(self.question.text, str(assumed.price), operators, reason, (*notes, *forecast.warnings))
 
-    def _gradient_deviations(self, noise: ScanNoise) -> list[float]:
+    def _gradient_deviations(self, noise: StepNoise) -> list[float]:
         unit = float(self._start.deviation_units[1:].max())
         return [float(mechanism.sizes[0]) * unit for mechanism in noise.mechanisms]
 
@@ -278,54 +226,55 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     ) -> LogisticAnswer:
         """Hold the price, spend it scan by scan, and return the table. The same ``request_id`` returns it again, free.
 
-        ``seconds`` limits each scan. Ctrl-C waits for the running scan, then frees the unspent rest; there is no table
-        without the last scan.
+        ``seconds`` limits all scans together. Ctrl-C waits for the running scan, then frees the unspent rest; there is
+        no table without the last scan.
         """
         exact(confidence, "confidence", CONFIDENCE)
-        price, context = Price(epsilon, delta, rho), self._context
+        price = Price(epsilon, delta, rho)
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        series = RequestedSeries(context, self.question.text, self.plan_key, call)
-        stored_answer = series.find_stored()
+        stepped = SteppedRelease(self._context, self.question.text, self.plan_key, "logistic", LogisticAnswer)
+        stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
-            return self._restore(stored_answer, confidence)
+            return stored_answer
         noise = self._noise(price)
-        first = ScanRelease.of(self._start, noise.mechanisms[0], (0,) * (len(self.logistic.design.coordinates) - 1))
-        check_dry_run(
-            first, lambda result: self._build_answer(self._fit(result.value, self._start), result, price, confidence)
+        first = self._first_step(noise)
+        return stepped.release(
+            price,
+            noise,
+            first,
+            lambda result: self._dry_answer(result, price, confidence),
+            lambda steps: self._run_steps(steps, first, price, confidence),
+            call,
+            confidence,
         )
-        warn_of_weak_price(price, context)
-        context.engine.check(*first.readings).close()
-        with context.running_work.running():
-            tab_or_stored = series.open(_amount_to_hold(context, noise))
-            if isinstance(tab_or_stored, StoredAnswer):
-                return self._restore(tab_or_stored, confidence)
-            with tab_or_stored as tab:
-                fit = self._run_scans(TabSeries(context, "logistic", self.identity, tab, call), first, noise)
-                answer = self._build_answer(fit, _opening(tab), price, confidence)
-                series.finish(tab, answer)
-        return answer
 
-    def _run_scans(self, on_tab: TabSeries, first: ScanRelease, noise: ScanNoise) -> LogisticFit:
+    def _first_step(self, noise: StepNoise) -> ScanRelease:
+        return ScanRelease.of(self._start, noise.mechanisms[0], self._zeros)
+
+    @property
+    def _zeros(self) -> tuple[int, ...]:
+        """The coefficients of the first scan."""
+        return (0,) * (len(self.logistic.design.coordinates) - 1)
+
+    def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
+        return self._build_answer(self._fit(result.value, self._start), result, price, confidence)
+
+    def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+        fit = self._run_scans(steps, first, self._noise(price))
+        return self._build_answer(fit, steps.opening, price, confidence)
+
+    def _run_scans(self, steps: Steps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
-        fit = self._fit(self._release_scan(on_tab, first), self._start)
+        fit = self._fit(steps.release(first, "a scan"), self._start)
         for mechanism in noise.mechanisms[1:]:
             coefficients = fit.next_coefficients()
             totals = self.totals_at(coefficients)
-            scan = self._release_scan(on_tab, ScanRelease.of(totals, mechanism, coefficients))
+            scan = steps.release(ScanRelease.of(totals, mechanism, coefficients), "a scan")
             fit = replace(self._fit(scan, totals), design=fit.pinned)
         return fit
 
     def _fit(self, scan: NoisyScan, totals: ScanTotals) -> LogisticFit:
         return LogisticFit.of(scan, totals, self.logistic.design, one_row_per_unit=self.one_row_per_unit)
-
-    def _release_scan(self, on_tab: TabSeries, scan: ScanRelease) -> NoisyScan:
-        try:
-            on_tab.raise_if_pending()
-        except KeyboardInterrupt:  # between two scans, each complete: stopping reveals only what was released
-            on_tab.tab.stop()
-            raise
-        limit = on_tab.call.time_limit(on_tab.context.seconds)
-        return on_tab.release_step(scan, f"a scan for {self.question.text}", limit)
 
     def _build_answer(
         self, fit: LogisticFit, result: StoredResult[Any], price: Price, confidence: Number
@@ -335,18 +284,13 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _receipt(self, result: StoredResult[Any], price: Price, confidence: Number) -> Receipt:
         bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
-        terms = replace(purchase([self._start.bounded], price, self._context.version), bounds=bounds)
+        bounded = self._first_step(self._noise(price)).batch.bounded
+        terms = replace(purchase([bounded], price, self._context.version), bounds=bounds)
         first, *_, last = (format_number(each, 4) for each in self._gradient_deviations(self._noise(price)))
         words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
         return make_receipt(
             result, terms, words, question=self.question.text, context=self._context, confidence=confidence
         )
-
-    def _restore(self, stored_answer: StoredAnswer, confidence: Number) -> LogisticAnswer:
-        """Return what the same request bought, at the confidence of its intervals."""
-        answer = codec.loads_as(LogisticAnswer, stored_answer.body)
-        require_same_ranges([answer.receipt], confidence)
-        return replace(answer, receipt=repeated_receipt(answer.receipt, self._context))
 
     def preview(
         self,
@@ -363,45 +307,3 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             self._context,
             lambda other: other.release(epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence),
         )
-
-
-def _opening(tab: Tab) -> StoredResult[None]:
-    """Return the line that opened the tab, which the receipt of all its steps names."""
-    line = tab.opening
-    return StoredResult(None, line.number, line.time, line.hash, free=False)
-
-
-def _amount_to_hold(context: Context, noise: ScanNoise) -> Cost:
-    """Return the cost of all scans, added up as they are charged, so that nothing is left over after the last."""
-    first, *others = map(context.account.cost, noise.curves)
-    for cost in others:
-        first = first + cost
-    return first
-
-
-def propose_logistic(
-    context: Context,
-    rows: RowSelection,
-    formula: str | None,
-    *,
-    target: str | None = None,
-    on: Sequence[str] | None = None,
-    event: str | None = None,
-    row_limit: int | None = None,
-) -> LogisticProposal:
-    """Propose to regress the odds of an event on columns of these rows; names and bounds are checked first."""
-    context.require_one_account("a logistic regression")
-    parsed, domains = parse_model(formula, target, on, "logistic"), rows.columns
-    draft = logistic_design(parsed, domains, 1 << 12, event)
-    text = f"LOGISTIC {parsed.text} for {draft.event_label} FROM {', '.join(rows.steps)}"
-
-    def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
-        query = lower_sums(selection, sums)
-        question = Question(context, text, query, query.plan.limits)
-        return question if row_limit is None else question.limit(rows=row_limit)
-
-    counted = ask(rows, ["COUNT(*)"])
-    most = unit_rows(counted.query.plan, counted.limits)
-    logistic = logistic_design(parsed, domains, scan_scale(most, len(draft.design.blocks) - 1), event)
-    selected = building.where(rows, logistic.design.row_condition)
-    return LogisticProposal(context, ask(selected, logistic.factor_sums), logistic)

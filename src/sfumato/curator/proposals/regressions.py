@@ -10,26 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sfumato.curator.context import Context
 from sfumato.curator.policy_account import charge_operators, price_words
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.moment_proposals import (
     DEFAULT_DELTA,
     AssumedPrice,
     MomentsProposal,
-    moment_question,
 )
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
-from sfumato.inference.design import Design, regression_design
 from sfumato.inference.formula import Formula, formula_of_columns, parse_formula
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, RegressionAnswer, regression_answer
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
-from sfumato.plan.sql.building import RowSelection
-from sfumato.privacy import codec
+from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price
@@ -117,9 +113,13 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             *self._moment_operators(draw),
             *self._fit_operators(forecast),
         )
-        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(self._curve(draw)))
         reason = "one discrete Gaussian noise for each different sum; no ridge, which would bias the intervals"
         return Explanation(self.question.text, str(draw.total), operators, reason, (*notes, *forecast.warnings))
+
+    def _curve(self, draw: MomentsRelease) -> Curve:
+        """Return the privacy curve of all that is bought."""
+        return draw.batch.curve
 
     def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
         errors = "noise and sampling" if self.one_row_per_unit else "noise alone: rows of one unit correlate"
@@ -145,7 +145,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         draw = self._draw(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         forecast = self._forecast(draw, confidence)
-        closing = () if stored else self._context.closing_warnings(draw.batch.curve)
+        closing = () if stored else self._context.closing_warnings(self._curve(draw))
         return replace(
             forecast, stored=stored, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings)
         )
@@ -191,30 +191,10 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             confidence_level,
             f"for {rows:,} rows of independent columns, even over their declared ranges",
             price_words(draw.total, self._context),
-            all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
+            all(budget.affords(self._curve(draw)) for budget in self._context.budgets),
             warnings=(warning,) if warning else (),
             counted=describe_dropped_rows([draw.batch.bounded]),
         )
-
-
-def propose_regression(
-    context: Context,
-    rows: RowSelection,
-    formula: str | None,
-    *,
-    target: str | None = None,
-    on: Sequence[str] | None = None,
-    row_limit: int | None = None,
-) -> RegressionProposal:
-    """Propose to regress a column of these rows on others; names and bounds are checked against the policy first."""
-    parsed = parse_model(formula, target, on)
-    domains = rows.columns
-
-    def design_with(scale: int) -> Design:
-        return regression_design(parsed, domains, scale)
-
-    question, design = moment_question(context, rows, design_with, f"REGRESS {parsed.text}", row_limit)
-    return RegressionProposal(context, question, design)
 
 
 def parse_model(formula: str | None, target: str | None, on: Sequence[str] | None, method: str = "regress") -> Formula:

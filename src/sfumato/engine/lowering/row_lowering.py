@@ -61,6 +61,7 @@ class RowLowering:
         """``prefix`` begins the names of staged values, and no name of a column of the rows."""
         self.columns = dict(columns)
         self._prefix = prefix
+        self._lowered: dict[Expression, Scalar] = {}
         self._names: dict[Scalar, str] = {}
         self._levels: dict[str, int] = {}
         self._staged = 0
@@ -71,9 +72,10 @@ class RowLowering:
             return self._guard(self.columns[expression.reference], expression.domain)
         if isinstance(expression, Literal):
             return Constant(expression.value, expression.domain.type)
-        return _LOWERINGS[expression.function](
-            Application(self, expression, tuple(map(self.lower, expression.arguments)))
-        )
+        if expression not in self._lowered:  # many measures share subexpressions
+            arguments = tuple(map(self.lower, expression.arguments))
+            self._lowered[expression] = _LOWERINGS[expression.function](Application(self, expression, arguments))
+        return self._lowered[expression]
 
     def shared(self, scalar: Scalar) -> Scalar:
         """Compute a value once: give what is neither a column nor a constant a stage and a name."""

@@ -1,0 +1,116 @@
+"""Releases in several steps on one tab: the whole price is held, each step is charged before it reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from sfumato.curator.context import Context
+from sfumato.curator.tab_series import TabSeries
+from sfumato.inference.step_noise import StepNoise
+from sfumato.ledger import StoredAnswer
+from sfumato.plan.canonical import PlanKey
+from sfumato.privacy import Cost, codec
+from sfumato.privacy.numbers import Number
+from sfumato.release.answers.answer import Answer
+from sfumato.release.prices import Price
+from sfumato.release.proposal import ReleaseCall, check_dry_run, warn_of_weak_price
+from sfumato.release.releasing import ReleaseStrategy, StoredResult
+from sfumato.release.requests import RequestedSeries, repeated_receipt, require_same_ranges
+
+A = TypeVar("A", bound=Answer)
+S = TypeVar("S")
+_LEAST_SECONDS = 1e-3
+"""The time limit of a step for which no time is left: it was fixed beforehand, so it is charged, and then fails."""
+
+
+@dataclass(frozen=True)
+class SteppedRelease(Generic[A]):
+    """A release whose steps are fixed beforehand: what it is stored as, and what its steps are called."""
+
+    context: Context
+    question: str
+    plan_key: PlanKey
+    series: str
+    """The name of the series, part of the hashes of its steps."""
+    answer_class: type[A]
+
+    def release(
+        self,
+        price: Price,
+        noise: StepNoise,
+        first: ReleaseStrategy[S],
+        dry_answer: Callable[[StoredResult[S]], A],
+        run_steps: Callable[[Steps], A],
+        call: ReleaseCall,
+        confidence: Number,
+    ) -> A:
+        """Hold the price, run all steps on a tab, and store the answer; the same ``request_id`` returns it, free."""
+        context, series = self.context, RequestedSeries(self.context, self.question, self.plan_key, call)
+        check_dry_run(first, dry_answer)
+        warn_of_weak_price(price, context)
+        context.engine.check(*first.readings).close()
+        with context.running_work.running():
+            tab_or_stored = series.open(_amount_to_hold(context, noise))
+            if isinstance(tab_or_stored, StoredAnswer):
+                return self._restore(tab_or_stored, confidence)
+            with tab_or_stored as tab:
+                limit = call.time_limit(context.seconds)
+                deadline = None if limit is None else time.monotonic() + limit
+                on_tab = TabSeries(context, self.series, self.plan_key.current, tab, call)
+                answer = run_steps(Steps(on_tab, self.question, deadline))
+                series.finish(tab, answer)
+        return answer
+
+    def find_stored(self, call: ReleaseCall, confidence: Number) -> A | None:
+        """Return what the same request bought."""
+        stored_answer = RequestedSeries(self.context, self.question, self.plan_key, call).find_stored()
+        return None if stored_answer is None else self._restore(stored_answer, confidence)
+
+    def _restore(self, stored_answer: StoredAnswer, confidence: Number) -> A:
+        """Return a stored answer, at the confidence of its intervals."""
+        answer = codec.loads_as(self.answer_class, stored_answer.body)
+        require_same_ranges([answer.receipt], confidence)
+        return replace(answer, receipt=repeated_receipt(answer.receipt, self.context))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one release while its tab is open."""
+
+    on_tab: TabSeries
+    question: str
+    deadline: float | None
+    """When all steps must have ended, by the monotonic clock; None without a limit."""
+
+    @property
+    def opening(self) -> StoredResult[None]:
+        """The line that opened the tab, which the receipt of all its steps names."""
+        line = self.on_tab.tab.opening
+        return StoredResult(None, line.number, line.time, line.hash, free=False)
+
+    def release(self, step: ReleaseStrategy[S], name: str) -> S:
+        """Charge one step and release it; a Ctrl-C between two steps frees the unspent rest."""
+        try:
+            self.on_tab.raise_if_pending()
+        except KeyboardInterrupt:  # between two steps, each complete: stopping reveals only what was released
+            self.on_tab.tab.stop()
+            raise
+        return self.on_tab.release_step(step, f"{name} for {self.question}", self._remaining_seconds)
+
+    @property
+    def _remaining_seconds(self) -> float | None:
+        """The time that is left for the next step, without what the progress callback took."""
+        if self.deadline is None:
+            return None
+        return max(_LEAST_SECONDS, self.deadline + self.on_tab.delayed_seconds - time.monotonic())
+
+
+def _amount_to_hold(context: Context, noise: StepNoise) -> Cost:
+    """Return the cost of all steps, added up as they are charged, so that nothing is left over after the last."""
+    first, *others = map(context.account.cost, noise.curves)
+    for cost in others:
+        first = first + cost
+    return first

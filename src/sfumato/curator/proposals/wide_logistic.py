@@ -1,0 +1,223 @@
+"""A proposal of a logistic regression with many columns: gradient steps on a tab, for prediction.
+
+A design whose curvature has more than 1,000 different sums is fitted this way, and every other one by Newton steps: the
+formula and the policy decide it, before the charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.policy_account import charge_operators, price_words
+from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
+from sfumato.curator.proposals.logistic import LogisticProposal
+from sfumato.curator.proposals.moment_proposals import DEFAULT_DELTA, AssumedPrice, lower_sums, unit_rows
+from sfumato.curator.proposals.questions import Question
+from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
+from sfumato.curator.proposals.tab_releases import Steps
+from sfumato.errors import Unsupported
+from sfumato.inference.design import largest_scale
+from sfumato.inference.gradient_descent import (
+    GRADIENT_SHARES,
+    STEPS,
+    Descent,
+    commonest_references,
+    regressor_coefficients,
+)
+from sfumato.inference.gradient_scans import SumTotals, WideScans
+from sfumato.inference.logistic_design import logistic_design
+from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
+from sfumato.inference.regression_answers import FOR_PREDICTION, LogisticAnswer, prediction_answer
+from sfumato.inference.row_expressions import Floats
+from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.plan.aggregates.measures import Measure
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
+from sfumato.plan.canonical import PlanKey, digest
+from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
+from sfumato.plan.sql import building
+from sfumato.plan.sql.building import RowSelection
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_number
+from sfumato.release.prices import Price
+from sfumato.release.releasing import StoredResult
+
+
+@dataclass(frozen=True, repr=False)
+class WideLogisticProposal(LogisticProposal):
+    """A proposal of a logistic regression for prediction; only ``release`` spends."""
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured: models of the same columns differ in their terms and in the event."""
+        terms = (repr(self.logistic.design.formula), self.logistic.event_label)
+        shares = list(map(str, GRADIENT_SHARES))
+        return self.question.plan_key.derive(lambda key: digest("wide-logistic", key, shares, *terms))
+
+    @cached_property
+    def scans(self) -> WideScans:
+        steps = mean_steps(unit_rows(self.question.query.plan, self.question.limits), self.logistic.design.scale)
+        return WideScans(self.logistic, self._factors, steps)
+
+    def _bound(self, measures: tuple[Measure, ...]) -> BoundedPlan:
+        plan = replace(self.question.query.plan, measures=measures)
+        return for_neighbours(whole_bounding(plan, self.question.limits, 1), self._context.policy.neighbours)
+
+    @cached_property
+    def spread(self) -> SumTotals:
+        """The first scan."""
+        return self.scans.spread_totals(self._bound)
+
+    def gradient_at(self, coefficients: tuple[int, ...]) -> SumTotals:
+        """Return the gradient at these coefficients, with the rows of a unit sampled."""
+        return self.scans.gradient_totals(coefficients, self._bound)
+
+    @cached_property
+    def _first_gradient(self) -> SumTotals:
+        """The gradient at coefficients of 0: what one unit changes is the same at all."""
+        return self.gradient_at(self._zeros)
+
+    def _noise(self, price: Price) -> StepNoise:
+        sensitivities = (self.spread.sensitivity, *(self._first_gradient.sensitivity,) * STEPS)
+        return step_noise(sensitivities, GRADIENT_SHARES, price)
+
+    def _gradient_deviations(self, noise: StepNoise) -> list[float]:
+        unit = 1 / (self.scans.mean_steps * self.logistic.design.scale)
+        return [float(mechanism.sizes[0]) * unit for mechanism in noise.mechanisms[1:]]
+
+    def explain(
+        self,
+        epsilon: Number | None = None,
+        *,
+        delta: Number = 0,
+        rho: Number | None = None,
+        confidence: Number = "0.95",
+    ) -> Explanation:
+        """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
+        exact(confidence, "confidence", CONFIDENCE)
+        assumed = AssumedPrice.of(epsilon, delta, rho)
+        noise = self._noise(assumed.price)
+        gradient, design = self._gradient_deviations(noise)[0], self.logistic.design
+        operators = (
+            *source_operators(self.question.query, self._context.policy),
+            limit_operator(self.spread.bounded),
+            Operator("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
+            Operator(
+                "scan",
+                f"{count_with_noun(len(self.spread.weights), 'sum')} and sums of squares, once",
+                "means and spreads of the columns, by which steps are scaled",
+            ),
+            Operator(
+                "scan",
+                f"{STEPS} times, {count_with_noun(len(self._first_gradient.weights), 'sum')} each",
+                "the gradient at released coefficients",
+            ),
+            Operator("noise", f"discrete Gaussian, σ = {format_number(gradient, 4)}", "on each number of a gradient"),
+            Operator("fit", f"gradient steps for the odds of {self.logistic.event_label}", FOR_PREDICTION),
+            *charge_operators(self._context),
+        )
+        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(noise.curve))
+        reason = "the curvature of so many columns has too many sums; this is fixed by the formula and the policy"
+        return Explanation(self.question.text, str(assumed.price), operators, reason, notes)
+
+    def price(
+        self,
+        within: Mapping[str, Number] | Number,  # noqa: ARG002 - what it would be for
+        *,
+        delta: Number = DEFAULT_DELTA,  # noqa: ARG002
+        confidence: Number = "0.95",  # noqa: ARG002
+    ) -> float:
+        """Refuse to find a price for a width: the coefficients have no intervals."""
+        raise Unsupported("prediction-only", FOR_PREDICTION, fix="give epsilon and delta, or name fewer columns")
+
+    def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
+        """Return that no coefficient has a ±."""
+        design = self.logistic.design
+        terms = regressor_coefficients(design, tuple(each.reference or 0 for each in design.categories), self._origin)
+        noise = self._noise(price)
+        return RegressionForecast(
+            tuple(terms),
+            (float("inf"),) * len(terms),
+            exact(confidence, "confidence", CONFIDENCE),
+            "without intervals",
+            price_words(price, self._context),
+            all(budget.affords(noise.curve) for budget in self._context.budgets),
+            warnings=(FOR_PREDICTION,),
+            counted=describe_dropped_rows([self.spread.bounded]),
+        )
+
+    @property
+    def _origin(self) -> Floats:
+        return np.zeros(len(self.logistic.design.coordinates) - 1)
+
+    def _first_step(self, noise: StepNoise) -> ScanRelease:
+        return ScanRelease.of(self.spread, noise.mechanisms[0], self._zeros)
+
+    def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
+        return self._prediction(self._start_descent(result.value, price), result, price, confidence)
+
+    def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+        """Release the spread, then every gradient at the coefficients that the one before leads to."""
+        descent = self._start_descent(steps.release(first, "a scan"), price)
+        for mechanism in self._noise(price).mechanisms[1:]:
+            coefficients = descent.next_coefficients
+            scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
+            descent = descent.step(self.scans.gradient_values(steps.release(scan, "a scan").totals))
+        return self._prediction(descent, steps.opening, price, confidence)
+
+    def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
+        share = float(GRADIENT_SHARES[1]) ** 0.5
+        deviation = self._gradient_deviations(self._noise(price))[0] * share
+        return Descent.of(*self.scans.spread_values(scan.totals), deviation)
+
+    def _prediction(
+        self, descent: Descent, result: StoredResult[Any], price: Price, confidence: Number
+    ) -> LogisticAnswer:
+        design = self.logistic.design
+        references = commonest_references(design, descent.counts)
+        return prediction_answer(
+            design,
+            references,
+            regressor_coefficients(design, references, descent.coefficients),
+            self.logistic.event_label,
+            rows_used=float(descent.counts[0]),
+            receipt=self._receipt(result, price, confidence),
+            warnings=self.question.warnings,
+        )
+
+
+def propose_logistic(
+    context: Context,
+    rows: RowSelection,
+    formula: str | None,
+    *,
+    target: str | None = None,
+    on: Sequence[str] | None = None,
+    event: str | None = None,
+    row_limit: int | None = None,
+) -> LogisticProposal:
+    """Propose to regress the odds of an event on columns of these rows; names and bounds are checked first."""
+    context.require_one_account("a logistic regression")
+    parsed, domains = parse_model(formula, target, on, "logistic"), rows.columns
+    draft = logistic_design(parsed, domains, 1 << 12, event)
+    if draft.is_wide and not parsed.has_intercept:
+        rule = "a formula of so many columns is fitted with an intercept"
+        raise Unsupported("wide-without-intercept", rule, fix="leave out 0 + and - 1, or name fewer columns")
+    text = f"LOGISTIC {parsed.text} for {draft.event_label} FROM {', '.join(rows.steps)}"
+
+    def ask(selection: RowSelection, sums: Sequence[str]) -> Question:
+        query = lower_sums(selection, sums)
+        question = Question(context, text, query, query.plan.limits)
+        return question if row_limit is None else question.limit(rows=row_limit)
+
+    counted = ask(rows, ["COUNT(*)"])
+    most = unit_rows(counted.query.plan, counted.limits)
+    scale_of = largest_scale if draft.is_wide else scan_scale
+    logistic = logistic_design(parsed, domains, scale_of(most, len(draft.design.blocks) - 1), event)
+    selected = building.where(rows, logistic.design.row_condition)
+    kind = WideLogisticProposal if logistic.is_wide else LogisticProposal
+    return kind(context, ask(selected, logistic.factor_sums), logistic)

@@ -1,0 +1,134 @@
+"""Scans of a logistic regression with many columns: a first one of the columns' spread, then gradients alone.
+
+Let z be a row's vector of regressors in steps, of which a row has at most one coordinate of each block that is not 0.
+
+Theorem (the spread). The first scan measures, in units in which a coordinate is within [−1, 1], the number of rows, the
+sum of every coordinate and the sum of its square; an indicator is its own square. A row adds at most 1 for the
+intercept, 1 for each block of indicators and z² + z⁴ ≤ 2 for each block with a column: ‖·‖² ≤ L, their sum.
+
+Theorem (a gradient). At coefficients that were released, a row adds r·z with |r| ≤ 1 (``inference.logistic_scans``):
+‖·‖² ≤ N, the number of blocks.
+
+At most m rows of a unit count, so by the triangle inequality an added unit moves either vector by at most m times as
+much, and a replaced one by at most twice that: parts of both can oppose each other. ∎
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.inference.design import Moment
+from sfumato.inference.logistic_design import LogisticDesign
+from sfumato.inference.logistic_scans import RowTerms, ScanFactors
+from sfumato.inference.row_expressions import Floats, RowScore, integer
+from sfumato.plan.aggregates.measures import Count, Measure, Sum
+from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.limits import Strategy
+from sfumato.plan.readings.total_readings import Integers
+from sfumato.plan.values.functions import call
+from sfumato.privacy import Neighbours, Sensitivity
+
+Bound = Callable[[tuple[Measure, ...]], BoundedPlan]
+_LARGEST = (1 << 62) - 1
+
+
+@dataclass(frozen=True)
+class SumTotals:
+    """Weighted sums as one vector, to which noise is added; the plan's first measure counts rows."""
+
+    bounded: BoundedPlan
+    weights: tuple[int, ...]
+    """The whole weight of each sum."""
+    row_squares: int
+    """The largest squared length by which one row moves the vector: see the module's theorems."""
+
+    def __post_init__(self) -> None:
+        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
+            rule = "a plan whose rows count in full or not at all"
+            raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
+        is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
+        if len(self.bounded.measures) != len(self.weights) + 1 or not is_exact:
+            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each weight")
+
+    @property
+    def rows_per_unit(self) -> int:
+        """m: the most rows of one unit, which the first measure counts."""
+        return int(self.bounded.measures[0].add_remove_sensitivity.total)
+
+    @cached_property
+    def sensitivity(self) -> Sensitivity:
+        """What one unit can change: see the module's theorems."""
+        neighbours = self.bounded.measures[0].sensitivity.neighbours
+        units = 2 if neighbours is Neighbours.REPLACE else 1
+        squares = (units * self.rows_per_unit) ** 2 * self.row_squares
+        count = len(self.weights)
+        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
+
+    def extract(self, totals: Integers) -> Integers:
+        """Return the weighted sums; totals beyond what 64 bits hold are clamped, which moves none further."""
+        weights = np.array(self.weights, np.int64)
+        return np.clip(totals[0][1:], -_LARGEST // weights, _LARGEST // weights) * weights
+
+
+@dataclass(frozen=True)
+class WideScans:
+    """The scans of a design with many columns."""
+
+    logistic: LogisticDesign
+    factors: ScanFactors
+    mean_steps: int
+
+    @cached_property
+    def spread_moments(self) -> tuple[Moment, ...]:
+        """The sum and the sum of squares of every regressor's coordinate, each different one once."""
+        design = self.logistic.design
+        pairs = ((first, index) for index in range(len(design.coordinates) - 1) for first in (0, index))
+        return tuple(dict.fromkeys(design.moment_of[pair] for pair in pairs))
+
+    @cached_property
+    def gradient_moments(self) -> tuple[Moment, ...]:
+        """The product of the residual and every regressor's coordinate."""
+        design = self.logistic.design
+        last = len(design.coordinates) - 1
+        return tuple(design.moment_of[index, last] for index in range(last))
+
+    def spread_totals(self, bound: Bound) -> SumTotals:
+        """Return the first scan; ``bound`` bounds measures by the limits of a unit."""
+        scale, blocks = self.logistic.design.scale, self.logistic.design.blocks[:-1]
+        weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.spread_moments)
+        length = sum(1 if column is None else 2 for column in blocks)
+        return SumTotals(bound((Count(), *map(self._spread, self.spread_moments))), weights, length * scale**4)
+
+    def gradient_totals(self, coefficients: tuple[int, ...], bound: Bound) -> SumTotals:
+        """Return the gradient at these coefficients."""
+        scale, blocks = self.logistic.design.scale, self.logistic.design.blocks[:-1]
+        terms = RowTerms(self.logistic, self.factors, coefficients, self.mean_steps)
+        weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.gradient_moments)
+        length = len(blocks) * (self.mean_steps * scale) ** 2
+        return SumTotals(bound((Count(), *map(terms.measure, self.gradient_moments))), weights, length)
+
+    def _spread(self, moment: Moment) -> Measure:
+        columns = [self.factors.columns[column] for column in moment.columns]
+        value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer(1)
+        score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
+        return Sum(value, score.test(moment.levels) if moment.levels else None)
+
+    def spread_values(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return the sum and the sum of squares of every coordinate, where one is within [−1, 1]."""
+        design, unit = self.logistic.design, float(self.logistic.design.scale) ** 2
+        by_moment = dict(zip(self.spread_moments, totals, strict=True))
+        indices = range(len(design.coordinates) - 1)
+        sums = np.array([by_moment[design.moment_of[0, index]] for index in indices], float)
+        squares = np.array([by_moment[design.moment_of[index, index]] for index in indices], float)
+        return sums / unit, squares / unit
+
+    def gradient_values(self, totals: Sequence[int]) -> Floats:
+        """Return the gradient where a coordinate and a residual are within [−1, 1]."""
+        return np.array(totals, float) / (self.mean_steps * self.logistic.design.scale)

@@ -1,0 +1,60 @@
+"""Predictions of released coefficients for rows that their holder has: free, since they read no private row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import InvalidParameter
+
+Floats = NDArray[np.float64]
+_CENTRED = re.compile(r"center\((?P<column>.*), (?P<centre>-?[\d.e+-]+)\)")
+
+
+def predicted_probability(coefficients: Mapping[str, float], rows: Any) -> Any:
+    """Return σ(β·x) for every row of a data frame, or for one row as a mapping of single values.
+
+    A value that no coefficient names counts as the reference value of its category.
+    """
+    is_one = isinstance(rows, Mapping) and not any(np.ndim(value) for value in rows.values())
+    columns = {str(name): np.atleast_1d(np.asarray(rows[name])) for name in rows}
+    score: Floats = np.zeros(max((len(values) for values in columns.values()), default=1))
+    for label, coefficient in coefficients.items():
+        values = np.ones(1) if label == "intercept" else _regressor(label, columns)
+        if values is None:
+            rule = f"rows with the columns of {label}; a centred column needs a number, as in center(age, 40)"
+            raise InvalidParameter("rows", sorted(columns)[:20], rule)
+        score = score + coefficient * values
+    probability = 1 / (1 + np.exp(-np.clip(score, -700, 700)))
+    return float(probability[0]) if is_one else probability
+
+
+def _regressor(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
+    """Return the values of a regressor by its label: of one factor, or of a product of two; None for another label."""
+    values = _factor(label, columns)
+    for position in (match.start() for match in re.finditer(":", label)):
+        if values is not None:
+            break
+        first, second = _factor(label[:position], columns), _factor(label[position + 1 :], columns)
+        values = None if first is None or second is None else first * second
+    return values
+
+
+def _factor(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
+    """Return a number, a square, a centred number or an indicator such as ``sex[F]``; None for another label."""
+    if label in columns:
+        return columns[label].astype(float)
+    if label.endswith("^2"):
+        base = _factor(label[:-2], columns)
+        return None if base is None else base**2
+    centred = _CENTRED.fullmatch(label)
+    if centred and centred["column"] in columns:
+        return columns[centred["column"]].astype(float) - float(centred["centre"])
+    name, bracket, value = label.partition("[")
+    if bracket and value.endswith("]") and name in columns:
+        return np.array([str(cell) == value[:-1] for cell in columns[name].tolist()], float)
+    return None

@@ -1,0 +1,102 @@
+"""Typed expressions of one row at released coefficients: the factors of a design's coordinates, and their score β·z."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.errors import InvalidParameter, ValueWords
+from sfumato.inference.design import Coordinate, Design, Level
+from sfumato.plan.values.expressions import Expression
+from sfumato.plan.values.functions import call, literal
+from sfumato.policy import Type
+
+Floats = NDArray[np.float64]
+
+COEFFICIENT_STEPS = 1 << 12
+"""F: coefficients of scaled coordinates are multiples of 1/F."""
+LARGEST_COEFFICIENT = 50
+
+
+def integer(value: int) -> Expression:
+    return literal(Type.INTEGER, value)
+
+
+def real(value: float | Fraction) -> Expression:
+    return literal(Type.REAL, Fraction(value))
+
+
+def rounded_coefficients(values: Floats) -> tuple[int, ...]:
+    """Round coefficients of scaled coordinates to those that a scan can be made at."""
+    bounded = np.clip(np.nan_to_num(values), -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
+    return tuple(int(value) for value in np.rint(bounded * COEFFICIENT_STEPS))
+
+
+def require_steps(columns: Sequence[Expression | None], scale: int) -> tuple[Expression, ...]:
+    """Return scaled columns whose ranges the plan knows to be within [−S, S]; others are refused."""
+    if not all(_is_within(column, scale) for column in columns):
+        raise InvalidParameter("measures", ValueWords("other ranges"), "columns within [−S, S]")
+    return tuple(column for column in columns if column is not None)
+
+
+def _is_within(column: Expression | None, limit: int) -> bool:
+    ends: Any = None if column is None else column.domain.range
+    return ends is not None and -limit <= ends[0] and ends[1] <= limit
+
+
+@dataclass(frozen=True)
+class RowScore:
+    """The score of a row: the sum of its coordinates times whole coefficients."""
+
+    design: Design
+    columns: tuple[Expression, ...]
+    """The steps of each scaled column."""
+    levels: Mapping[Level, Expression]
+    """The condition of each value of a category."""
+    coefficients: tuple[int, ...]
+    """The coefficient of each coordinate, in multiples of 1/F; those beyond the last one given are 0."""
+
+    @cached_property
+    def steps(self) -> Expression:
+        """β·z in multiples of 1/(F·S): one choice for the coordinates of each term, of which a row has at most one."""
+        terms: dict[tuple[object, ...], list[tuple[Coordinate, int]]] = {}
+        for coordinate, coefficient in zip(self.design.coordinates, self.coefficients, strict=False):
+            categories = tuple(sorted(category for category, _ in coordinate.levels))
+            terms.setdefault((categories, coordinate.column), []).append((coordinate, coefficient))
+        return reduce(lambda total, term: call("+", total, term), map(self._term, terms.values()))
+
+    @cached_property
+    def value(self) -> Expression:
+        """β·z as a real number, where a coordinate is in [−1, 1]."""
+        unit = float(COEFFICIENT_STEPS * self.design.scale)
+        return call("/", call("CAST", self.steps, literal(Type.TEXT, Type.REAL.value)), real(unit))
+
+    def clamped(self, limit: float | Fraction) -> Expression:
+        """Return the score within ± a limit."""
+        return call("LEAST", call("GREATEST", self.value, real(-Fraction(limit))), real(limit))
+
+    def _term(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
+        first, coefficient = choices[0]
+        if not first.levels:
+            return self._scaled(first, coefficient)
+        arguments: list[Expression] = []
+        for coordinate, each in choices:
+            arguments += [self.test(coordinate.levels), self._scaled(coordinate, each)]
+        return call("CASE", *arguments, integer(0))
+
+    def _scaled(self, coordinate: Coordinate, coefficient: int) -> Expression:
+        if coordinate.column is None:
+            return integer(coefficient * self.design.scale)
+        return call("*", self.columns[coordinate.column], integer(coefficient))
+
+    def test(self, levels: frozenset[Level]) -> Expression:
+        """Return the condition that a row has all these values."""
+        tests = [self.levels[level] for level in sorted(levels)]
+        return reduce(lambda first, second: call("AND", first, second), tests)

@@ -1,0 +1,254 @@
+"""Logistic regressions of many columns: what one unit moves, their price, the likelihood's maximum, predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inference.rows import COLUMNS, curator, people
+from sfumato.curator.proposals.moment_proposals import select_rows
+from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
+from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
+from sfumato.inference.assumed import assumed_coordinates
+from sfumato.inference.gradient_descent import FLOOR, GRADIENT_SHARES, MOMENTUM, Descent, regressor_coefficients
+from sfumato.inference.gradient_scans import SumTotals, WideScans
+from sfumato.inference.logistic_scans import ScanFactors
+from sfumato.inference.predictions import predicted_probability
+from sfumato.inference.regression_answers import LogisticAnswer
+from sfumato.inference.row_expressions import rounded_coefficients
+from sfumato.plan.bounding import whole_bounding
+from sfumato.plan.readings.total_readings import GroupTotals
+from sfumato.plan.sql import building
+from sfumato.privacy import compose
+from sfumato.release.prices import Price
+
+WORLD: dict[str, dict[str, Any]] = {
+    "world": {"type": "integer", "bounds": [0, 10_000]},
+    "x": {"type": "integer", "bounds": [-1, 3]},
+    "w": {"type": "real", "bounds": [-2, 1]},
+    "c": {"type": "integer", "bounds": [0, 49]},
+    "d": {"type": "integer", "bounds": [0, 19]},
+    "y": {"values": ["no", "yes"]},
+}
+ROWS: list[tuple[Any, ...]] = [
+    *product([-1, 3], [-2.0, 1.0], [0, 49], [3], ["no", "yes"]),
+    (9, 5.0, 7, 19, "yes"),
+    (1, -0.5, 8, 0, "no"),
+    (None, 1.0, 1, 1, "yes"),
+    (3, 1.0, 70, 1, "no"),
+    (3, 1.0, 1, 1, None),
+]
+"""Corners of the declared ranges, one beyond them, one inside, and rows with a missing value."""
+MODEL = "y ~ x + w + C(c) + C(d)"
+PRICE: dict[str, Any] = {"epsilon": 1, "delta": "1e-6"}
+WIDE = {**COLUMNS, "town": {"type": "integer", "bounds": [0, 39]}, "job": {"type": "integer", "bounds": [0, 14]}}
+FORMULA = "retired ~ age + hours + C(sex, F) + arm + C(town) + C(job)"
+
+
+def proposal_of(made: Any, formula: str = FORMULA, **options: Any) -> WideLogisticProposal:
+    proposal = made.logistic(formula, "people", **options)
+    assert isinstance(proposal, WideLogisticProposal)
+    return proposal
+
+
+def read_worlds(proposal: WideLogisticProposal, rows: Any, count: int, totals: SumTotals, measures: Any) -> np.ndarray:
+    """Return what the engine reads of each world, as it is measured."""
+    logistic = proposal.logistic
+    selected = building.where(rows, logistic.design.row_condition)
+    sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
+    query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
+    scans = WideScans(logistic, ScanFactors.of(query.plan.measures, logistic), proposal.scans.mean_steps)
+    groups = tuple((number,) for number in range(count))
+
+    def bound(measured: Any) -> Any:
+        return whole_bounding(replace(query.plan, measures=measured), query.plan.limits, count)
+
+    reading = GroupTotals(measures(scans, bound).bounded, groups)
+    with proposal._context.engine.check(reading) as opened:
+        read = opened.read(reading, 7)
+    return np.array([totals.extract(row[None]) for row in read])
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "most"),
+    [
+        pytest.param("add-remove", 1, marks=pytest.mark.long),
+        ("add-remove", 2),
+        pytest.param("replace", 1, marks=pytest.mark.long),
+        ("replace", 2),
+    ],
+)
+def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int, tmp_path: Path) -> None:
+    telling = [ROWS[0], ROWS[1], ROWS[14], ROWS[15], ROWS[16]]
+    many = [held for size in range(2, most + 2) for held in combinations_with_replacement(telling, size)]
+    held = [(), *((row,) for row in ROWS), *(many if most > 1 else [])]
+    rows = [(number, number, *row) for number, world in enumerate(held) for row in world]
+    frame = pd.DataFrame(rows, columns=["who", "world", "x", "w", "c", "d", "y"])
+    reached: list[float] = []
+    with curator(frame, tmp_path, neighbours=neighbours, max_rows=most, columns=WORLD) as made:
+        proposal = proposal_of(made, MODEL)
+        far = np.zeros(len(proposal.logistic.design.coordinates) - 1)
+        far[0] = -50  # the event is sure not to come
+        coefficients = rounded_coefficients(far)
+        scans: list[tuple[SumTotals, Any]] = [
+            (proposal.spread, lambda wide, bound: wide.spread_totals(bound)),
+            (proposal.gradient_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
+        ]
+        for totals, measures in scans:
+            selected = select_rows(made._context.engine.catalog(), "people", None)
+            measured = read_worlds(proposal, selected, len(held), totals, measures).astype(float)
+            gram = measured @ measured.T
+            squares = np.diag(gram)
+            moved = squares if neighbours == "add-remove" else squares[:, None] + squares[None, :] - 2 * gram
+            assert totals.sensitivity.neighbours.value == neighbours
+            assert totals.rows_per_unit == most
+            assert moved.max() <= float(totals.sensitivity.squares)
+            assert np.abs(measured).max() <= totals.sensitivity.per_group
+            reached.append(moved.max() / float(totals.sensitivity.squares))
+    # equal rows at corners reach it; replaced ones cannot oppose each other in the intercept
+    assert min(reached) >= (0.99 if neighbours == "add-remove" else 0.2)
+
+
+def test_the_formula_and_the_policy_decide_the_estimator(tmp_path: Path) -> None:
+    with curator(people(20).assign(town=1, job=2), tmp_path, columns=WIDE) as made:
+        proposal = proposal_of(made)
+        assert not isinstance(made.logistic("retired ~ age + C(town)", "people"), WideLogisticProposal)
+        text = str(proposal.explain())
+        assert "12 times" in text
+        assert "prediction only" in text
+        assert "prediction only" in str(proposal.error(**PRICE))
+        with pytest.raises(Unsupported, match="prediction only"):
+            proposal.price(1)
+        with pytest.raises(Unsupported, match="intercept"):
+            made.logistic(f"{FORMULA} - 1", "people")
+        with pytest.raises(SfumatoError, match="at most 120"):
+            made.logistic("retired ~ C(age) + C(hours) + C(town)", "people")
+        with pytest.raises(InvalidParameter, match="δ"):
+            proposal.release(epsilon=1)
+
+
+@pytest.mark.parametrize("price", [Price(1, "1e-6"), Price("0.1", "1e-6"), Price(rho="0.02")])
+def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -> None:
+    with curator(people(20).assign(town=1, job=2), tmp_path, columns=WIDE) as made:
+        proposal = proposal_of(made)
+        noise = proposal._noise(price)
+        assert sum(GRADIENT_SHARES) == 1
+        changes = [proposal.spread.sensitivity, *[proposal._first_gradient.sensitivity] * (len(GRADIENT_SHARES) - 1)]
+        pairs = zip(noise.mechanisms, changes, strict=True)
+        assert price.kept_by(compose(mechanism.curve(change) for mechanism, change in pairs))
+        if price.rho is None:
+            assert noise.curve.epsilon(price.delta) >= 0.99 * float(price.epsilon or 0)
+
+
+def town_survey(rows: int) -> pd.DataFrame:
+    frame, random = people(rows), np.random.default_rng(5)
+    frame["town"], frame["job"] = random.integers(0, 40, rows), random.integers(0, 15, rows)
+    score = -1 + 0.05 * (frame["age"].fillna(45) - 45) + 1.5 * (frame["sex"] == "M") - 2 * (frame["job"] > 9)
+    return frame.assign(retired=random.random(rows) < 1 / (1 + np.exp(-score)))
+
+
+def area(event: np.ndarray, score: np.ndarray) -> float:
+    """Return the area under the curve: how often an event has the higher score."""
+    events, others = score[event], score[~event]
+    return float((events[:, None] > others[None, :]).mean())
+
+
+def test_a_release_predicts_is_charged_once_and_reads_back(tmp_path: Path) -> None:
+    frame = town_survey(3000)
+    with curator(frame, tmp_path, columns=WIDE) as made:
+        proposal = proposal_of(made)
+        answer = proposal.release(epsilon=4, delta="1e-6", request_id="once")
+        assert proposal.release(epsilon=4, delta="1e-6", request_id="once").rows == answer.rows
+        account = made._context.account
+        costs = [account.cost(curve) for curve in proposal._noise(Price(4, "1e-6")).curves]
+        assert account.spent == account._opening_terms.budget.with_spent(sum(costs[1:], costs[0])).spent
+    assert LogisticAnswer.from_json(answer.to_json()) == answer
+    assert answer.for_prediction
+    assert not answer.unbounded
+    assert "no intervals" in str(answer)
+    assert set(answer.column("p")) == {None}
+    assert answer.rows_used == pytest.approx(len(frame.dropna(subset=["age", "sex"])), rel=0.1)
+    used = frame.dropna(subset=["age", "sex"])
+    probability = answer.predict(used)
+    assert area(used["retired"].to_numpy(bool), probability) > 0.75  # 0.80 without noise; 0.5 by chance
+    assert abs(probability.mean() - used["retired"].mean()) < 0.1
+    row = {"age": 60, "hours": 30, "sex": "M", "arm": "b", "town": 3, "job": 2}
+    assert 0.6 < answer.predict(row) < 1
+    assert "town[3]" in answer.plot().svg or "town[4]" in answer.plot().svg
+
+
+def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
+    """Columns off their centre, which plain gradient steps would take hundreds of times as long for."""
+    random = np.random.default_rng(3)
+    rows = np.array([np.ones(4000), -0.9 + 0.1 * random.random(4000), random.random(4000) < 0.05]).T.astype(float)
+    event = random.random(4000) < 1 / (1 + np.exp(-rows @ [9.0, 10.0, -1.0]))
+    descent = Descent.of(rows.sum(axis=0), (rows**2).sum(axis=0), 1e-6)
+    for _ in range(200):
+        looked = descent.centred + MOMENTUM * descent.velocity
+        coefficients = descent._uncentred(looked)
+        assert np.array(descent.next_coefficients) / 4096 == pytest.approx(coefficients, abs=2e-4)
+        descent = descent.step(rows.T @ (event - 1 / (1 + np.exp(-rows @ coefficients))))
+    gradient = rows.T @ (event - 1 / (1 + np.exp(-rows @ descent.coefficients)))
+    assert np.abs(gradient).max() < 1e-3
+    assert Descent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * FLOOR] * 3
+
+
+def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_path: Path) -> None:
+    with curator(people(20).assign(town=1, job=2), tmp_path, columns=WIDE) as made:
+        design = proposal_of(made, f"{FORMULA} + age:sex").logistic.design
+    rows = assumed_coordinates(design)[:200, :-1]
+    coefficients = np.random.default_rng(1).normal(0, 1, rows.shape[1])
+    fitted = regressor_coefficients(design, (0, 1, 7, 3), coefficients)
+    assert {"intercept", "age", "sex[M]", "age:sex[M]", "arm[a]"} <= {*fitted}
+    assert not {"sex[F]", "arm[b]", "town[7]", "job[3]"} & {*fitted}
+    scaled = {column.factors: index for index, column in enumerate(design.columns)}
+    place = {coordinate: index for index, coordinate in enumerate(design.coordinates)}
+    frame = {}
+    for name in ("age", "hours"):
+        column = design.columns[scaled[(name,)]]
+        (index,) = [at for each, at in place.items() if each.column == scaled[(name,)] and not each.levels]
+        frame[name] = rows[:, index] * float(column.slope) + float(column.middle)
+    for number, category in enumerate(design.categories):
+        held = [rows[:, place_of(design, number, value)] for value in range(len(category.values))]
+        frame[category.column] = np.array([str(category.values[index]) for index in np.argmax(held, axis=0)])
+    expected = 1 / (1 + np.exp(-rows @ coefficients))
+    assert predicted_probability(fitted, pd.DataFrame(frame)) == pytest.approx(expected, abs=1e-6)
+
+
+def place_of(design: Any, category: int, value: int) -> int:
+    (index,) = [
+        at for at, each in enumerate(design.coordinates) if each.levels == {(category, value)} and each.column is None
+    ]
+    return index
+
+
+def test_labels_of_every_kind_are_predicted_and_missing_columns_refused() -> None:
+    coefficients = {"intercept": -1.0, "x": 0.5, "x^2": 0.25, "center(x, 2):c[a:b]": 1.0, "c[a:b]": 2.0}
+    score = -1 + 0.5 * 3 + 0.25 * 9 + 1.0 + 2
+    assert predicted_probability(coefficients, {"x": 3, "c": "a:b"}) == pytest.approx(1 / (1 + np.exp(-score)))
+    assert predicted_probability(coefficients, {"x": [3, 3], "c": ["a:b", "?"]})[1] < 0.95
+    with pytest.raises(InvalidParameter, match="columns of c"):
+        predicted_probability({"c[1]": 1.0}, {"x": 3})
+    with pytest.raises(InvalidParameter, match="needs a number"):
+        predicted_probability({"center(x)": 1.0}, {"x": 3})
+
+
+@pytest.mark.parametrize(
+    "rows", ["none", *(pytest.param(rows, marks=pytest.mark.long) for rows in ("one value", "always"))]
+)
+def test_every_charged_release_answers(rows: str, tmp_path: Path) -> None:
+    frame = town_survey(60)
+    if rows == "none":
+        frame = frame[:0]
+    elif rows == "one value":
+        frame = pd.DataFrame([frame.iloc[0]] * 40)
+    else:
+        frame["retired"] = True
+    with curator(frame.reset_index(drop=True), tmp_path, columns=WIDE) as made:
+        assert len(proposal_of(made).release(**PRICE).rows) == 59
