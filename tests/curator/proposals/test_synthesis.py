@@ -443,7 +443,7 @@ def hardly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
 
 
 MORE = {
-    "height": {"type": "real", "bounds": [0, 3]},
+    "height": {"type": "real"},
     "code": {"type": "integer", "bounds": [0, 5000], "bins": 1000},
     "zip": {"type": "integer", "bounds": [0, 1000], "bins": 1000},
 }

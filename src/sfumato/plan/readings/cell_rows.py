@@ -38,6 +38,21 @@ _EXACT = 1 << 53
 
 
 @dataclass(frozen=True, eq=False)
+class MergedCells:
+    """A public partition of the cells of some columns: what one unit changes in counts of parts is what it changes in
+    counts of cells, since each of its rows is in one part.
+    """
+
+    parts: tuple[NDArray[Any] | None, ...]
+    """For each column the part of every cell, numbered from 0 without gaps; None where cells stay as they are."""
+
+    def sizes(self, cells: Sequence[int]) -> tuple[int, ...]:
+        """Return the number of parts of each column, given its number of cells."""
+        pairs = zip(self.parts, cells, strict=True)
+        return tuple(size if parts is None else int(parts.max()) + 1 for parts, size in pairs)
+
+
+@dataclass(frozen=True, eq=False)
 class CodedRows:
     """The combinations of cells that some row is in, with their totals. PRIVATE."""
 
@@ -47,6 +62,17 @@ class CodedRows:
     totals: Integers
     """The total of each combination."""
     _kept: dict[tuple[int, ...], Integers] = field(default_factory=dict, repr=False)
+    _merged: dict[MergedCells, CodedRows] = field(default_factory=dict, repr=False)
+
+    def merge(self, merged: MergedCells) -> CodedRows:
+        """Return the same rows with the codes of merged cells; cached."""
+        if merged not in self._merged:
+            codes = [
+                column_codes if parts is None else parts[column_codes]
+                for column_codes, parts in zip(self.codes, merged.parts, strict=True)
+            ]
+            self._merged[merged] = CodedRows(merged.sizes(self.sizes), tuple(codes), self.totals)
+        return self._merged[merged]
 
     def marginal(self, columns: tuple[int, ...]) -> Integers:
         """Return the total of every cell of these columns, as one row; it is cached while there is room."""
@@ -119,6 +145,8 @@ class CellCounts:
 
     reading: CellRows
     columns: tuple[int, ...]
+    merged: MergedCells | None = None
+    """The parts that are counted instead of cells."""
 
     def __post_init__(self) -> None:
         if list(self.columns) != sorted({*self.columns} & {*range(len(self.reading.cells))}):
@@ -133,7 +161,8 @@ class CellCounts:
     @property
     def size(self) -> int:
         """The number of counts."""
-        return math.prod(self.reading.sizes[column] for column in self.columns)
+        sizes = self.reading.sizes if self.merged is None else self.merged.sizes(self.reading.sizes)
+        return math.prod(sizes[column] for column in self.columns)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -142,7 +171,45 @@ class CellCounts:
 
     def extract(self, exact: Any) -> Integers:
         """Return the counts as one row, from the rows of the reading."""
-        counts: Integers = exact.marginal(self.columns)
+        rows = exact if self.merged is None else exact.merge(self.merged)
+        counts: Integers = rows.marginal(self.columns)
+        return counts
+
+
+@dataclass(frozen=True)
+class CellRanks:
+    """The ranks of the cells of one ordered column, by which quantiles are selected among its cells.
+
+    Rows without a value have no rank. A unit's rows weigh at most T steps together (``CellRows``), and each step counts
+    as a row: so selections are made for units of T rows (``mechanisms.quantiles``, theorem). A row that moves between a
+    value and NULL comes or goes, which moves a rank distance by less than a row that changes its value may.
+    """
+
+    reading: CellRows
+    column: int
+
+    @property
+    def bounded(self) -> BoundedPlan:
+        return self.reading.bounded
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return cells_sensitivity(self.bounded, 2).neighbours
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The most steps of one unit."""
+        (scaled,) = self.bounded.measures
+        return math.ceil(scaled.add_remove_sensitivity.total)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The indices of the first and the last cell with values."""
+        return 0, self.reading.sizes[self.column] - 2
+
+    def extract(self, exact: Any) -> Integers:
+        """Return the counts of all cells with values, in their order."""
+        counts: Integers = exact.marginal((self.column,))[:-1]
         return counts
 
 

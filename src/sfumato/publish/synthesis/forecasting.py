@@ -338,7 +338,7 @@ def invent_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
     one before it.
     """
     codes: list[NDArray[np.int64]] = []
-    for size in setting.sizes:
+    for size in setting.reading.sizes:
         declared_cells = max(1, size - 1)  # without the cell for missing values
         column_codes = np.minimum(
             bits.random_array_below(declared_cells, rows), bits.random_array_below(declared_cells, rows)
@@ -349,6 +349,6 @@ def invent_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
         codes.append(column_codes)
     small = tuple(
         codes_of_column.astype(np.min_scalar_type(size - 1))
-        for codes_of_column, size in zip(codes, setting.sizes, strict=True)
+        for codes_of_column, size in zip(codes, setting.reading.sizes, strict=True)
     )
-    return CodedRows(setting.sizes, small, np.full(rows, setting.unit_value.denominator, np.int64))
+    return CodedRows(setting.reading.sizes, small, np.full(rows, setting.unit_value.denominator, np.int64))
