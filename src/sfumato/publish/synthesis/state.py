@@ -39,6 +39,8 @@ Choosing = Generator[Step, Outcome, AttributeSet]
 
 ROUGH, CLOSE = 1e-3, 1e-4
 """The tolerance of the fit in each round, and at the end."""
+STEPS_PER_ROUND = 16
+"""The most steps of the fit in a round: the next round goes on from there, and the last fit is close."""
 _MAX_STEPS = float(1 << 60)
 
 
@@ -153,13 +155,15 @@ class SynthesisState:
         mean = sum(value * weight for value, weight in estimates) / sum(weight for _, weight in estimates)
         return min(max(1.0, mean), _MAX_STEPS * step)
 
-    def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
+    def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = (), max_rounds: int = 1000) -> None:
         """Fit the model to all that was measured, starting from the current one."""
         observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
         observations += self.known
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
         self._predicted = {}
-        self._model = fit_model(observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
+        self._model = fit_model(
+            observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance, max_rounds=max_rounds
+        )
 
     def finish(self) -> None:
         """Fit the model closely, and again without the cells that deciding columns rule out."""
@@ -202,7 +206,7 @@ class SynthesisState:
         before = self.model.marginal(places) if fit else None
         noise = yield from self._measure_marginal(places, amount, what)
         if before is not None:
-            self.fit()
+            self.fit(max_rounds=STEPS_PER_ROUND)
             measured, synthesis_round = self.released[-1]
             gain = l1_change(before, self.model.marginal(places)) / 2
             self.released[-1] = measured, replace(synthesis_round, gain=gain)
