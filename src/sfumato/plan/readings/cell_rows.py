@@ -35,6 +35,7 @@ MAX_WEIGHT = 10**6
 KEPT_CELLS = 12 * 10**6
 """The cells of marginals that are cached; which ones is decided by sizes and order alone."""
 _EXACT = 1 << 53
+_MAX_NARROW = 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class CodedRows:
         """Return the same rows with the codes of merged cells; cached."""
         if merged not in self._merged:
             codes = [
-                column_codes if parts is None else parts[column_codes]
+                column_codes if parts is None else parts.astype(np.min_scalar_type(int(parts.max())))[column_codes]
                 for column_codes, parts in zip(self.codes, merged.parts, strict=True)
             ]
             self._merged[merged] = CodedRows(merged.sizes(self.sizes), tuple(codes), self.totals)
@@ -85,15 +86,26 @@ class CodedRows:
 
     def _count_cells(self, places: tuple[int, ...]) -> Integers:
         cells = math.prod(self.sizes[column] for column in places)
-        index = np.zeros(len(self.totals), np.intp)
+        # the narrowest integers that hold all indices: most of the time goes into moving them
+        index_type = np.min_scalar_type(cells) if cells < _MAX_NARROW else np.dtype(np.intp)
+        index = np.zeros(len(self.totals), index_type)
         for column in places:
-            index *= self.sizes[column]
-            index += self.codes[column]
+            index *= index_type.type(self.sizes[column])
+            index += self.codes[column].astype(index_type, copy=False)
+        if self._common_total is not None:
+            return np.bincount(index, minlength=cells) * np.int64(self._common_total)
         if self._exact_in_floats:
             return np.bincount(index, self.totals, cells).astype(np.int64)
         totals = np.zeros(cells, np.int64)
         np.add.at(totals, index, self.totals)
         return totals
+
+    @cached_property
+    def _common_total(self) -> int | None:
+        """The total of every combination, if all have the same and their sum fits 64 bits."""
+        total = int(self.totals[0]) if self.totals.size else 0
+        is_common = bool((self.totals == total).all()) and abs(total) * self.totals.size <= LARGEST_INTEGER
+        return total if is_common else None
 
     @cached_property
     def _exact_in_floats(self) -> bool:
