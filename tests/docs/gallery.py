@@ -140,7 +140,6 @@ def _flags(title: str, wrong: str, right: str, hint: str, sql: str = "SELECT COU
 
 _INIT = "sfumato init airlines.csv -o new.toml --unit airline"
 _ROWS = "--id row --epsilon 1 --yes"
-_SYNTHESIS = "sfumato synthesize flights.toml flights --columns origin,carrier --epsilon 0.2"
 
 AREAS: dict[str, tuple[Mistake, ...]] = {
     "Drafting a policy": (
@@ -315,9 +314,9 @@ AREAS: dict[str, tuple[Mistake, ...]] = {
         ),
         Command(
             "Columns of numbers have no cells",
-            "sfumato synthesize flights.toml flights --epsilon 0.2 -o rows.csv --preview",
-            f"{_SYNTHESIS} -o rows.csv --preview",
-            "--columns",
+            "sfumato publish flights.toml flights --of origin,delay --epsilon 0.2 -o flights.sfu",
+            "sfumato publish flights.toml flights --of origin,carrier --epsilon 0.2 -o flights.sfu",
+            "bins",
         ),
     ),
     "Calls in Python": (

@@ -61,7 +61,7 @@ def level_spans(mechanism: sf.Quantiles, p: Law, q: Law) -> Iterator[float]:
     """For each level and each history, how far the loss of what the level gives spans."""
     chances, groups = mechanism.probabilities, 2 if mechanism.grouped else 1
     place = {chance: index for index, chance in enumerate(chances)}
-    for level in range(mechanism._levels):
+    for level in range(mechanism.levels):
         known, fresh = (
             [
                 group * len(chances) + place[node.chance]
@@ -114,7 +114,7 @@ def test_a_level_has_bounded_range_and_the_curve_covers_all(
     chances: tuple[str, ...], groups: int, unit: int, others: int, relation: str
 ) -> None:
     mechanism = sf.Quantiles(chances, "1.6", (0, 2), unit, relation, groups > 1)
-    curve, level = mechanism.curve(), float(mechanism._level_epsilon)
+    curve, level = mechanism.curve(), float(mechanism.level_epsilon)
     claims = {epsilon: curve.delta(epsilon) for epsilon in (0.0, 0.4, 0.9)}
     divergences = {order: curve.renyi(order) for order in (2, 8, 30)}
     widest = 0.0
@@ -149,7 +149,7 @@ def test_targets_that_lean_cost_no_more(mechanism: sf.Quantiles, relation: str) 
     widest = 0.0
     for a, b in neighbours(relation, 1, 1, 3):
         widest = max(widest, *level_spans(mechanism, joint(mechanism, a), joint(mechanism, b)))
-    level = float(mechanism._level_epsilon)
+    level = float(mechanism.level_epsilon)
     assert 0.45 * level < widest <= level * (1 + 1e-9)
 
 

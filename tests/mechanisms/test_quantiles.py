@@ -87,7 +87,7 @@ def test_several_quantiles_are_recursive_and_ordered() -> None:
     ranks = np.searchsorted(data, found) / data.size
     assert np.abs(ranks - [0.1, 0.25, 0.5, 0.75, 0.9]).max() < mechanism.error("0.999999") / data.size
     assert len(mechanism.curve().parts) == 1
-    assert mechanism._levels == 3
+    assert mechanism.levels == 3
     assert mechanism.curve().epsilon(0) == pytest.approx(2)
     replaced = sf.Quantiles(["0.1", "0.5", "0.9"], 2, (0, 100), neighbours="replace")
     assert replaced.curve().epsilon(0) == pytest.approx(2)

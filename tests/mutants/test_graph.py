@@ -106,6 +106,22 @@ MUTANTS = (
         _FITTING,
     ),
     Mutant(
+        "a new set is corrected away from what was measured",
+        Kind.RANGES,
+        "publish.graph.fitting:_corrections",
+        "np.log(np.maximum(target.mean, 0.0) + deviation) - np.log(expected + deviation)",
+        "np.log(expected + deviation) - np.log(np.maximum(target.mean, 0.0) + deviation)",
+        _FITTING,
+    ),
+    Mutant(
+        "noise corrects a start as if it were counts",
+        Kind.RANGES,
+        "publish.graph.fitting:_corrections",
+        "target.precision ** (-0.5)",
+        "1e-09",
+        _FITTING,
+    ),
+    Mutant(
         "a total below one row is not one row",
         Kind.NAN,
         "publish.graph.fitting:fit_model",

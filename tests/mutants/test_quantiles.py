@@ -27,7 +27,7 @@ MUTANTS = (
         "a measurement of ranks is taken that pays for fewer rows, or for one group",
         Kind.LIMITS,
         "release.measurement:_require_every_row",
-        "if lacks_groups or mechanism.neighbours is not reading.neighbours or "
+        "if is_unfit or mechanism.neighbours is not reading.neighbours or "
         "mechanism.rows_per_unit < reading.rows_per_unit:",
         "if mechanism.neighbours is not reading.neighbours:",
         (_PAYS,),
@@ -76,15 +76,15 @@ MUTANTS = (
         "only the first level of several quantiles is charged",
         Kind.CHARGE_ORDER,
         "mechanisms.quantiles:Quantiles.curve",
-        "compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), self._levels)])",
-        "compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), 1)])",
+        "compose([(Curve.bounded_range(self.level_epsilon, self.neighbours), self.levels)])",
+        "compose([(Curve.bounded_range(self.level_epsilon, self.neighbours), 1)])",
         (_LEVELS, "mechanisms/test_quantiles.py::test_levels_of_quartiles_are_charged_as_bounded_range"),
     ),
     Mutant(
         "every level is drawn at the price of all",
         Kind.FACTOR_TWO,
         "mechanisms.quantiles:Quantiles._released",
-        "rule = RankRule(node.share, self._level_epsilon / (2",
+        "rule = RankRule(node.share, self.level_epsilon / (2",
         "rule = RankRule(node.share, self.epsilon / (2",
         (_LEVELS,),
     ),

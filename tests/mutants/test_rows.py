@@ -121,7 +121,7 @@ MUTANTS = (
         "noise that is not what was measured is not noticed",
         Kind.CHARGE_ORDER,
         "publish.synthetic:_check_charge",
-        "    same_noise = sizes == [marginal.size for marginal in released.marginals]",
+        "    same_noise = sizes == released.noise_sizes",
         "    same_noise = len(sizes) <= len(released.marginals)",
         _FILES,
     ),

@@ -38,6 +38,22 @@ MUTANTS = (
         _MOVES,
     ),
     Mutant(
+        "indices of cells wrap",
+        Kind.WRAP,
+        "plan.readings.cell_rows:CodedRows._count_cells",
+        "np.min_scalar_type(cells)",
+        "np.min_scalar_type(cells // 2)",
+        ("publish/synthesis/test_scores.py::test_cells_are_counted_whatever_integers_hold_them",),
+    ),
+    Mutant(
+        "rows with different weights count as the first",
+        Kind.SENSITIVITY,
+        "plan.readings.cell_rows:CodedRows._common_total",
+        "bool((self.totals == total).all())",
+        "True",
+        ("publish/synthesis/test_scores.py::test_cells_are_counted_whatever_integers_hold_them",),
+    ),
+    Mutant(
         "the exact number of rows is released",
         Kind.REUSE,
         "publish.tab_steps:MeasureStep.draw",

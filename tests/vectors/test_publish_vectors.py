@@ -16,7 +16,7 @@ from scipy import optimize
 
 from publish.tables import counts, people, planned, published
 from publish.worlds import attributes
-from sfumato.mechanisms import Exponential, Gaussian, Laplace
+from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.sparse import AboveThreshold
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.marginals import blocks as block_algebra, bounds, half_widths, measuring, planning, verifying
@@ -550,6 +550,9 @@ def _step_cost() -> Iterator[Vector]:
     choice = Charged(Exponential(Fraction(1, 3), 1), None, 4)
     yield exact(Fraction(4, 3), verifying.step_cost, choice, pure=True)
     yield exact(Fraction(4, 72), verifying.step_cost, choice, pure=False)
+    quartiles = Charged(Quantiles(["0.25", "0.5", "0.75"], Fraction(1, 3), (0, 9)), None, 1)
+    yield exact(Fraction(1, 3), verifying.step_cost, quartiles, pure=True)
+    yield exact(Fraction(2, 288), verifying.step_cost, quartiles, pure=False)
     yield exact(Fraction(1, 8), verifying.step_cost, Charged(Gaussian(2), Sensitivity(1, 1), 1), pure=False)
     yield exact(None, verifying.step_cost, Charged(Gaussian(2), Sensitivity(1, 1), 1), pure=True)
 
@@ -567,6 +570,14 @@ def _concentrated_noise() -> Iterator[Vector]:
 def _concentrated_choice() -> Iterator[Vector]:
     for epsilon in (Fraction(1), Fraction(1, 10), Fraction(7, 3)):
         yield exact(epsilon * epsilon / 8, Concentrated(Fraction(1)).choice_cost, Exponential(epsilon, 1))
+
+
+@formula("publish.synthesis.budget.Concentrated.quantiles_cost")
+def _concentrated_quantiles() -> Iterator[Vector]:
+    """Fifteen quantiles are four levels, of a quarter of ε each: 4·(ε/4)²/8."""
+    for epsilon in (Fraction(1), Fraction(1, 10), Fraction(7, 3)):
+        quantiles = Quantiles([Fraction(index, 16) for index in range(1, 16)], epsilon, (0, 99))
+        yield exact(epsilon * epsilon / 32, Concentrated(Fraction(1)).quantiles_cost, quantiles)
 
 
 @formula("publish.synthesis.budget.Pure.noise_cost")

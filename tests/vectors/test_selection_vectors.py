@@ -451,7 +451,7 @@ _QUARTILES = ("0.25", "0.5", "0.75")
 
 @REGISTRY.formula("mechanisms.quantiles.Quantiles._within")
 @REGISTRY.formula("mechanisms.quantiles.Quantiles._score_sensitivity")
-@REGISTRY.formula("mechanisms.quantiles.Quantiles._level_epsilon")
+@REGISTRY.formula("mechanisms.quantiles.Quantiles.level_epsilon")
 def _one_quantile() -> Iterator[Vector]:
     """All numbers within bounds at the distance of the error weigh no more than the miss, at ε/(2·rows·v) a row."""
     for chance, neighbours, rows, grouped, moves in (

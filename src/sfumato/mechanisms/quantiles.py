@@ -60,6 +60,8 @@ _DECIMALS = 10**6
 _SMALLEST_RATE = Fraction(1, 10**10)
 _MAX_ROWS = 1 << 36  # for one value: a row beyond it counts nowhere, so ranks and n still move together
 _MAX_OFFSET = 1 << 40
+_MAX_LISTED = 9
+"""The most probabilities that words list one by one."""
 
 
 class GroupedValues(Protocol):
@@ -135,7 +137,7 @@ class Quantiles:
         object.__setattr__(self, "grouped", bool(grouped))
         if self.offset > _MAX_OFFSET:
             raise InvalidParameter("offset", offset, "from -2^40 to 2^40 rows")
-        if not _SMALLEST_RATE <= self._level_epsilon / (2 * self.rows_per_unit) <= 1000:
+        if not _SMALLEST_RATE <= self.level_epsilon / (2 * self.rows_per_unit) <= 1000:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
@@ -251,7 +253,7 @@ class Quantiles:
         chosen: dict[Fraction, NDArray[np.int64]] = {}
         for node in self._nodes:
             part = parts.pop((node.below, node.above))
-            rule = RankRule(node.share, self._level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
+            rule = RankRule(node.share, self.level_epsilon / (2 * self._score_sensitivity(node)), self.offset)
             chosen[node.chance], lower, upper = rank_choices.choose(rows, part, rule)
             parts |= {(node.below, node.chance): lower, (node.chance, node.above): upper}
         return np.column_stack([chosen[q] for q in self.probabilities])
@@ -287,16 +289,16 @@ class Quantiles:
         return self.rows_per_unit * worst
 
     @property
-    def _levels(self) -> int:
+    def levels(self) -> int:
         return 1 + max(node.level for node in self._nodes)
 
     @property
-    def _level_epsilon(self) -> Fraction:
-        return self.epsilon / self._levels
+    def level_epsilon(self) -> Fraction:
+        return self.epsilon / self.levels
 
     def curve(self) -> Curve:
         """Charge each level as one bounded-range release, which the module proves it to be."""
-        return compose([(Curve.bounded_range(self._level_epsilon, self.neighbours), self._levels)])
+        return compose([(Curve.bounded_range(self.level_epsilon, self.neighbours), self.levels)])
 
     def errors(self, confidence: Number = "0.95", k: int = 1) -> tuple[float, ...]:
         """Bound for each quantile how many rows, with this confidence for all of k groups at once, lie between a
@@ -320,7 +322,7 @@ class Quantiles:
     def _within(self, node: _Node, miss: Fraction) -> float:
         """Bound how many rows a choice lies from its own target, except with probability ``miss``."""
         numbers = self.bounds[1] - self.bounds[0] + 1
-        rate = self._level_epsilon / (2 * self._score_sensitivity(node))
+        rate = self.level_epsilon / (2 * self._score_sensitivity(node))
         return (math.log(numbers) + math.log(miss.denominator) - math.log(miss.numerator)) / float(rate)
 
     def error(self, confidence: Number = "0.95", k: int = 1) -> float:
@@ -328,11 +330,15 @@ class Quantiles:
         return max(self.errors(confidence, k))
 
     def words(self) -> str:
-        chances = ", ".join(format_exact(q) for q in self.probabilities)
-        target = f"quantile{'s' * (len(self.probabilities) > 1)} {chances}"
+        target = f"quantile{'s' * (len(self.probabilities) > 1)} {self._listed_probabilities}"
         if self.probabilities[0] in (0, 1):
             target = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
         return f"{target} by interval selection, ε {format_number(float(self.epsilon), 6)}"
+
+    @property
+    def _listed_probabilities(self) -> str:
+        chances = [format_exact(q) for q in self.probabilities]
+        return ", ".join([*chances[:2], "…", chances[-1]] if len(chances) > _MAX_LISTED else chances)
 
     def __repr__(self) -> str:
         chances = ", ".join(format_exact(q) for q in self.probabilities)
@@ -373,7 +379,7 @@ class EarlierQuantiles(Quantiles):
     def curve(self) -> Curve:
         if len(self.probabilities) == 1:
             return Curve.bounded_range(self.epsilon, self.neighbours)
-        costs = [self._cost(level) for level in range(self._levels)]
+        costs = [self._cost(level) for level in range(self.levels)]
         return compose(Curve.pure(self.epsilon * cost / sum(costs), self.neighbours) for cost in costs)
 
     def _middle(self, chances: Sequence[Fraction], *_: Fraction) -> int:

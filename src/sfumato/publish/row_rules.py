@@ -43,7 +43,7 @@ from sfumato.publish.cells.answering import CellCondition, QueryableTable, parse
 from sfumato.publish.cells.cell_values import as_ranges
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import AttributeSet, predicted_cells
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.sampling import (
     MAX_AT_ONCE,
@@ -262,7 +262,7 @@ def _fixed_column(face: QueryableTable, samplers: Sequence[ColumnSampler], name:
         parsed = None if plain is None else parse_value(attribute.type, plain, f"conditions of {name}")
         by_cell.setdefault(_cell_of(attribute, parsed), set()).add(parsed)
     for cell, allowed in by_cell.items():
-        is_bin = isinstance(attribute.cells[cell], RangeCell)
+        is_bin = isinstance(attribute.cells[cell], (RangeCell, GroupCell))
         weights[cell] = _share_of_bin(sampler, cell, len(allowed)) if is_bin else 1.0
         if is_bin:
             bin_values[cell] = _stored_values(attribute, sampler, allowed)
@@ -285,6 +285,9 @@ def _cell_of(attribute: Attribute, value: Any) -> int:
         for index, cell in enumerate(attribute.cells)
         if isinstance(cell, RangeCell) and (cell.low <= value < cell.high or (cell.closed and value == cell.high))
     ]
+    in_bins += [
+        index for index, cell in enumerate(attribute.cells) if isinstance(cell, GroupCell) and value in cell.values
+    ]
     if not (listed or in_bins):
         fix = f"name a declared value of {attribute.name}, or None for a missing one"
         raise InvalidParameter(f"conditions of {attribute.name}", value, "a value that the policy declares", fix=fix)
@@ -300,6 +303,8 @@ def _share_of_bin(sampler: ColumnSampler, cell: int, allowed: int) -> float:
 
 def _stored_values(attribute: Attribute, sampler: ColumnSampler, allowed: set[Any]) -> NDArray[Any]:
     """Return values as the sampler stores them; refuse one that it would never draw."""
+    if attribute.type is Type.TEXT:
+        return np.array([number for number, text in enumerate(sampler.texts) if text in allowed], np.int64)
     numbers = sorted(value_number(value) for value in allowed)
     if attribute.type is Type.REAL:
         for number in numbers:
@@ -319,7 +324,10 @@ def _computed_column(condition: CellCondition, samplers: Sequence[ColumnSampler]
     places = {reference: place for reference, place, level in condition.columns if level is None}
     for target, expression in (call.arguments, call.arguments[::-1]):
         reference = _bare_column(target)
-        if reference in places and reference not in columns_of(expression) and samplers[places[reference]].binned:
+        if reference not in places or reference in columns_of(expression):
+            continue
+        sampler = samplers[places[reference]]
+        if sampler.binned and sampler.attribute.type is not Type.TEXT:
             return ComputedColumn(condition, places[reference], expression)
     return None
 

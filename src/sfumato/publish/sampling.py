@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.mechanisms.bits import ByteSource
@@ -56,7 +57,7 @@ from sfumato.publish.cells.answering import CellCondition, QueryableTable
 from sfumato.publish.cells.cell_functions import evaluate
 from sfumato.publish.cells.cell_labels import level_labels
 from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, as_truths
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
 from sfumato.publish.marginals.chains import Floats, Integers
 
 if TYPE_CHECKING:
@@ -231,13 +232,23 @@ class ColumnSampler:
     @property
     def binned(self) -> bool:
         """Whether some cell holds more than one value."""
-        return any(isinstance(cell, RangeCell) for cell in self.attribute.cells)
+        return any(isinstance(cell, (RangeCell, GroupCell)) for cell in self.attribute.cells)
+
+    @cached_property
+    def texts(self) -> NDArray[Any]:
+        """The texts of all cells in order, by which the values of a text are numbered; None for the last cell."""
+        texts = [text for cell in self.attribute.cells for text in _texts_of(cell)]
+        return np.array(texts, dtype=object)
 
     @classmethod
     def of(cls, attribute: Attribute, domain: Domain) -> ColumnSampler:
         """Compute what each cell of a column holds."""
         step = _step(attribute, domain)
-        step_ranges = [_steps(cell, attribute.type, step) for cell in attribute.cells]
+        step_ranges = (
+            _text_steps(attribute)
+            if attribute.type is Type.TEXT
+            else [_steps(cell, attribute.type, step) for cell in attribute.cells]
+        )
         spikes = tuple(_spike_steps(attribute, step))
         first = np.array([low for low, _ in step_ranges], np.int64)
         counts = np.array([min(count, 2 * _MAX_STEP - 1) for _, count in step_ranges], np.int64)
@@ -333,7 +344,7 @@ def value_number(value: Value) -> Any:
 
 def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
     """Return the first step of a cell and how many it holds; no steps if its values are not multiples of one."""
-    if isinstance(cell, OtherCell) or kind in (Type.TEXT, Type.BOOLEAN):
+    if isinstance(cell, OtherCell) or kind is Type.BOOLEAN:
         return 0, 1
     if not step:
         return 0, 0
@@ -347,6 +358,18 @@ def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
             high = math.floor(Fraction(math.nextafter(float(cell.high), -math.inf)) / step)
     fits = high >= low and max(abs(low), abs(high)) <= _MAX_STEP
     return (low, high - low + 1) if fits else (0, 0)
+
+
+def _text_steps(attribute: Attribute) -> list[tuple[int, int]]:
+    """Return the number of the first text of each cell, and how many it has."""
+    counts = [len(_texts_of(cell)) for cell in attribute.cells]
+    return list(zip(np.cumsum([0, *counts[:-1]]).tolist(), counts, strict=True))
+
+
+def _texts_of(cell: Any) -> tuple[Any, ...]:
+    if isinstance(cell, GroupCell):
+        return cell.values
+    return (cell.value,) if isinstance(cell, ListedCell) else (None,)
 
 
 def _spike_steps(attribute: Attribute, step: Fraction) -> list[tuple[int, int]]:
@@ -422,6 +445,15 @@ class SampledRows:
         arrays = [self._array(place) for place in range(len(self.columns))]
         return pyarrow.Table.from_arrays(arrays, schema=schema([column.attribute for column in self.columns]))
 
+    def _text_numbers(self, place: int, rows: Any = slice(None)) -> Integers:
+        """Return the number of each row's text; the last is that of missing ones."""
+        last = len(self.columns[place].texts) - 1
+        return np.where(self.missing(place, rows), last, self.values[place][rows])
+
+    def text_values(self, place: int, rows: Any) -> NDArray[Any]:
+        """Return the texts of these rows, None for missing ones."""
+        return np.asarray(self.columns[place].texts[self._text_numbers(place, rows)])
+
     def _array(self, place: int) -> pyarrow.Array:
         import pyarrow
 
@@ -431,6 +463,8 @@ class SampledRows:
             cell_values = pyarrow.array([*map(_plain_value, attribute.cells[:-1]), None], kind)
             return cell_values.take(pyarrow.array(np.ascontiguousarray(self.codes[:, place])))
         values = self.values[place]
+        if attribute.type is Type.TEXT:
+            return pyarrow.array(self.columns[place].texts, kind).take(pyarrow.array(self._text_numbers(place)))
         if attribute.type is Type.DATE:
             values = values.astype(np.int32)
         return pyarrow.array(values, mask=self.missing(place)).cast(kind)
@@ -544,6 +578,8 @@ def row_cells(
             if isinstance(row_cells, (CellTexts, PossibleTruths))
             else _null_where_missing(row_cells, rows.missing(place, row_index))
         )
+    if attribute.type is Type.TEXT:
+        return CellTexts(rows.text_values(place, row_index), np.zeros(codes.size, bool))
     return _number_spans(rows.values[place][row_index], rows.missing(place, row_index), attribute.type)
 
 

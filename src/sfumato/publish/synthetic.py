@@ -480,6 +480,7 @@ class Synthetic:
                 f"           {implied.attribute.name}, which {self.attributes[implied.by].name} determines"
                 for implied in released.implied
             ),
+            *(f"cells      {cells.column}: {cells.words}" for cells in released.bought_cells),
             f"measured   {count_with_noun(len(released.sets), 'marginal')} in "
             f"{count_with_noun(len(released.rounds), 'round')}{ended}; "
             f"n̂ = {self.total:,.0f} rows",
@@ -533,7 +534,7 @@ def _check_charge(released: ReleasedSynthesis, steps: tuple[Charged, ...], recei
     unit = "ρ" if price.allows_gaussian else "ε"
     noises = [step.mechanism for step in steps if step.sensitivity is not None]
     sizes = [getattr(noise, "scale" if released.laplace else "sigma", None) for noise in noises]
-    same_noise = sizes == [marginal.size for marginal in released.marginals]
+    same_noise = sizes == released.noise_sizes
     same_price = receipt.guarantee == str(price) and released.purchase.price in ("", str(price))
     return [
         Check("charge", same_noise, f"{unit} = {float(cost):.6g}, from {len(steps):,} steps"),

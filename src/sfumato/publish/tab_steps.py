@@ -15,9 +15,9 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.engine.protocols import OpenReading, Reader, StatelessReading
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Exponential
+from sfumato.mechanisms import Exponential, Quantiles
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import CellCounts, ColumnSetDistances
+from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, ColumnSetDistances
 from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.plan.readings.total_readings import E, Integers, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -95,6 +95,46 @@ class ChooseStep:
 
     def dry_run_result(self) -> Choice:
         return Choice(LARGEST_INTEGER)
+
+
+@codec.serialisable("chosen-cells")
+@dataclass(frozen=True)
+class ChosenCells:
+    """The indices of the cells of a column that were selected as its quantiles, rising."""
+
+    cells: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cells", tuple(self.cells))
+        if not all(type(cell) is int and cell >= 0 for cell in self.cells):
+            raise InvalidParameter("cells", self.cells[:3], "a list of whole numbers ≥ 0")
+
+
+@dataclass(frozen=True)
+class ChooseCellsStep:
+    """A step that releases which cells of an ordered column are its quantiles."""
+
+    ranks: CellRanks
+    mechanism: Quantiles
+
+    @cached_property
+    def batch(self) -> Batch:
+        return Batch((Measurement(self.ranks, self.mechanism),))
+
+    @property
+    def readings(self) -> tuple[PlanReading[Any]]:
+        return (self.ranks.reading,)
+
+    @property
+    def required_accuracy(self) -> Mapping[str, Number]:
+        return {}
+
+    def draw(self, read: Read) -> ChosenCells:
+        counts = self.ranks.extract(read(self.readings[0]))
+        return ChosenCells(tuple(self.mechanism.choose_histogram(np.arange(counts.size), counts)))
+
+    def dry_run_result(self) -> ChosenCells:
+        return ChosenCells((LARGEST_INTEGER,) * len(self.mechanism.probabilities))
 
 
 class CachingReader:

@@ -20,7 +20,7 @@ from sfumato.ledger.spending import SampledCharge
 from sfumato.mechanisms import AboveThreshold, FrequentValues, KeyThreshold, Quantiles
 from sfumato.mechanisms.protocols import Additive, SelectionMechanism
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.readings.cell_rows import ColumnSetDistances
+from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
 from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.dense_readings import CountDistances, Marginal, Ranks
 from sfumato.plan.readings.total_readings import (
@@ -70,7 +70,16 @@ class NoisyView(Protocol):
         ...
 
 
-_SELECTIONS = (LinearScores, CountDistances, ColumnSetDistances, KeyHolders, Ranks, Frequencies, SteppedTotal)
+_SELECTIONS = (
+    LinearScores,
+    CountDistances,
+    ColumnSetDistances,
+    KeyHolders,
+    Ranks,
+    CellRanks,
+    Frequencies,
+    SteppedTotal,
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,7 @@ class Measurement:
         | ColumnSetDistances
         | KeyHolders
         | Ranks
+        | CellRanks
         | Frequencies
         | SteppedTotal
         | NoisyView
@@ -107,7 +117,10 @@ class Measurement:
         elif isinstance(self.reading, KeyHolders):
             _require_every_key(self.reading, self.mechanism)
         elif isinstance(self.reading, (Ranks, Frequencies)):
-            _require_every_row(self.reading, self.mechanism)
+            lacks_groups = isinstance(self.mechanism, Quantiles) and not self.mechanism.grouped
+            _require_every_row(self.reading, self.mechanism, bool(self.reading.bounded.plan.keys) and lacks_groups)
+        elif isinstance(self.reading, CellRanks):  # keys are the cells themselves: all rows are in one group
+            _require_every_row(self.reading, self.mechanism, self.mechanism.bounds != self.reading.ends)
         elif isinstance(self.reading, SteppedTotal):
             _require_within(self.reading, self.mechanism)
 
@@ -196,14 +209,11 @@ def _require_every_key(reading: KeyHolders, mechanism: KeyThreshold) -> None:
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 
 
-def _require_every_row(reading: Ranks | Frequencies, mechanism: Quantiles | FrequentValues) -> None:
+def _require_every_row(
+    reading: Ranks | CellRanks | Frequencies, mechanism: Quantiles | FrequentValues, is_unfit: bool
+) -> None:
     """Require that a selection by ranks covers as many rows as one unit has, under the neighbours of the policy."""
-    lacks_groups = isinstance(mechanism, Quantiles) and bool(reading.bounded.plan.keys) and not mechanism.grouped
-    if (
-        lacks_groups
-        or mechanism.neighbours is not reading.neighbours
-        or mechanism.rows_per_unit < reading.rows_per_unit
-    ):
+    if is_unfit or mechanism.neighbours is not reading.neighbours or mechanism.rows_per_unit < reading.rows_per_unit:
         rule = f"made for {reading.rows_per_unit} rows per unit and {reading.neighbours.value} neighbours"
         raise InvalidParameter("mechanism", repr(mechanism), rule)
 

@@ -196,12 +196,25 @@ def test_hostile_noise_neither_overflows_nor_stops_it(size: float) -> None:
 def test_a_start_on_a_smaller_tree_is_carried_over() -> None:
     observations = observed()
     small = fit_model(observations[:2], SIZES, TOTAL, tolerance=1e-6)
-    same = fit_model(observations, SIZES, TOTAL, start=small, max_rounds=0)
+    predicted = [Observation(each.places, added_up(joint(small), each.places), 5.0) for each in observations]
+    same = fit_model(predicted, SIZES, TOTAL, start=small, max_rounds=0)
     assert same.tree != small.tree
     np.testing.assert_allclose(joint(same), joint(small), rtol=1e-10)
     cold = fit_model(observations, SIZES, TOTAL, tolerance=1e-12, max_rounds=20_000)
     warm = fit_model(observations, SIZES, TOTAL, start=small, tolerance=1e-12, max_rounds=20_000)
     np.testing.assert_allclose(loss(joint(warm), observations), loss(joint(cold), observations), rtol=1e-3)
+
+
+def test_a_set_that_is_new_to_the_start_is_met_at_once_unless_it_is_noise() -> None:
+    """Before any step: cells far above the noise have their counts, and a prediction within it hardly moves."""
+    columns = [each for each in observed() if len(each.places) == 1]
+    start = fit_model(columns, SIZES, TOTAL)
+    (pair, *_) = observed(deviation=0.01)
+    model = fit_model([*columns, pair], SIZES, TOTAL, start=start, max_rounds=0)
+    np.testing.assert_allclose(model.marginal((0, 1)), pair.values, atol=0.1)
+    noise = Observation((0, 1), start.marginal((0, 1)) + 100, 1e6)
+    model = fit_model([*columns, noise], SIZES, TOTAL, start=start, max_rounds=0)
+    np.testing.assert_allclose(joint(model), joint(start), rtol=1e-3)
 
 
 def test_a_start_is_left_as_it_was() -> None:

@@ -148,6 +148,28 @@ def test_totals_beyond_what_a_float_holds_are_added_exactly() -> None:
     assert rows.marginal((0,)).tolist() == [2**53 + 1, 5]
 
 
+@pytest.mark.parametrize("totals", [1, 1024, "various"])
+@pytest.mark.parametrize("sizes", [(5, 3), (255, 1), (256, 1), (1, 256), (16, 16), (256, 256), (257, 255), (4, 70_000)])
+def test_cells_are_counted_whatever_integers_hold_them(sizes: tuple[int, int], totals: Any) -> None:
+    draw = np.random.default_rng(1)
+    codes = tuple(draw.integers(0, size, 500).astype(np.min_scalar_type(size - 1)) for size in sizes)
+    for column_codes, size in zip(codes, sizes, strict=True):
+        column_codes[:2] = size - 1
+    weights = draw.integers(0, 9, 500) if totals == "various" else np.full(500, totals)
+    rows = CodedRows(sizes, codes, weights.astype(np.int64))
+    expected = np.zeros(sizes, np.int64)
+    np.add.at(expected, codes, weights)
+    assert rows.marginal((0, 1)).tolist() == expected.reshape(-1).tolist()
+    assert rows.marginal(()).tolist() == [int(weights.sum())]
+    assert rows.marginal((1,)).tolist() == expected.sum(axis=0).tolist()
+
+
+def test_equal_totals_beyond_64_bits_are_not_multiplied() -> None:
+    rows = CodedRows((2,), (np.array([0, 1, 1], np.uint8),), np.full(3, 1 << 61, np.int64))
+    assert rows._common_total is None
+    assert rows.marginal((0,)).tolist() == [1 << 61, 1 << 62]
+
+
 def test_scores_are_of_the_model_as_it_was_fitted_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts of candidates are kept between choices; those of an older model would choose what is known already."""
     scores_of, seen = SynthesisState._scores, []

@@ -37,6 +37,7 @@ from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals
 from sfumato.plan.sql.building import selection, where as filter_rows
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.policy import Domain, Table
+from sfumato.policy.codings import Coding
 from sfumato.privacy import Curve, Guarantee, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
@@ -527,13 +528,15 @@ def propose_marginals(
     columns: Sequence[str] | None = None,
     rows: int | None = None,
     order: str | None = None,
+    codings: Mapping[str, Coding] | None = None,
 ) -> MarginalsProposal:
     """Propose marginals of a table; refuse here, before any charge, what cannot be measured.
 
-    With an ``order`` only the first row of each unit counts.
+    With an ``order`` only the first row of each unit counts. ``codings`` replace those of the policy.
     """
     source = selection(catalog, table)
     policy_table = context.policy.tables[source.table.name]
+    policy_table = policy_table if codings is None else replace(policy_table, codings=codings)
     source = source if where is None else filter_rows(source, where)
     names, index_sets = _parse_ways(policy_table, ways, columns)
     source = source if order is None else first_row_per_unit(source, policy_table, order, names)

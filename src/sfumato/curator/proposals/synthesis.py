@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number
+from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number, format_percent
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.marginals.blocks import AttributeSet
@@ -65,6 +65,13 @@ from sfumato.publish.synthesis.implications import (
     zeros_of_pair,
 )
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
+from sfumato.publish.synthesis.private_cells import (
+    FOR_CELLS,
+    CellPlan,
+    has_many_values,
+    plan_cells,
+    with_fine_cells,
+)
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
 from sfumato.publish.synthetic import Synthetic
@@ -109,10 +116,14 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     """Columns of the model that determine others; the mapping is learned from the noisy counts."""
     ruled_out_cells: Zeros = field(default=(), repr=False)
     """Cells that the policy rules out by declaring which value determines which."""
+    cell_plan: CellPlan | None = field(default=None, repr=False)
+    """The columns whose cells are bought, with their parts as planned; None if the policy declares all cells."""
 
     @property
     def attributes(self) -> Attributes:
-        """The columns of the model with their cells."""
+        """The columns of the model with their cells, as they are planned where they are bought."""
+        if self.cell_plan is not None:
+            return self.cell_plan.attributes
         return tuple(attribute.without_levels for attribute in self._coded.attributes)
 
     def __repr__(self) -> str:
@@ -133,7 +144,18 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         names = ", ".join(attribute.name for attribute in self.attributes)
         condition = f" where {self._coded.condition[:1000]}" if self._coded.condition else ""
         sets = count_with_noun(len(self.workload), "marginal")
-        return f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
+        return (
+            f"synthetic rows of {self._coded.query.plan.table}{condition} by {self.method}: {sets} of {names[:4000]}"
+            f"{self._bought_cells_text}"
+        )
+
+    @property
+    def _bought_cells_text(self) -> str:
+        """Name the columns whose cells are part of the purchase."""
+        if self.cell_plan is None:
+            return ""
+        names = ", ".join(private.fine.name for private in self.cell_plan.cells.values())
+        return f"; cells of {names[:1000]} bought too, for {_share_text(self.cell_plan)} of the price"
 
     @cached_property
     def plan_key(self) -> PlanKey:
@@ -169,6 +191,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             limit_operator(bounded),
             Operator("columns", sizes, "cells, with one for missing or undeclared values"),
             Operator("rows", "the noisy number of rows", "1/200 of the price, once"),
+            *self._cell_operators,
             Operator(
                 "candidates",
                 count_with_noun(len(setting.candidates), "set") + f" of columns{dropped_text}",
@@ -186,6 +209,16 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             ),
             Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
         )
+
+    @property
+    def _cell_operators(self) -> tuple[Operator, ...]:
+        """Say which cells are bought, at what share of the price, and how values are drawn inside them."""
+        if self.cell_plan is None:
+            return ()
+        cells = [f"{private.fine.name}: {private.words}" for private in self.cell_plan.cells.values()]
+        shown = "; ".join(cells[:_MAX_SHOWN]) + (f"; and {len(cells) - _MAX_SHOWN} more" * (len(cells) > _MAX_SHOWN))
+        share = _share_text(self.cell_plan)
+        return (Operator("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
 
     @property
     def _implication_operators(self) -> tuple[Operator, ...]:
@@ -377,7 +410,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         table = coded.query.plan.table
         return ReleasedSynthesis(
             self.method,
-            self.attributes,
+            state.setting.attributes,
             tuple(map(ReleasedMarginal.of, state.marginals)),
             tuple(state.rounds),
             state.total,
@@ -391,6 +424,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             implied=self.derived_columns,
             max_cells=self.max_cells,
             complete=complete,
+            bought_cells=tuple(state.bought_cells),
         )
 
     # ── steps at a price ─────────────────────────────────────────────────────────────────
@@ -411,6 +445,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             zeros,
             self.learned_implications,
             required,
+            cell_plan=self.cell_plan,
         )
 
     @cached_property
@@ -425,6 +460,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         first_round = self._first_round_amounts(setting)
         state = SynthesisState(setting)
         releasing.dry_run(next(state.count_rows()))
+        for place, private in self.cell_plan.cells.items() if self.cell_plan is not None else ():
+            releasing.dry_run(private.step(setting.reading, place, setting.cell_amount, setting.currency)[0])
         setting.currency.noise(first_round.measurement, CellCounts(setting.reading, (0,)).sensitivity)
         if self.method != "independent":
             next(state.choose({(0,): 1}, first_round.choice, float))
@@ -457,6 +494,14 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return bits
 
 
+def _share_text(plan: CellPlan) -> str:
+    """Return the share of the price that buys cells."""
+    share = FOR_CELLS * len(plan.cells) / len(plan.fine)
+    return str(share) if share.numerator == 1 else format_percent(share)
+
+
+_MAX_SHOWN = 20
+"""The number of columns that an explanation lists with their bought cells."""
 _ADD_REMOVE = Neighbours.ADD_REMOVE
 _REASON = "every selection and every measurement is charged as a step of its own; the model and its rows are free"
 _SELECTION_WORDS = {
@@ -500,6 +545,7 @@ def propose_synthesis(
         raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
     most_cells = max(1, parse_memory(memory) // BYTES_PER_CELL)
     implied: tuple[ImpliedColumn, ...] = ()
+    cell_plan: CellPlan | None = None
     if isinstance(table, str) and is_select(table):
         if where is not None or order is not None:
             raise InvalidParameter(
@@ -508,25 +554,31 @@ def propose_synthesis(
         coded = propose_select_marginals(context, catalog, table, columns, rows)
     else:
         policy_table = context.policy.tables.get(table)
-        if columns is None and policy_table is not None:
-            require_all_coded(policy_table)
-        determined = {} if policy_table is None else _determined_columns(policy_table, columns, ways)
-        if policy_table is not None and determined:
-            columns = [name for name in columns or coded_names(policy_table) if name not in determined]
-        coded = propose_marginals(context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order)
+        codings = None if policy_table is None or policy_table.public else with_fine_cells(policy_table)
+        fine_table = policy_table if policy_table is None or codings is None else replace(policy_table, codings=codings)
+        if columns is None and fine_table is not None:
+            require_all_coded(fine_table)
+        determined = {} if fine_table is None else _determined_columns(fine_table, columns, ways)
+        if fine_table is not None and determined:
+            columns = [name for name in columns or coded_names(fine_table) if name not in determined]
+        coded = propose_marginals(
+            context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order, codings=codings
+        )
         if policy_table is not None:
+            cell_plan = plan_cells(policy_table, coded.attributes)
             index_of_name = {attribute.name: index for index, attribute in enumerate(coded.attributes)}
             implied = tuple(
                 implied_column(policy_table, name, index_of_name[by], mapping)
                 for name, (by, mapping) in determined.items()
             )
+    flat = tuple(attribute.without_levels for attribute in coded.attributes)
+    flat = flat if cell_plan is None else cell_plan.attributes
     names = [attribute.name for attribute in coded.attributes]
-    sizes = [attribute.size for attribute in coded.attributes]
-    _check_columns(names, sizes)
+    _check_columns(names, [attribute.size for attribute in coded.attributes])
+    sizes = [attribute.size for attribute in flat]
     sets, left_out = workload_sets(ways, names, sizes, most_cells)
     check_weights(weights or {}, names, sets)
     workload = {indices: set_weight(indices, names, weights or {}) for indices in sets}
-    flat = tuple(attribute.without_levels for attribute in coded.attributes)
     face = coded.face
     check_conditions(coded.query.plan.table, flat, implied, face)
     zeros = zeros_from_policy(coded.query.plan.table, flat, face)
@@ -534,18 +586,24 @@ def propose_synthesis(
     if where is not None:
         face = face_with_condition(coded.query.plan.table, flat, face, where)
         zeros = zeros_with_condition(coded.query.plan.table, flat, face, zeros, where, most_cells)
-    implies, ruled_out = _implications(context.policy.tables.get(table), flat, face)
+    bought_places = set() if cell_plan is None else {*cell_plan.cells}
+    # drawn rows meet no impossible condition, whether the model knows its cells or not
+    zeros = tuple(zero for zero in zeros if bought_places.isdisjoint(zero[0]))
+    implies, ruled_out = _implications(context.policy.tables.get(table), flat, face, bought_places)
     _check_pairs(implies, ruled_out, zeros, flat, most_cells)
-    options = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out
+    options = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out, cell_plan
     return SynthesisProposal(context, coded, method, *options)
 
 
-def _implications(table: Table | None, attributes: Attributes, face: PublicTableFacts) -> tuple[Pairs, Zeros]:
+def _implications(
+    table: Table | None, attributes: Attributes, face: PublicTableFacts, bought_places: Collection[int]
+) -> tuple[Pairs, Zeros]:
     """Split the implications within a model: pairs to learn from noisy counts, and cells ruled out by the policy."""
     learned, ruled_out = [], []
     for source, target in deciding_pairs(attributes, face):
         names = attributes[source].name, attributes[target].name
-        cells = None if table is None else decided_cells(table, *names)
+        is_bought = source in bought_places or target in bought_places
+        cells = None if table is None or is_bought else decided_cells(table, *names)
         if cells is None:
             learned.append((source, target))
         else:
@@ -579,7 +637,11 @@ def _determined_columns(
         set() if isinstance(ways, int) else {str(name).lower() for column_set in ways for name in column_set}
     )
     implied = implied_columns(table, list(columns or coded_names(table))) if is_list else {}
-    return {name: source for name, source in implied.items() if name.lower() not in workload_names}
+    return {
+        name: source
+        for name, source in implied.items()
+        if name.lower() not in workload_names and not has_many_values(table.columns[source[0]])
+    }
 
 
 def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:

@@ -36,10 +36,38 @@ MAX_WEIGHT = 10**6
 KEPT_CELLS = 12 * 10**6
 """The cells of marginals that are cached; which ones is decided by sizes and order alone."""
 _EXACT = 1 << 53
+_MAX_NARROW = 1 << 32
 _MAX_BLOCK = 1 << 20
 """The most cells that a server adds up in one statement, unless a single marginal has more."""
 
 ColumnSet = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MergedCells:
+    """A public partition of the cells of some columns: what one unit changes in counts of parts is what it changes in
+    counts of cells, since each of its rows is in one part.
+    """
+
+    parts: tuple[NDArray[Any] | None, ...]
+    """For each column the part of every cell, numbered from 0 without gaps; None where cells stay as they are."""
+
+    def sizes(self, cells: Sequence[int]) -> tuple[int, ...]:
+        """Return the number of parts of each column, given its number of cells."""
+        pairs = zip(self.parts, cells, strict=True)
+        return tuple(size if parts is None else int(parts.max()) + 1 for parts, size in pairs)
+
+    def add_up(self, marginal: Integers, columns: ColumnSet, cells: Sequence[int]) -> Integers:
+        """Return the counts of parts of these columns, as one row, from the counts of their cells."""
+        counts = marginal.reshape([cells[column] for column in columns])
+        for axis, column in enumerate(columns):
+            parts = self.parts[column]
+            if parts is not None:
+                by_cell = np.moveaxis(counts, axis, 0)
+                by_part = np.zeros((int(parts.max()) + 1, *by_cell.shape[1:]), np.int64)
+                np.add.at(by_part, parts, by_cell)
+                counts = np.moveaxis(by_part, 0, axis)
+        return counts.reshape(-1)
 
 
 class CountedCells(Protocol):
@@ -49,15 +77,26 @@ class CountedCells(Protocol):
         """Return the total of every cell of these columns, as one row."""
         ...
 
+    def merge(self, merged: MergedCells) -> CountedCells:
+        """Return the same rows, with parts instead of cells."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class CountedSets:
     """The marginals of all sets of a reading, as a server added them up. PRIVATE."""
 
+    sizes: tuple[int, ...]
+    """The number of cells of each column."""
     marginals: Mapping[ColumnSet, Integers] = field(repr=False)
+    merged: MergedCells | None = None
 
     def marginal(self, columns: ColumnSet) -> Integers:
-        return self.marginals[columns]
+        counts = self.marginals[columns]
+        return counts if self.merged is None else self.merged.add_up(counts, columns, self.sizes)
+
+    def merge(self, merged: MergedCells) -> CountedSets:
+        return CountedSets(self.sizes, self.marginals, merged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +109,17 @@ class CodedRows:
     totals: Integers
     """The total of each combination."""
     _kept: dict[ColumnSet, Integers] = field(default_factory=dict, repr=False)
+    _merged: dict[MergedCells, CodedRows] = field(default_factory=dict, repr=False)
+
+    def merge(self, merged: MergedCells) -> CodedRows:
+        """Return the same rows with the codes of merged cells; cached."""
+        if merged not in self._merged:
+            codes = [
+                column_codes if parts is None else parts.astype(np.min_scalar_type(int(parts.max())))[column_codes]
+                for column_codes, parts in zip(self.codes, merged.parts, strict=True)
+            ]
+            self._merged[merged] = CodedRows(merged.sizes(self.sizes), tuple(codes), self.totals)
+        return self._merged[merged]
 
     def marginal(self, columns: ColumnSet) -> Integers:
         """Return the total of every cell of these columns, as one row; it is cached while there is room."""
@@ -82,15 +132,26 @@ class CodedRows:
 
     def _count_cells(self, places: ColumnSet) -> Integers:
         cells = math.prod(self.sizes[column] for column in places)
-        index = np.zeros(len(self.totals), np.intp)
+        # the narrowest integers that hold all indices: most of the time goes into moving them
+        index_type = np.min_scalar_type(cells) if cells < _MAX_NARROW else np.dtype(np.intp)
+        index = np.zeros(len(self.totals), index_type)
         for column in places:
-            index *= self.sizes[column]
-            index += self.codes[column]
+            index *= index_type.type(self.sizes[column])
+            index += self.codes[column].astype(index_type, copy=False)
+        if self._common_total is not None:
+            return np.bincount(index, minlength=cells) * np.int64(self._common_total)
         if self._exact_in_floats:
             return np.bincount(index, self.totals, cells).astype(np.int64)
         totals = np.zeros(cells, np.int64)
         np.add.at(totals, index, self.totals)
         return totals
+
+    @cached_property
+    def _common_total(self) -> int | None:
+        """The total of every combination, if all have the same and their sum fits 64 bits."""
+        total = int(self.totals[0]) if self.totals.size else 0
+        is_common = bool((self.totals == total).all()) and abs(total) * self.totals.size <= LARGEST_INTEGER
+        return total if is_common else None
 
     @cached_property
     def _exact_in_floats(self) -> bool:
@@ -160,7 +221,7 @@ class CellRows(PlanReading[CountedCells]):
     def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedSets:
         """Combine the marginals of all blocks."""
         counted = (marginal.reshape(-1) for block in marginals for marginal in block)
-        return CountedSets(dict(zip(self.sets, counted, strict=True)))
+        return CountedSets(self.sizes, dict(zip(self.sets, counted, strict=True)))
 
     @property
     def by_row(self) -> bool:
@@ -185,6 +246,8 @@ class CellCounts:
 
     reading: CellRows
     columns: ColumnSet
+    merged: MergedCells | None = None
+    """The parts that are counted instead of cells."""
 
     def __post_init__(self) -> None:
         if self.columns not in self.reading.set_index:
@@ -197,7 +260,8 @@ class CellCounts:
     @property
     def size(self) -> int:
         """The number of counts."""
-        return self.reading.set_size(self.columns)
+        sizes = self.reading.sizes if self.merged is None else self.merged.sizes(self.reading.sizes)
+        return math.prod(sizes[column] for column in self.columns)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -206,7 +270,45 @@ class CellCounts:
 
     def extract(self, exact: CountedCells) -> Integers:
         """Return the counts as one row, from the cells of the reading."""
-        return exact.marginal(self.columns)
+        cells = exact if self.merged is None else exact.merge(self.merged)
+        return cells.marginal(self.columns)
+
+
+@dataclass(frozen=True)
+class CellRanks:
+    """The ranks of the cells of one ordered column, by which quantiles are selected among its cells.
+
+    Rows without a value have no rank. A unit's rows weigh at most T steps together (``CellRows``), and each step counts
+    as a row: so selections are made for units of T rows (``mechanisms.quantiles``, theorem). A row that moves between a
+    value and NULL comes or goes, which moves a rank distance by less than a row that changes its value may.
+    """
+
+    reading: CellRows
+    column: int
+
+    @property
+    def bounded(self) -> BoundedPlan:
+        return self.reading.bounded
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return cells_sensitivity(self.bounded, 2).neighbours
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The most steps of one unit."""
+        (scaled,) = self.bounded.measures
+        return math.ceil(scaled.add_remove_sensitivity.total)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The indices of the first and the last cell with values."""
+        return 0, self.reading.sizes[self.column] - 2
+
+    def extract(self, exact: Any) -> Integers:
+        """Return the counts of all cells with values, in their order."""
+        counts: Integers = exact.marginal((self.column,))[:-1]
+        return counts
 
 
 @dataclass(frozen=True, eq=False)

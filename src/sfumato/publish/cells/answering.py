@@ -53,7 +53,7 @@ from sfumato.publish.cells.cell_values import (
     column_outcomes,
 )
 from sfumato.publish.cells.groups import CellGroups, Codes, evaluate_group_key, group_cells
-from sfumato.publish.marginals.attributes import MAX_CELLS, Attributes, RangeCell
+from sfumato.publish.marginals.attributes import MAX_CELLS, Attributes, GroupCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals
 from sfumato.publish.marginals.chains import Floats
@@ -575,7 +575,7 @@ class _QuestionEvaluator:
             for weights in weights_of_totals:
                 is_cut = np.atleast_1d(weights.split_cells.any(other_axes))
                 cells = self.face.attributes[place].cells
-                if len(is_cut) == len(cells) and any(isinstance(cell, RangeCell) for cell in cells):
+                if len(is_cut) == len(cells) and any(isinstance(cell, (RangeCell, GroupCell)) for cell in cells):
                     self.cuts.setdefault(place, set()).update(np.flatnonzero(is_cut).tolist())
 
     # The answer

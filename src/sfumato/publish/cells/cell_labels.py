@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from sfumato.privacy.numbers import format_exact
-from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, Cell, GroupCell, ListedCell, RangeCell
 
 
 def level_labels(attribute: Attribute, level: int) -> list[str | None]:
@@ -31,11 +31,14 @@ def _part_name(cells: list[Cell]) -> str:
 
 
 def describe_cell(cell: Cell) -> str:
-    """Describe a cell: its value, or the ends of its bin."""
+    """Describe a cell: its value, the ends of its bin, or the first and last value of its group."""
     if isinstance(cell, ListedCell):
         return _format_value(cell.value)
     if isinstance(cell, RangeCell):
         return f"{_format_value(cell.low)} to {'' if cell.closed else 'below '}{_format_value(cell.high)}"
+    if isinstance(cell, GroupCell):
+        first, last = _format_value(cell.values[0]), _format_value(cell.values[-1])
+        return f"one of {len(cell.values):,} values from {first} to {last}"
     return "missing or in no bin"
 
 

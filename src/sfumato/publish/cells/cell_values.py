@@ -24,7 +24,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Literal
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -79,6 +79,18 @@ class CellTexts:
         return np.asarray(self.value == None)  # noqa: E711 - cell by cell
 
 
+class TextAmong(str):
+    """The first of several texts, which stands for any of them: it is unknown which one a row has."""
+
+    options: frozenset[str]
+
+    @classmethod
+    def of(cls, texts: Sequence[Any]) -> TextAmong:
+        among = cls(texts[0])
+        among.options = frozenset(texts)
+        return among
+
+
 CellOutcomes = ValueRanges | PossibleTruths | CellTexts
 CellFunction = Callable[[Call, list[CellOutcomes]], CellOutcomes]
 """Computes what a function can return in each cell, from what its arguments can be."""
@@ -101,7 +113,11 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     kind = attribute.type
     cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
-        return CellTexts(_object_array(cell_values), np.zeros(len(cell_values), bool))
+        texts = [
+            TextAmong.of(cell.values) if isinstance(cell, GroupCell) else cell_value
+            for cell, cell_value in zip(attribute.cells, cell_values, strict=True)
+        ]
+        return CellTexts(_object_array(texts), np.array([isinstance(text, TextAmong) for text in texts]))
     if kind is Type.BOOLEAN:
         true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))

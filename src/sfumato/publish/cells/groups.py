@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Column, Expression
 from sfumato.policy import Type
+from sfumato.publish.cells.cell_labels import describe_cell
 from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, RangeCell
+from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
 
 Codes = NDArray[np.int64]
@@ -72,14 +73,17 @@ def evaluate_group_key(
 
 
 def _cell_labels(attribute: Attribute) -> list[Any]:
-    """Label cells: listed ones by their value, bins by the first value in them that has no cell of its own."""
+    """Label cells: listed ones by their value, bins by the first value in them that has no cell of its own, groups in
+    words.
+    """
     own_cells = {listed_cell.value for listed_cell in attribute.cells if isinstance(listed_cell, ListedCell)}
     labels = []
     for cell in attribute.cells:
         start = cell.low if isinstance(cell, RangeCell) else None
         while isinstance(cell, RangeCell) and start in own_cells and start is not None and start < cell.high:  # type: ignore[operator]
             start = _next_value(start)
-        labels.append(cell.value if isinstance(cell, ListedCell) else start)
+        label = describe_cell(cell) if isinstance(cell, GroupCell) else start
+        labels.append(cell.value if isinstance(cell, ListedCell) else label)
     return labels
 
 

@@ -57,13 +57,26 @@ class RangeCell:
         return (steps.days if kind is Type.DATE else steps) == (0 if self.closed else 1)
 
 
+@codec.serialisable("group-cell")
+@dataclass(frozen=True)
+class GroupCell:
+    """The cell of the rows with one of several listed values."""
+
+    values: tuple[Value, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(self.values))
+        if len(set(self.values)) < max(2, len(self.values)):
+            raise InvalidParameter("values", self.values[:3], "two or more different values")
+
+
 @codec.serialisable("other-cell")
 @dataclass(frozen=True)
 class OtherCell:
     """The cell of the rows whose value is missing, or is in no other cell."""
 
 
-Cell = ListedCell | RangeCell | OtherCell
+Cell = ListedCell | RangeCell | GroupCell | OtherCell
 
 
 @codec.serialisable("attribute")
@@ -87,7 +100,7 @@ class Attribute:
 
     @property
     def has_bins(self) -> bool:
-        """Whether some cell holds more than one value."""
+        """Whether some cell is a range of more than one value."""
         return any(isinstance(cell, RangeCell) and not cell.single(self.type) for cell in self.cells)
 
     def __post_init__(self) -> None:
@@ -145,8 +158,8 @@ def with_branching_levels(attribute: Attribute, branching: int) -> Attribute:
 def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MAX_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MAX_CELLS:,} cells")
-    if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell) for cell in cells[:-1]):
-        raise InvalidParameter("cells", cells, "listed values or ranges, with Other() only as the last")
+    if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell, GroupCell) for cell in cells[:-1]):
+        raise InvalidParameter("cells", cells, "listed values, ranges or groups, with Other() only as the last")
     typed_cells = tuple(_typed(kind, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
         raise InvalidParameter("cells", cells, "a list of distinct cells")
@@ -157,6 +170,8 @@ def _typed(kind: Type, cell: Cell) -> Cell:
     """Convert the values of a cell to the column's type: texts of dates are dates again."""
     if isinstance(cell, ListedCell):
         return ListedCell(parse_value(kind, cell.value, "value"))
+    if isinstance(cell, GroupCell):
+        return GroupCell(tuple(parse_value(kind, value, "values") for value in cell.values))
     if isinstance(cell, RangeCell):
         low, high = parse_value(kind, cell.low, "low"), parse_value(kind, cell.high, "high")
         is_ordered = kind not in (Type.TEXT, Type.BOOLEAN) and (low < high or (cell.closed and low == high))  # type: ignore[operator]

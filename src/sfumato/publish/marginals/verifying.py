@@ -19,7 +19,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Anchor, spending
 from sfumato.ledger.spending import Charged
-from sfumato.mechanisms import Exponential, Gaussian, Laplace
+from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.privacy import codec
 from sfumato.publish.marginals.measuring import PublishedMarginals
 from sfumato.publish.marginals.planning import NoisePlan
@@ -125,10 +125,13 @@ def _load_ledger(path: str | os.PathLike[str]) -> Anchor | dict[int, dict[str, A
 
 
 def step_cost(step: Charged, *, pure: bool) -> Fraction | None:
-    """Compute what a step costs, as a fraction: ρ = Δ₂²/2σ² of noise and ε²/8 of a choice of bounded range, or where
-    the price is pure ε = Δ₁/b and ε; None for anything else.
+    """Compute what a step costs, as a fraction: ρ = Δ₂²/2σ² of noise and ε²/8 of a choice of bounded range, such as
+    each level of quantiles, or where the price is pure ε = Δ₁/b and ε; None for anything else.
     """
     mechanism = step.mechanism
+    if type(mechanism) is Quantiles:
+        rho = mechanism.levels * mechanism.level_epsilon**2 / 8
+        return step.times * (mechanism.epsilon if pure else rho)
     if isinstance(mechanism, Exponential):
         return step.times * (mechanism.epsilon if pure else mechanism.epsilon**2 / 8)
     if isinstance(mechanism, Laplace if pure else Gaussian):

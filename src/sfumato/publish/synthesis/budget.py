@@ -1,7 +1,8 @@
 """Split a price over the steps of a synthesis in one currency, exactly; the last round takes the rest.
 
 *Concentrated* prices are counted in ρ: Gaussian noise of deviation σ costs Δ₂²/2σ² (Canonne, Kamath & Steinke 2020),
-and a choice by the exponential mechanism, whose loss spans at most ε, costs ε²/8 (Cesar & Rogers 2021). Amounts may
+and a choice by the exponential mechanism, whose loss spans at most ε, costs ε²/8 (Cesar & Rogers 2021), as does each
+level of a choice of quantiles (``mechanisms.quantiles``, theorem). Amounts may
 depend on what was released before: Σρ ≤ ρ holds under full adaptivity (Feldman & Zrnic 2021, at every order at once).
 *Pure* prices are counted in ε: Laplace noise of scale b costs Δ₁/b, a choice its ε, and they add up (Rogers et al.
 2016).
@@ -12,16 +13,17 @@ The cost of a step is computed from its actual noise, as a Fraction, and never e
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms import Exponential, Gaussian, Laplace
+from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import ColumnSetDistances
+from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
 from sfumato.privacy.calibration import least, meets
 from sfumato.release.prices import Price
@@ -55,6 +57,10 @@ class Currency(Protocol):
 
     def choice_cost(self, choice: Exponential) -> Fraction: ...
 
+    def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles: ...
+
+    def quantiles_cost(self, quantiles: Quantiles) -> Fraction: ...
+
     def hold(self, neighbours: Neighbours) -> Curve:
         """Return the bound on what all steps leak together."""
         ...
@@ -87,6 +93,13 @@ class Concentrated:
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon**2 / 8
 
+    def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+        levels = Quantiles(probabilities, 1, ranks.ends).levels
+        return _select_quantiles(levels / _root_above(levels / (8 * amount)), ranks, probabilities)
+
+    def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
+        return quantiles.levels * quantiles.level_epsilon**2 / 8
+
     def hold(self, neighbours: Neighbours) -> Curve:
         return Curve.concentrated(self.rho, neighbours)
 
@@ -118,6 +131,12 @@ class Pure:
 
     def choice_cost(self, choice: Exponential) -> Fraction:
         return choice.epsilon
+
+    def quantiles(self, amount: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+        return _select_quantiles(amount, ranks, probabilities)
+
+    def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
+        return quantiles.epsilon
 
     def hold(self, neighbours: Neighbours) -> Curve:
         return Curve.pure(self.epsilon, neighbours)
@@ -218,6 +237,15 @@ def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Expone
         rule = "high enough for selections of at least ε = 1e-9 each"
         raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or name fewer columns")
     return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
+
+
+def _select_quantiles(epsilon: Fraction, ranks: CellRanks, probabilities: Sequence[Fraction]) -> Quantiles:
+    """Return a selection of quantiles for this ε, or for the largest that is drawn exactly."""
+    rows = ranks.rows_per_unit
+    if epsilon < _MIN_CHOICE_EPSILON * rows:
+        rule = "high enough for bins chosen with at least ε = 1e-9 for each row of a unit"
+        raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or declare bins in the policy")
+    return Quantiles(probabilities, min(epsilon, _MAX_CHOICE_EPSILON), ranks.ends, rows, ranks.neighbours)
 
 
 def _root_above(value: Fraction) -> Fraction:

@@ -25,7 +25,7 @@ from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
-from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
+from sfumato.publish.tab_steps import Choice, ChooseCellsStep, ChooseStep, ChosenCells, MeasureStep
 
 Places = NDArray[np.intp]
 
@@ -167,5 +167,5 @@ class NoisyCells:
         return decode_integers(self.values)
 
 
-Step = MeasureStep[NoisyCells] | ChooseStep
-Outcome = NoisyCells | Choice
+Step = MeasureStep[NoisyCells] | ChooseStep | ChooseCellsStep
+Outcome = NoisyCells | Choice | ChosenCells

@@ -1,9 +1,10 @@
 """Forecast the time and memory of a synthesis, from public numbers and the speed of this machine.
 
 *Assumptions.* The number of rows is the policy's or the caller's, and columns depend on each other moderately. Chosen
-sets are as large as ``expected`` predicts. A fit takes about 6.5·(rows / noise)^0.4 rounds, and four times as many at
-the end: such constants were calibrated on public tables (ADULT, NIST's excerpts and PUMS), not on the private one. Time
-is CPU time, without waiting for a disk. Nothing is read, and no number in a forecast is private.
+sets are as large as ``expected`` predicts. A fit takes about 6.5·(rows / noise)^0.4 rounds, at most 16 after a chosen
+set, and four times as many at the end: such constants were calibrated on public tables (ADULT, NIST's excerpts and
+PUMS), not on the private one. Time is CPU time, without waiting for a disk. Nothing is read, and no number in a
+forecast is private.
 
 *Expected rounds.* Which sets a run will choose depends on the data; their sizes hardly do: a set is chosen if the model
 has it wrong by more than the noise, so the noise of all its cells is a small share of all rows. So sets of about that
@@ -40,7 +41,7 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
 from sfumato.publish.synthesis.methods import expected_rounds
-from sfumato.publish.synthesis.state import SynthesisSetting, mean_size
+from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_size
 
 _NOISE_SHARE = 0.1
 """The noise of all cells of a chosen set, as a share of all rows."""
@@ -300,7 +301,8 @@ def _fitting_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int, 
     fitted = range(first, last + 1) if course.fits_each else (first, last)
     seconds_per_fit = [_round_seconds(sets[: course.before + count], sizes, machine) for count in fitted]
     early_seconds = sum(seconds_per_fit) if course.chosen else 0.0
-    return rounds * early_seconds + min(_MAX_FIT_ROUNDS, _LAST_FIT_FACTOR * rounds) * seconds_per_fit[-1]
+    early_rounds = min(STEPS_PER_ROUND, rounds) if course.fits_each else rounds
+    return early_rounds * early_seconds + min(_MAX_FIT_ROUNDS, _LAST_FIT_FACTOR * rounds) * seconds_per_fit[-1]
 
 
 def _round_seconds(sets: list[tuple[int, ...]], sizes: tuple[int, ...], machine: Speed) -> float:
@@ -338,7 +340,7 @@ def invent_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
     one before it.
     """
     codes: list[NDArray[np.int64]] = []
-    for size in setting.sizes:
+    for size in setting.reading.sizes:
         declared_cells = max(1, size - 1)  # without the cell for missing values
         column_codes = np.minimum(
             bits.random_array_below(declared_cells, rows), bits.random_array_below(declared_cells, rows)
@@ -349,6 +351,6 @@ def invent_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
         codes.append(column_codes)
     small = tuple(
         codes_of_column.astype(np.min_scalar_type(size - 1))
-        for codes_of_column, size in zip(codes, setting.sizes, strict=True)
+        for codes_of_column, size in zip(codes, setting.reading.sizes, strict=True)
     )
-    return CodedRows(setting.sizes, small, np.full(rows, setting.unit_value.denominator, np.int64))
+    return CodedRows(setting.reading.sizes, small, np.full(rows, setting.unit_value.denominator, np.int64))

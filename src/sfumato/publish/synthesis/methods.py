@@ -50,7 +50,7 @@ _MIN_ROWS_PER_CELL = 19.0
 
 def aim(course: SynthesisState) -> Steps:
     """Measure columns, then choose and measure until the price is spent."""
-    yield from course.count_rows()
+    yield from course.start()
     columns = len(course.setting.first_columns)
     rounds = expected_rounds(course.setting, course.total)
     course.planned = columns + len(course.setting.pairs) + rounds
@@ -88,7 +88,7 @@ def expected_rounds(setting: SynthesisSetting, rows: float) -> int:
 
 def independent(course: SynthesisState) -> Steps:
     """Measure all columns, each for the same amount; the last takes the rest."""
-    yield from course.count_rows()
+    yield from course.start()
     sets = [*((place,) for place in range(len(course.setting.attributes))), *course.setting.pairs]
     course.planned = len(sets)
     for index, places in enumerate(sets):
@@ -102,7 +102,7 @@ def mst(course: SynthesisState) -> Steps:
     columns = len(course.setting.attributes)
     if columns == 1:
         return (yield from independent(course))
-    yield from course.count_rows()
+    yield from course.start()
     pairs = course.setting.pairs
     course.planned = columns + max(columns - 1, len(pairs))
     after_rows = course.budget.remaining
@@ -141,7 +141,7 @@ def _joining_pairs(edges: list[AttributeSet], columns: int) -> list[AttributeSet
 
 def mwem(course: SynthesisState) -> Steps:
     """Choose and measure, round by round."""
-    yield from course.count_rows()
+    yield from course.start()
     weights = integer_weights(subsets_with_weights(course.setting.workload))
     pairs = course.setting.pairs
     course.planned = rounds = len(course.setting.attributes) + len(pairs)

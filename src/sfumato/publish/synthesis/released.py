@@ -89,6 +89,21 @@ class ImpliedColumn:
             raise InvalidParameter("cells", self.cells[:3], "those of the determined column")
 
 
+@codec.serialisable("bought-cells")
+@dataclass(frozen=True)
+class BoughtCells:
+    """How the cells of a column were chosen."""
+
+    column: str
+    words: str
+    noise: Fraction | None = None
+    """The deviation or scale of the noise that values were compared with, in steps; None for quantiles."""
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        object.__setattr__(self, "noise", None if self.noise is None else exact(self.noise, "noise", POSITIVE))
+
+
 @codec.serialisable("synthesized")
 @dataclass(frozen=True, eq=False)
 class ReleasedSynthesis:
@@ -117,6 +132,8 @@ class ReleasedSynthesis:
     """The most cells that the model may have."""
     complete: bool = True
     """Whether all that was planned was measured; False if the synthesis was ended before."""
+    bought_cells: tuple[BoughtCells, ...] = ()
+    """How cells were chosen that the policy does not declare, after the number of rows and before the rest."""
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
@@ -137,6 +154,12 @@ class ReleasedSynthesis:
     def measured(self) -> tuple[MeasuredMarginal, ...]:
         """The marginals with their noise, as they are combined; the number of rows is the first."""
         return tuple(marginal.measured(self.attributes, self.unit_value) for marginal in self.marginals)
+
+    @property
+    def noise_sizes(self) -> list[Fraction]:
+        """The sizes of all noise that was added, in the order of the steps."""
+        rows, *others = [marginal.size for marginal in self.marginals]
+        return [rows, *(cells.noise for cells in self.bought_cells if cells.noise is not None), *others]
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Laplace
 from sfumato.mechanisms.protocols import Additive
-from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows, ColumnSetDistances, MergedCells
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.publish.graph.fitting import Observation, fit_model
 from sfumato.publish.graph.models import GraphicalModel
@@ -29,7 +29,8 @@ from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, noise_scale, round_amount_down
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_closure
 from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_from_model
-from sfumato.publish.synthesis.released import SynthesisRound
+from sfumato.publish.synthesis.private_cells import FOR_CELLS, CellPlan
+from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 
 Steps = Generator[Step, Outcome, None]
@@ -38,6 +39,8 @@ Choosing = Generator[Step, Outcome, AttributeSet]
 
 ROUGH, CLOSE = 1e-3, 1e-4
 """The tolerance of the fit in each round, and at the end."""
+STEPS_PER_ROUND = 16
+"""The most steps of the fit in a round: the next round goes on from there, and the last fit is close."""
 _MAX_STEPS = float(1 << 60)
 
 
@@ -58,6 +61,18 @@ class SynthesisSetting:
     """Columns that are never NULL."""
     measured_columns: tuple[int, ...] = ()
     """Only sets with one of these columns are measured: an earlier release tells of the others. Empty for all."""
+    cell_plan: CellPlan | None = None
+    """The columns whose cells are bought; None if the policy declares all cells."""
+
+    @property
+    def merged(self) -> MergedCells | None:
+        """The parts that are counted, where cells are bought."""
+        return None if self.cell_plan is None else self.cell_plan.merged
+
+    @property
+    def cell_amount(self) -> Fraction:
+        """The amount that buys the cells of one column."""
+        return round_amount_down(self.currency.total * FOR_CELLS / len(self.attributes))
 
     @property
     def pairs(self) -> list[AttributeSet]:
@@ -100,6 +115,7 @@ class SynthesisState:
         """Counts that earlier releases tell of these rows: the model is fitted to them too."""
         self.released: list[tuple[MeasuredMarginal, SynthesisRound]] = []
         """Each measurement with its round: appended together, so that an interrupt never separates them."""
+        self.bought_cells: list[BoughtCells] = []
         self.planned = 0
         self._model: GraphicalModel | None = None
         self._predicted: dict[AttributeSet, Integers] = {}
@@ -139,13 +155,15 @@ class SynthesisState:
         mean = sum(value * weight for value, weight in estimates) / sum(weight for _, weight in estimates)
         return min(max(1.0, mean), _MAX_STEPS * step)
 
-    def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = ()) -> None:
+    def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = (), max_rounds: int = 1000) -> None:
         """Fit the model to all that was measured, starting from the current one."""
         observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
         observations += self.known
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
         self._predicted = {}
-        self._model = fit_model(observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance)
+        self._model = fit_model(
+            observations, sizes, total, zeros=zeros, start=self._model, tolerance=tolerance, max_rounds=max_rounds
+        )
 
     def finish(self) -> None:
         """Fit the model closely, and again without the cells that deciding columns rule out."""
@@ -162,6 +180,22 @@ class SynthesisState:
         """Measure the number of rows, for its share of the price."""
         return self._measure_marginal((), round_amount_down(self.budget.currency.total * FOR_ROWS), "rows")
 
+    def start(self) -> Steps:
+        """Measure the number of rows, and buy the cells that the policy does not declare."""
+        yield from self.count_rows()
+        plan = self.setting.cell_plan
+        for place, private in plan.cells.items() if plan is not None else ():
+            setting = self.setting
+            assert setting.cell_plan is not None
+            step, cost = private.step(setting.reading, place, setting.cell_amount, setting.currency)
+            funds = self.budget.charge(cost)
+            outcome = yield step
+            self.budget = funds
+            refined = setting.cell_plan.replace_parts({place: private.parts_from(step, outcome)})
+            noise = noise_scale(step.noise) if isinstance(step, MeasureStep) else None
+            self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
+            self.setting = replace(setting, attributes=refined.attributes, cell_plan=refined)
+
     def measure_pairs(self, amount: Fraction) -> Steps:
         """Measure the pairs of which one column decides the other, each for this amount."""
         for pair in self.setting.pairs:
@@ -172,7 +206,7 @@ class SynthesisState:
         before = self.model.marginal(places) if fit else None
         noise = yield from self._measure_marginal(places, amount, what)
         if before is not None:
-            self.fit()
+            self.fit(max_rounds=STEPS_PER_ROUND)
             measured, synthesis_round = self.released[-1]
             gain = l1_change(before, self.model.marginal(places)) / 2
             self.released[-1] = measured, replace(synthesis_round, gain=gain)
@@ -188,7 +222,7 @@ class SynthesisState:
         ]
 
     def _measure_marginal(self, places: AttributeSet, amount: Fraction, what: str) -> Measuring:
-        view, currency = CellCounts(self.setting.reading, places), self.budget.currency
+        view, currency = CellCounts(self.setting.reading, places, self.setting.merged), self.budget.currency
         noise = currency.noise(amount, view.sensitivity)
         funds = self.budget.charge(currency.noise_cost(noise, view.sensitivity))
         outcome = yield MeasureStep(view, noise, NoisyCells.of)
@@ -218,7 +252,7 @@ class SynthesisState:
         self, sets: Sequence[AttributeSet], weights: Sequence[int], penalty: Callable[[int], float]
     ) -> ColumnSetDistances:
         step = float(self.setting.unit_value)
-        views = tuple(CellCounts(self.setting.reading, places) for places in sets)
+        views = tuple(CellCounts(self.setting.reading, places, self.setting.merged) for places in sets)
         model = self.model
         missing = [places for places in sets if places not in self._predicted]
         for places, counts in zip(missing, model.marginals(missing), strict=True):

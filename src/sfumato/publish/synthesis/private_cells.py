@@ -1,0 +1,260 @@
+"""Cells of a column that are bought: bins by private quantiles, and groups of a text's many values.
+
+Where the policy bounds an ordered column and gives it no bins, it has a public grid of fine cells, and a step of the
+synthesis selects which of them are its quantiles. Where it lists more values of a text than a model can hold, a step
+measures how often each occurs: values above a threshold of that noise keep cells of their own, and the others share
+one, or one for each part of a level of theirs. What is measured afterwards are counts of these parts.
+
+*Price.* Each column is bought for a share of the price that is fixed before, ``FOR_CELLS`` of an even share of all
+columns, whatever its rows are.
+
+*Theorem.* The steps together keep the price. *Proof.* Which parts a column has follows from released numbers and the
+policy, so given them a later step is a fixed function of the rows: each row is in one part, and counts of parts move by
+what counts of cells do (``plan.readings.cell_rows``). The steps that choose the parts are releases like all others:
+quantiles of a unit's T steps (``mechanisms.quantiles``), or noise in all counts of one column. Their costs and those of
+later steps add up under full adaptivity (``budget``). ∎
+
+*No failure depends on rows.* Every outcome gives a partition: an edge that is selected several times is a cell by
+itself, and a table without rows gets bins at random and one group. If the synthesis is interrupted before, columns have
+the parts that were planned: equal bins, or the values that are listed first.
+
+*Rows drawn.* The model tells how many rows are in a part; which value they have in it is drawn evenly from the part's
+public values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.caching import cached_property
+from sfumato.mechanisms import Laplace
+from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, MergedCells
+from sfumato.policy import Domain, Table, Type
+from sfumato.policy.codings import Coding, parse_coding
+from sfumato.publish.marginals.attributes import (
+    Attribute,
+    Attributes,
+    Cell,
+    GroupCell,
+    ListedCell,
+    OtherCell,
+    RangeCell,
+)
+from sfumato.publish.synthesis.budget import Currency, noise_scale
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
+from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
+
+FOR_CELLS = Fraction(1, 10)
+"""The share of an even share of the price that buys the cells of a column."""
+MAX_BINS = 16
+"""The most bins that are bought."""
+MAX_OWN_CELLS = 250
+"""The most values of a text that keep a cell of their own."""
+MANY_VALUES = 1_000
+"""A text with more values than this is grouped."""
+_MAX_GROUPS = 64
+_MAX_FINE_CELLS, _MAX_SEARCHED_CELLS = 4096, 512
+"""The most cells of a public grid: of whole numbers and days, found by division, and of others, by comparisons."""
+
+Parts = NDArray[np.int32]
+"""The part of each fine cell; the last cell, for missing values, is the last part."""
+
+
+class PrivateCells(Protocol):
+    """Fine cells of a column, and how a step joins them."""
+
+    @property
+    def fine(self) -> Attribute: ...
+
+    @property
+    def planned_parts(self) -> Parts:
+        """The parts before anything is released: as many as there may be."""
+        ...
+
+    @property
+    def words(self) -> str: ...
+
+    def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
+        """Return the step that chooses the parts, and its cost, at most this amount."""
+        ...
+
+    def parts_from(self, step: Step, outcome: Outcome) -> Parts: ...
+
+    def merge(self, parts: Parts) -> Attribute:
+        """Return the column with these parts as cells."""
+        ...
+
+
+@dataclass(frozen=True)
+class QuantileBins:
+    """Bins of an ordered column with about equally many rows each."""
+
+    fine: Attribute
+
+    @property
+    def words(self) -> str:
+        return f"at most {MAX_BINS} bins by quantiles among {self.fine.size - 1:,} public cells"
+
+    @property
+    def planned_parts(self) -> Parts:
+        cells = self.fine.size - 1
+        return np.append(np.arange(cells) * MAX_BINS // cells, MAX_BINS).astype(np.int32)
+
+    def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
+        ranks = CellRanks(reading, place)
+        quantiles = currency.quantiles(amount, ranks, [Fraction(index, MAX_BINS) for index in range(1, MAX_BINS)])
+        return ChooseCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
+
+    def parts_from(self, step: Step, outcome: Outcome) -> Parts:
+        """Start a bin at every selected cell, and after one that was selected several times: it holds many rows."""
+        del step
+        assert isinstance(outcome, ChosenCells)
+        is_start = np.zeros(self.fine.size, bool)
+        is_start[[0, self.fine.size - 1, *outcome.cells]] = True
+        is_start[[cell + 1 for cell in outcome.cells if outcome.cells.count(cell) > 1]] = True
+        return (np.cumsum(is_start) - 1).astype(np.int32)
+
+    def merge(self, parts: Parts) -> Attribute:
+        ends = [*np.flatnonzero(np.diff(parts))]
+        ranges: list[Any] = [self.fine.cells[end] for end in ends]
+        starts: list[Any] = [self.fine.cells[start] for start in [0, *(end + 1 for end in ends[:-1])]]
+        merged = (RangeCell(low.low, high.high, high.closed) for low, high in zip(starts, ranges, strict=True))
+        return replace(self.fine, cells=(*merged, OtherCell()))
+
+
+@dataclass(frozen=True)
+class ValueGroups:
+    """A text of which frequent values have cells of their own, and the others share groups."""
+
+    fine: Attribute
+    groups: tuple[int, ...]
+    """The group of each value, if it has no cell of its own: all in one, or the parts of a level."""
+
+    @property
+    def words(self) -> str:
+        others = "one group" if max(self.groups) == 0 else f"{max(self.groups) + 1} groups"
+        values = f"{self.fine.size - 1:,} values"
+        return f"at most {MAX_OWN_CELLS} of {values} above a noisy threshold, the others in {others}"
+
+    @property
+    def planned_parts(self) -> Parts:
+        return self._parts(np.arange(MAX_OWN_CELLS))
+
+    def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
+        counts = CellCounts(reading, (place,))
+        noise = currency.noise(amount, counts.sensitivity)
+        return MeasureStep(counts, noise, NoisyCells.of), currency.noise_cost(noise, counts.sensitivity)
+
+    def parts_from(self, step: Step, outcome: Outcome) -> Parts:
+        """Give cells to the most frequent values above what noise alone reaches in about one of all values."""
+        assert isinstance(outcome, NoisyCells)
+        assert isinstance(step, MeasureStep)
+        counts, scale = outcome.counts[:-1], float(noise_scale(step.noise))
+        logarithm = math.log(counts.size)
+        threshold = scale * (logarithm if isinstance(step.noise, Laplace) else math.sqrt(2 * logarithm))
+        most_frequent = np.argsort(-counts, kind="stable")[:MAX_OWN_CELLS]
+        return self._parts(np.sort(most_frequent[counts[most_frequent] > threshold]))
+
+    def _parts(self, own_cells: NDArray[np.intp]) -> Parts:
+        keys = len(own_cells) + np.append(np.array(self.groups), max(self.groups) + 1)
+        keys[own_cells] = np.arange(len(own_cells))
+        return np.unique(keys, return_inverse=True)[1].astype(np.int32)
+
+    def merge(self, parts: Parts) -> Attribute:
+        values: dict[int, list[Any]] = {}
+        for part, cell in zip(parts[:-1].tolist(), self.fine.cells[:-1], strict=True):
+            assert isinstance(cell, ListedCell)
+            values.setdefault(part, []).append(cell.value)
+        cells: list[Cell] = [_value_cell(values[part]) for part in range(int(parts[-1]))]
+        return replace(self.fine, cells=(*cells, OtherCell()))
+
+
+def _value_cell(values: Sequence[Any]) -> Cell:
+    return ListedCell(values[0]) if len(values) == 1 else GroupCell(tuple(values))
+
+
+def with_fine_cells(table: Table) -> dict[str, Coding]:
+    """Return the codings of a table, with a public grid for every bounded, ordered column that has no cells."""
+    grids = {
+        name: _grid(domain)
+        for name, domain in table.columns.items()
+        if not table.is_coded(name)
+        and domain.type not in (Type.TEXT, Type.BOOLEAN)
+        and domain.bounds is not None
+        and domain.bounds[0] != domain.bounds[1]
+    }
+    return {**table.codings, **grids}
+
+
+def _grid(domain: Domain) -> Coding:
+    """Divide the bounds: whole numbers and days by one width, so that a division finds the cell."""
+    assert domain.bounds is not None
+    low, high = domain.bounds
+    if domain.type not in (Type.INTEGER, Type.DATE):
+        return parse_coding(domain, _MAX_SEARCHED_CELLS, None)
+    steps: Any = high - low  # type: ignore[operator]
+    span = (steps.days if domain.type is Type.DATE else steps) + 1
+    width = -(-span // _MAX_FINE_CELLS)
+    starts: list[Any] = [
+        low + (timedelta(days=offset) if domain.type is Type.DATE else offset)  # type: ignore[operator]
+        for offset in range(0, span, width)
+    ]
+    return Coding(tuple(starts), high)
+
+
+def has_many_values(domain: Domain) -> bool:
+    """Return whether a text has more values than a model has cells for."""
+    return domain.type is Type.TEXT and domain.values is not None and len(domain.values) > MANY_VALUES
+
+
+def plan_cells(table: Table, attributes: Attributes) -> CellPlan | None:
+    """Plan the cells that are bought: of columns that the policy bins nowhere, and of texts with very many values."""
+    cells: dict[int, PrivateCells] = {}
+    for place, attribute in enumerate(attributes):
+        fine = attribute.without_levels
+        if not table.is_coded(attribute.name) and attribute.size - 1 > MAX_BINS:
+            cells[place] = QuantileBins(fine)
+        elif has_many_values(table.columns[attribute.name]):
+            cells[place] = ValueGroups(fine, _groups(attribute))
+    parts = {place: private.planned_parts for place, private in cells.items()}
+    return CellPlan(cells, attributes, parts) if cells else None
+
+
+def _groups(attribute: Attribute) -> tuple[int, ...]:
+    """Return the parts of the finest level with few parts, or one for all values."""
+    for level in attribute.levels:
+        if len(set(level)) - 1 <= _MAX_GROUPS:
+            return tuple(np.unique(level[:-1], return_inverse=True)[1].tolist())
+    return (0,) * (attribute.size - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class CellPlan:
+    """The columns whose cells are bought, and their parts as far as they are known."""
+
+    cells: Mapping[int, PrivateCells]
+    fine: Attributes
+    parts: Mapping[int, Parts]
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        """All columns, with the parts as cells."""
+        return tuple(
+            self.cells[place].merge(self.parts[place]) if place in self.cells else attribute.without_levels
+            for place, attribute in enumerate(self.fine)
+        )
+
+    @cached_property
+    def merged(self) -> MergedCells:
+        return MergedCells(tuple(self.parts.get(place) for place in range(len(self.fine))))
+
+    def replace_parts(self, parts: Mapping[int, Parts]) -> CellPlan:
+        return replace(self, parts={**self.parts, **parts})
