@@ -77,8 +77,8 @@ MUTANTS = (
         "a remainder is not NULL where both its operands are not",
         Kind.NAN,
         "plan.aggregates.spellings:_is_present",
-        "value.function in ('+', '-', '*')",
-        "value.function != ''",
+        "value.function not in ('+', '-', '*')",
+        "value.function == ''",
         (_ONCE,),
     ),
     Mutant(
