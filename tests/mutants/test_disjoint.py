@@ -74,11 +74,11 @@ MUTANTS = (
         (_ONCE,),
     ),
     Mutant(
-        "a quotient is not NULL where both its operands are not",
+        "a remainder is not NULL where both its operands are not",
         Kind.NAN,
         "plan.aggregates.spellings:_is_present",
-        "value.function in ('+', '-', '*')",
-        "value.function in ('+', '-', '*', '/')",
+        "value.function not in ('+', '-', '*')",
+        "value.function == ''",
         (_ONCE,),
     ),
     Mutant(

@@ -142,7 +142,7 @@ _OVER_1 = "FILTER (WHERE age > 1)"
         ("COUNT(*), COUNT(cost)", "WHERE age >= 0", [DisjointMeasures]),
         ("COUNT(*), COUNT(cost)", "WHERE cost >= 0 OR age >= 0", [DisjointMeasures]),
         ("COUNT(*), COUNT(age + cost)", "WHERE age >= 0", [DisjointMeasures]),
-        ("COUNT(*), COUNT(cost / age)", "WHERE cost >= 0 AND age >= 0", [DisjointMeasures]),
+        ("COUNT(*), COUNT(cost % age)", "WHERE cost >= 0 AND age >= 0", [DisjointMeasures]),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sfumato.WeakPrivacy")

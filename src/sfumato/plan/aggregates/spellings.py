@@ -59,6 +59,7 @@ def _is_present(value: Expression, conditions: Sequence[Expression]) -> bool:
     """Return whether a value is certain not to be NULL where the conditions hold."""
     if never_null(value) or is_not_null(value) in conditions or value in limits(conditions):
         return True
-    # of these functions, one with a finite range is NULL only if an argument is
-    is_total = isinstance(value, Call) and value.function in ("+", "-", "*") and value.domain.range is not None
-    return is_total and all(_is_present(argument, conditions) for argument in value.arguments)
+    if not isinstance(value, Call) or value.function not in ("+", "-", "*") or value.domain.range is None:
+        return False
+    # one of these functions with a finite range is NULL only if an argument is
+    return all(_is_present(argument, conditions) for argument in value.arguments)

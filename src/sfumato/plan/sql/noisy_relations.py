@@ -350,7 +350,7 @@ def _lower_join(
     if join.args.get("method") or kind not in ("", "INNER", "OUTER", "CROSS"):
         raise refuse(join, "join", f"{node_text(join)} of aggregated rows is not supported", _JOIN_FIX)
     if left.selected or right.selected:
-        rule = "rows that noisy numbers have selected, by HAVING, WHERE or LIMIT, cannot be joined"
+        rule = "rows that noisy numbers have selected, by HAVING, WHERE, LIMIT or UNION, cannot be joined"
         raise refuse(join, "selected-rows", rule, "join all rows first, and select with WHERE or QUALIFY outside")
     first = len(left.outputs)
     right_columns = scope_columns(join.this.alias_or_name, right.outputs, first=first)
