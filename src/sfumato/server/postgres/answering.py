@@ -23,7 +23,7 @@ from sfumato.server.people.users import Caller
 from sfumato.server.postgres import own_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.lexing import blank_database
-from sfumato.server.postgres.ranged_subqueries import RangedSubquery, take_apart
+from sfumato.server.postgres.ranged_subqueries import RangedSubquery, names_range, take_apart
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
@@ -142,7 +142,7 @@ class StatementSource:
 
     async def reads_catalog(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog or constants."""
-        if own_tables.find(sql) is not None or self._reads_synthetic(sql):
+        if own_tables.find(sql) is not None or await self._reads_synthetic(sql):
             return False
         if _asks_process(sql):
             return True
@@ -151,14 +151,19 @@ class StatementSource:
 
     async def is_question(self, sql: str) -> bool:
         """Return whether a statement asks the curator, and so may spend."""
-        return own_tables.find(sql) is None and not self._reads_synthetic(sql) and not await self.reads_catalog(sql)
+        if own_tables.find(sql) is not None or await self._reads_synthetic(sql):
+            return False
+        return not await self.reads_catalog(sql)
 
-    def _reads_synthetic(self, sql: str) -> bool:
-        return self.published is not None and self.published.reads(sql)
+    async def _reads_synthetic(self, sql: str) -> bool:
+        """Return whether a statement reads synthetic tables: it is parsed in a worker thread."""
+        if self.published is None or not self.published.may_read(sql):
+            return False
+        return await in_thread(self.published.reads, sql)
 
-    def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
+    async def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
         """Return the parts of a statement about an answer's ranges; only where no question costs anything."""
-        return None if self.published is None else take_apart(sql)
+        return None if self.published is None or not names_range(sql) else await in_thread(take_apart, sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
@@ -170,13 +175,13 @@ class StatementSource:
         self, rows: Rows, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
     ) -> ResultColumns:
         """Return the columns of a statement's result. Free, and reads no row."""
-        ranged = self._ranged_subquery(rows.sql)
+        ranged = await self._ranged_subquery(rows.sql)
         if ranged is not None:
             columns = await self.describe(replace(rows, sql=ranged.inner), parameters, cancelled, ranges=True)
             return await self.queue.run(self.user, partial(ranged.describe, columns), _run_to_end, cancelled)
         if _asks_process(rows.sql):
             return _PROCESS_COLUMNS
-        if self.published is not None and self.published.reads(rows.sql):
+        if self.published is not None and await self._reads_synthetic(rows.sql):
             call = partial(self.published.describe, rows.sql, parameters)
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
@@ -192,11 +197,11 @@ class StatementSource:
             return Result(_PROCESS_COLUMNS, [(self.process,)])
         if await self.reads_catalog(rows.sql):
             return await self._run_catalog(rows.sql, parameters, terms.cancelled)
-        ranged = self._ranged_subquery(rows.sql)
+        ranged = await self._ranged_subquery(rows.sql)
         if ranged is not None:
             answer = await self.run(replace(rows, sql=ranged.inner), parameters, None, replace(terms, ranges=True))
             return await self.queue.run(self.user, partial(ranged.run, answer), _run_to_end, terms.cancelled)
-        if self.published is not None and self.published.reads(rows.sql):
+        if self.published is not None and await self._reads_synthetic(rows.sql):
             confidence = str(terms.price.get("confidence", "0.95"))
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
             return await self._ask_synthetic(self.published, call, terms.cancelled)
@@ -208,7 +213,7 @@ class StatementSource:
 
     async def explain(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result:
         """Explain a question and forecast its error. Free, and reads no row."""
-        if self.published is not None and self.published.reads(rows.sql):
+        if self.published is not None and await self._reads_synthetic(rows.sql):
             call = partial(self.published.explain, rows.sql, parameters)
             lines = await self._ask_synthetic(self.published, call, asyncio.Event())
             return text_result(("QUERY PLAN",), [(line,) for line in lines])

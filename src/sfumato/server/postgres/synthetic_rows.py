@@ -158,7 +158,9 @@ def _bind(tree: exp.Query, parameters: Sequence[Any]) -> None:
     for node in [*tree.find_all(exp.Parameter)]:
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(parameters):
             raise _refuse("parameter", f"there is no parameter ${shown(node.name)}", "bind a value for each parameter")
-        node.replace(_literal(parameters[int(node.name) - 1]))
+        value = parameters[int(node.name) - 1]
+        is_count = isinstance(node.parent, (exp.Limit, exp.Offset)) and isinstance(value, str) and value.isdecimal()
+        node.replace(_literal(int(value) if is_count else value))
 
 
 def _literal(value: Any) -> exp.Expr:

@@ -145,7 +145,7 @@ class SyntheticShelf:
         self._drawing = threading.Lock()
         """Held while rows are drawn, so that all connections see the same."""
         self._purchases: OrderedDict[tuple[str, int], Purchase | None] = OrderedDict()
-        self._engines: OrderedDict[tuple[str, str, tuple[int, ...]], SyntheticRows] = OrderedDict()
+        self._engines: OrderedDict[tuple[str, tuple[Purchase, ...]], SyntheticRows] = OrderedDict()
 
     def list_purchases(self, caller: Caller, policy: str) -> tuple[Purchase, ...]:
         """Return what the caller may read, in the order of the ledger."""
@@ -167,9 +167,9 @@ class SyntheticShelf:
 
         return read
 
-    def engine(self, user: str, policy: str, purchases: Sequence[Purchase]) -> SyntheticRows:
-        """Return the engine of one user over the rows of some purchases."""
-        key = user, policy, tuple(each.line for each in purchases)
+    def engine(self, user: str, purchases: Sequence[Purchase]) -> SyntheticRows:
+        """Return the engine of one user over the rows of some purchases, whose files stay as long as it does."""
+        key = user, tuple(purchases)
         with self._drawing:
             files = {name: path for purchase in purchases for name, path in purchase.files.items()}
         return self._kept(self._engines, key, lambda _: SyntheticRows(files), _MAX_ENGINES)
@@ -221,6 +221,10 @@ class PublishedTables:
             self.catalog = self.build_catalog(tuple(relations))
             self._purchases, self._refusals = listed, {}
 
+    def may_read(self, sql: str) -> bool:
+        """Return False for a text that surely reads none of the tables, without parsing it."""
+        return bool(self._purchases) and _SUFFIX in sql.lower()
+
     def reads(self, sql: str) -> bool:
         """Return whether a statement reads one of the tables."""
         return self._named_tables(sql) is not None
@@ -259,9 +263,7 @@ class PublishedTables:
             self._running.interrupt()
 
     def _named_tables(self, sql: str) -> list[str] | None:
-        if not self._purchases or _SUFFIX not in sql.lower():
-            return None
-        return table_names(sql, self._purchases.keys(), self.database)
+        return table_names(sql, self._purchases.keys(), self.database) if self.may_read(sql) else None
 
     def _purchases_of(self, sql: str) -> list[Purchase]:
         names = self._named_tables(sql) or ()
@@ -294,7 +296,7 @@ class PublishedTables:
 
     def _over_rows(self, sql: str, samples: Sequence[Any], ask: Callable[[SyntheticRows], _V]) -> _V:
         """Ask the rows; a name that neither they nor the model know is refused in the model's words."""
-        self._running = self.shelf.engine(self.user, self.policy, self._purchases_of(sql))
+        self._running = self.shelf.engine(self.user, self._purchases_of(sql))
         try:
             return ask(self._running)
         except Unsupported as over_rows:

@@ -165,7 +165,7 @@ class _Key:
 class _SharedAnswers:
     """What the connections of one user to one policy share: the database, opened when first needed, and answers."""
 
-    def __init__(self, policy: Policy, identity: Identity, published: tuple[DescribedRelation, ...]) -> None:
+    def __init__(self, policy: Policy, identity: Identity, published: tuple[DescribedRelation, ...] = ()) -> None:
         self._open: Callable[[], CatalogDatabase] = lambda: CatalogDatabase(policy, identity, published)
         self._database: CatalogDatabase | None = None
         self._opening = threading.Lock()
