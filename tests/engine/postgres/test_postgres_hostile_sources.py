@@ -455,6 +455,18 @@ def test_settings_hold_in_every_transaction(sessions: Sessions, visits: str) -> 
     engine.close()
 
 
+@pytest.mark.parametrize("level", ["serializable", "read committed"])
+def test_whatever_the_isolation_level_is_by_default_a_question_reads_one_snapshot(
+    sessions: Sessions, visits: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escaped = level.replace(" ", "\\ ")
+    monkeypatch.setenv("PGOPTIONS", f"-c default_transaction_isolation={escaped}")
+    engine = Postgres(declared(sessions.server, visits))
+    for _ in range(2):  # a new session, and one that is used again
+        assert engine.server.run("SELECT current_setting('transaction_isolation')") == [("repeatable read",)]
+    engine.close()
+
+
 def test_what_others_left_in_a_session_is_not_found(sessions: Sessions, visits: str) -> None:
     """Behind a pool others may have made temporary tables and types that are called as the server's own are."""
     engine = Postgres(declared(sessions.server, visits))
