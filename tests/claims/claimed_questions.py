@@ -111,7 +111,7 @@ def statement_claims(question: Question) -> Claims:
     for bounded in (each for each in question.bounding_options if each.measures):
         claims[f"{bounded.strategy.value} statement"] = _statement_hash(_reading(question, bounded))
     for place, part in enumerate(question.other_parts):
-        beside = part.reading(question.groups)
+        beside = part.reading(() if question.discovered_keys else question.groups)
         claims[f"beside {place} statement"] = _statement_hash(beside)
     return claims
 

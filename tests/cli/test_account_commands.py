@@ -172,3 +172,15 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
         assert run("ledger", verb[0], tmp_path / "none.ledger", *verb[1:]).exit_code == 2
         assert run("ledger", verb[0], tmp_path, *verb[1:]).exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_budget_of_a_ledger_that_lost_lines_says_that_more_was_spent(asked: Path) -> None:
+    """A restored copy has less spent than its anchor knows: what a charge is refused for is told beside the figures."""
+    ledger = asked.parent / "sfumato.ledger"
+    copy = ledger.read_bytes()
+    assert run("query", asked, COUNTS, "--epsilon", "0.25", "--analyst", "ana", "--fresh").exit_code == 0
+    ledger.write_bytes(copy)
+    done = run("budget", asked)
+    assert "rolled back or rewritten; more was spent than it shows" in done.stderr
+    assert "ledger acknowledge" in done.stderr
+    assert run("query", asked, COUNTS, "--epsilon", "0.25", "--analyst", "ana", "--fresh").exit_code != 0

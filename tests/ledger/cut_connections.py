@@ -1,4 +1,4 @@
-"""A proxy on a socket that cuts the connection after so many bytes, in whichever direction they went."""
+"""A proxy on a socket that delays bytes, or cuts the connection after so many, in whichever direction they went."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import selectors
 import socket
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from postgres_server import PostgresServer
@@ -27,6 +28,8 @@ class Cutter:
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self.left: int | None = None
+        self.piece: int | None = None
+        """How many bytes pass at once, a moment before the next; None for all that came."""
         self.passed = 0
         self.stays_down = False
         self.down = False
@@ -71,12 +74,19 @@ class Cutter:
                     if not data:
                         raise OSError
                     allowed = self._allowed(len(data))
-                    key.data.sendall(data[:allowed])
+                    self._send(key.data, data[:allowed])
                     if allowed < len(data) or self.left == 0:
                         self._cut()
                         raise OSError
         for end in (client, server):
             end.close()
+
+    def _send(self, target: socket.socket, data: bytes) -> None:
+        piece = self.piece or max(1, len(data))
+        for start in range(0, len(data), piece):
+            target.sendall(data[start : start + piece])
+            if self.piece is not None:
+                time.sleep(0.001)
 
     def _allowed(self, many: int) -> int:
         with self._lock:

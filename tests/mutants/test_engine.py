@@ -165,7 +165,7 @@ MUTANTS = (
         "rows of nobody count without a limit",
         Kind.LIMITS,
         "engine.duckdb.scan:has_id",
-        "f'{unit.sql} IS NOT NULL'",
+        "f'{exact_id(unit)} IS NOT NULL'",
         "'TRUE'",
         (
             "safety/test_regressions.py::test_rows_without_an_owner_are_nobodys",

@@ -10,6 +10,14 @@ _FAULTS = "engines/spark/test_faults.py"
 _DOUBLES = f"{_HOSTILE}::test_ids_that_are_doubles_are_units_as_numbers_are"
 MUTANTS = (
     Mutant(
+        "a driver may hold too little for what was charged",
+        Kind.CHARGE_ORDER,
+        "engine.spark.sessions:require_large_results",
+        "0 < byte_count < LEAST_RESULT",
+        "False",
+        ("engine/spark/test_result_sizes.py",),
+    ),
+    Mutant(
         "files that changed while they were read are not noticed",
         Kind.REUSE,
         "engine.spark.sources:_file_listing_hash",

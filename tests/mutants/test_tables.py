@@ -86,9 +86,9 @@ MUTANTS = (
     Mutant(
         "long ids are cut",
         Kind.NEIGHBOURS,
-        "engine.duckdb.owners:_ID_READERS",
-        "cell.text.sql",
-        "clean_cell(cell, Domain(Type.TEXT))",
+        "engine.duckdb.scan:text_id",
+        "THEN {unit.text.sql} END",
+        "THEN left({unit.text.sql}, 1000) END",
         (f"{_OWNERS}::test_long_ids_are_told_apart",),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_decimal_ids_are_exact() -> None:
 
 
 def test_long_ids_are_told_apart() -> None:
-    long = pa.array(["x" * 5000 + end for end in "ab"])
+    long = pa.array(["x" * 1023 + end for end in "ab"])
     assert len({who for _, who in owned(people(long, TEXT, id_type="text"), "t0")}) == 2
 
 
@@ -272,3 +273,21 @@ def test_one_unit_moves_its_own_rows_alone() -> None:
         without, added = seen([first, second]), seen([first, second, (9, 1), (9, 1), (9, None)])
         assert [each for each in added if each[1] != 9] == without
         assert [n for n, who in added if who == 9] == [n for n, key in enumerate((one, two)) if key == 1]
+
+
+LONG_IDS = {
+    "text": (["é" * 512, "é" * 512 + "x", "x"], pa.string(), None),
+    "as text": (["é" * 512, "é" * 512 + "x", "x"], pa.string(), "text"),
+    "bytes": ([b"e" * 1024, b"e" * 1025, b"x"], pa.binary(), None),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_IDS)
+def test_an_id_of_more_than_1024_bytes_is_nobodys(kind: str) -> None:
+    ids, stored, id_type = LONG_IDS[kind]
+    rows = pa.table({"who": pa.array(ids, stored), "visit": pa.array(ids, stored), "n": [1, 2, 3]})
+    policy = replace(family(rows, rows), id_type=id_type)
+    for table in ("visits", "drugs"):
+        assert [n for n, _ in owned(policy, table)] == [1, 3]
+    with Sources(policy, threads=1) as sources:
+        assert inspect(sources, "visits").without_id == pytest.approx(1 / 3)

@@ -25,7 +25,7 @@ from sfumato.ledger import Ledger
 from sfumato.plan.bounding import bounding_strategies
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.values.grammars import LONGEST
+from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -135,6 +135,21 @@ def test_an_id_that_a_double_would_merge_with_another_is_nobodys(sessions: Sessi
 # Names and numbers of a source
 
 
+@pytest.mark.parametrize("id_type", [None, "text"])
+def test_an_id_beyond_the_longest_is_nobodys(sessions: Sessions, id_type: str | None) -> None:
+    """1,024 bytes are an id, of whatever letters; with one more the row is left out."""
+    relation = f"{sessions.schema()}.visits"
+    longest = f"repeat('é', {LONGEST_ID // 2})"
+    sessions.run(
+        f"CREATE TABLE {relation} (who text, ward text)",
+        f"INSERT INTO {relation} VALUES ({longest}, 'north'), ({longest} || 'x', 'north'), ('x', 'north')",
+        f"INSERT INTO {relation} SELECT repeat('y', 10000000), 'north'",
+    )
+    engine = Postgres(replace(declared(sessions.server, relation), id_type=id_type))
+    assert read(engine, "SELECT COUNT(*), COUNT(DISTINCT who) FROM visits") == [(2, 2)]
+    engine.close()
+
+
 def test_a_table_under_another_name_has_no_second_budget(sessions: Sessions, visits: str, tmp_path: Path) -> None:
     """Neither a renamed table is new, nor another one that is called as it was."""
     schema = visits.partition(".")[0]
@@ -175,6 +190,41 @@ def test_a_view_below_a_view_is_part_of_its_shape(sessions: Sessions, visits: st
         engine.check()
     assert stored_relations.find_relation(view, "visits", engine.server.run).shape != before
     engine.close()
+
+
+CHANGED_FUNCTIONS = {
+    "a function": ("SELECT 1", "SELECT 2", "kept(who) > 0"),
+    "an operator's function": ("SELECT 1", "SELECT 2", "who OPERATOR({schema}.@@@) 1 > 0"),
+}
+
+
+@pytest.mark.parametrize("how", CHANGED_FUNCTIONS)
+def test_the_body_of_a_function_that_a_view_calls_is_part_of_its_shape(
+    sessions: Sessions, visits: str, how: str
+) -> None:
+    schema, view = visits.partition(".")[0], visits.replace("visits", "seen")
+    first, second, test = CHANGED_FUNCTIONS[how]
+
+    def define(body: str) -> None:
+        for parameters in ("int", "int, int"):
+            sessions.run(f"CREATE OR REPLACE FUNCTION {schema}.kept({parameters}) RETURNS int LANGUAGE sql AS '{body}'")
+
+    define(first)
+    sessions.run(
+        f"CREATE OPERATOR {schema}.@@@ (FUNCTION = {schema}.kept, LEFTARG = int, RIGHTARG = int)",
+        f"CREATE VIEW {view} AS SELECT * FROM {visits} WHERE "
+        + test.format(schema=schema).replace("kept(", f"{schema}.kept("),
+    )
+    engine = Postgres(declared(sessions.server, view, version="1"))
+    engine.check().close()
+    identity = engine.identity()
+    define(second)
+    with pytest.raises(SourceChanged):
+        engine.check()
+    engine.close()
+    again = Postgres(declared(sessions.server, view, version="1"))
+    assert again.identity() != identity  # another body is no version that was answered about
+    again.close()
 
 
 @pytest.fixture
@@ -361,6 +411,24 @@ def test_what_cannot_be_locked_is_refused_at_the_opening(sessions: Sessions, vis
     sessions.run("DROP OWNED BY some_columns", "DROP ROLE some_columns")
 
 
+@pytest.mark.parametrize(("limit", "opens"), [("1023MB", False), ("1GB", True)])
+def test_a_limit_of_temporary_files_that_could_end_a_charged_question_is_refused(
+    sessions: Sessions, visits: str, limit: str, opens: bool
+) -> None:
+    schema, role = visits.partition(".")[0], f"limited_to_{limit.lower()}"
+    sessions.run(
+        f"CREATE ROLE {role} LOGIN",
+        f"ALTER ROLE {role} SET temp_file_limit = '{limit}'",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT SELECT ON {visits} TO {role}",
+    )
+    policy = declared(sessions.server, visits, source=sessions.server.address(user=role))
+    if opens:
+        open_engine(policy).close()
+    else:
+        assert "temporary files" in refused(policy)
+
+
 def test_a_view_that_fails_is_refused_in_words(sessions: Sessions, visits: str) -> None:
     view = visits.replace("visits", "broken")
     sessions.run(f"CREATE VIEW {view} AS SELECT who, ward FROM {visits} WHERE 1 / (who - 3) > -2")
@@ -384,6 +452,18 @@ def test_settings_hold_in_every_transaction(sessions: Sessions, visits: str) -> 
     assert engine.server.run(shown) == pinned
     assert engine.server._idle_sessions == [idle]
     assert idle.execute("SELECT current_setting('TimeZone')").fetchall() == [("Asia/Tokyo",)]
+    engine.close()
+
+
+@pytest.mark.parametrize("level", ["serializable", "read committed"])
+def test_whatever_the_isolation_level_is_by_default_a_question_reads_one_snapshot(
+    sessions: Sessions, visits: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escaped = level.replace(" ", "\\ ")
+    monkeypatch.setenv("PGOPTIONS", f"-c default_transaction_isolation={escaped}")
+    engine = Postgres(declared(sessions.server, visits))
+    for _ in range(2):  # a new session, and one that is used again
+        assert engine.server.run("SELECT current_setting('transaction_isolation')") == [("repeatable read",)]
     engine.close()
 
 

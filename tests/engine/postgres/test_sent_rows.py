@@ -63,7 +63,7 @@ def test_what_a_client_could_not_hold_is_refused_before_the_charge(
 ) -> None:
     charged = len(list(curator.ledger.lines()))
     monkeypatch.setattr(reading_statements, "MAX_CELLS", 400)
-    monkeypatch.setattr(reading_statements, "MAX_VALUE_CELLS", 400)
+    monkeypatch.setattr(reading_statements, "MAX_SENT_ROWS", 400)
     for refused in ("synthesis by AIM", "scores", "quantiles of groups"):
         with pytest.raises(Unsupported, match="at most 400"):
             KINDS[refused].release(curator)

@@ -26,6 +26,7 @@ from sfumato.errors import InvalidPolicy, SourceChanged, SourceTaken
 from sfumato.plan.bounding import Limits, Strategy, bounding_strategies
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
+from sfumato.plan.values.grammars import LONGEST_ID
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
@@ -91,6 +92,19 @@ def test_ids_that_are_doubles_are_units_as_numbers_are(cluster: Cluster, tmp_pat
         plan = parse(f"SELECT COUNT(DISTINCT {asked}) FROM t", spark.catalog()).plan
         (bounded, *_) = bounding_strategies(plan, Limits.of(table), 1)
         assert tuples(spark.read(GroupTotals(bounded, ((),)), 1)) == [(3 << bounded.measures[0].bits,)]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_an_id_beyond_the_longest_is_nobodys(cluster: Cluster, tmp_path: Path, kind: pa.DataType) -> None:
+    path = tmp_path / "t.parquet"
+    ids = ["é" * (LONGEST_ID // 2), "é" * (LONGEST_ID // 2) + "x", "x", "y" * 10**6]
+    stored = pa.array([each.encode() for each in ids], pa.binary()).cast(kind)
+    pyarrow.parquet.write_table(pa.table({"who": stored}), path)
+    table = Table("t", cluster.address, {}, id="who", max_rows=5, path=str(path), format="parquet")
+    with contextlib.closing(Spark(Policy(PrivacyUnit("person"), Budget(1), {"t": table}))) as spark:
+        plan = parse("SELECT COUNT(DISTINCT who) FROM t", spark.catalog()).plan
+        (bounded, *_) = bounding_strategies(plan, Limits.of(table), 1)
+        assert tuples(spark.read(GroupTotals(bounded, ((),)), 1)) == [(2 << bounded.measures[0].bits,)]
 
 
 def test_a_catalogs_table_of_lines_is_refused(cluster: Cluster) -> None:

@@ -100,6 +100,32 @@ def test_a_connection_cut_after_any_byte_leaves_client_and_ledger_agreed(
         assert ledger.verify().holds
 
 
+def test_bytes_that_come_late_and_in_pieces_change_no_charge(place: Place, cutter: Cutter) -> None:
+    """Thirty-two bytes at a time: messages are cut anywhere, and the other spender is in between."""
+    address = place.server.address(user=SPENDER, schema=place.schema, host=cutter.folder)
+    with sf.Ledger.open(address) as slow, place.open() as fast:
+        accounts = iter([account(ledger, sf.Budget(1)) for ledger in (slow, fast)])
+        cutter.piece = 32
+        assert in_threads(2, lambda: spend(next(accounts), pure("0.1"))) == 10
+        assert ledger_is_whole(fast, 10)
+
+
+@pytest.mark.parametrize("level", ["serializable", "read uncommitted"])
+def test_whatever_the_isolation_level_is_by_default_each_charge_sees_the_last(
+    place: Place, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escaped = level.replace(" ", "\\ ")
+    monkeypatch.setenv("PGOPTIONS", f"-c default_transaction_isolation={escaped}")
+    with place.open() as one, place.open() as other:
+        accounts = [account(ledger, sf.Budget(1)) for ledger in (one, other)]
+        for turn in range(10):
+            accounts[turn % 2].charge(pure("0.1"))
+        for clinic in accounts:
+            with pytest.raises(sf.Overspent):
+                clinic.charge(pure("0.1"))
+        assert ledger_is_whole(one, 10)
+
+
 def test_while_no_server_can_be_asked_it_is_not_known_whether_it_was_charged(
     place: Place, cutter: Cutter, long: bool
 ) -> None:

@@ -29,6 +29,7 @@ from sfumato.engine.duckdb.scan import (
     has_id,
     integer_id,
     links,
+    text_id,
 )
 from sfumato.engine.sources import clean_cells
 from sfumato.engine.spellings.duckdb import literal, literal_list, quote_identifier
@@ -332,7 +333,7 @@ def _common_reader(cells: Sequence[Cell]) -> Read | None:
         return lambda cell: f"CAST({cell.sql} AS BIGINT)"
     if families <= INTEGER_TYPES | _WIDE:
         return lambda cell: f"TRY_CAST({cell.sql} AS HUGEINT)"
-    return (lambda cell: cell.text.sql) if families <= _TEXTS else None
+    return text_id if families <= _TEXTS else None
 
 
 def _key_reader(cells: Sequence[Cell]) -> Read:
@@ -344,5 +345,5 @@ def _key_reader(cells: Sequence[Cell]) -> Read:
 
 _ID_READERS: dict[Type, Read] = {
     Type.INTEGER: integer_id,
-    Type.TEXT: lambda cell: cell.text.sql,
+    Type.TEXT: text_id,
 }

@@ -20,7 +20,7 @@ from typing import Any
 
 from sfumato.engine.sources.clean_cells import inner_bounds, largest_whole
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, literal, literal_list, quote_identifier, real
-from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, TRUE, ZERO
+from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, LONGEST_ID, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL, WIDE_PREFIX, widened
 
@@ -203,7 +203,9 @@ def count_with_copies(source: str, owner: Owner) -> str:
 
 def has_id(unit: Cell) -> str:
     """Return the SQL condition that a row has an id."""
-    return f"{unit.sql} IS NOT NULL" + (f" AND NOT isnan({unit.sql})" if unit.family in FLOAT_TYPES else "")
+    if unit.family in FLOAT_TYPES:
+        return f"{unit.sql} IS NOT NULL AND NOT isnan({unit.sql})"
+    return f"{exact_id(unit)} IS NOT NULL"
 
 
 def exact_id(unit: Cell) -> str:
@@ -213,7 +215,14 @@ def exact_id(unit: Cell) -> str:
     """
     if unit.family in FLOAT_TYPES:
         return f"CASE WHEN {unit.sql} = 0 THEN 0 ELSE {unit.sql} END"
-    return unit.sql if unit.family in _EXACT_ID_TYPES else unit.text.sql
+    if unit.family == "BLOB":
+        return f"CASE WHEN octet_length({unit.sql}) <= {LONGEST_ID} THEN {unit.sql} END"
+    return unit.sql if unit.family in _EXACT_ID_TYPES else text_id(unit)
+
+
+def text_id(unit: Cell) -> str:
+    """Return the SQL of an id as text, NULL where it has more bytes than an id may have."""
+    return f"CASE WHEN strlen({unit.text.sql}) <= {LONGEST_ID} THEN {unit.text.sql} END"
 
 
 def clean_cell(cell: Cell, domain: Domain, choices: str | None = None) -> str:

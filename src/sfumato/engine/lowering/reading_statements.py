@@ -40,7 +40,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan import keys as group_keys
 from sfumato.plan.keys import ValueCombinations, conditions, undeclared_keys
 from sfumato.plan.readings.cell_rows import CellRows
-from sfumato.plan.readings.dense_readings import MAX_CELLS, MAX_VALUE_CELLS, Marginals, ValueCounts
+from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
 from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
 from sfumato.plan.values.expressions import Expression, columns
@@ -114,6 +114,10 @@ def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     return _STATEMENTS[type(reading)](reading, key)
 
 
+MAX_SENT_ROWS = 1 << 22
+"""The most rows of one statement that a client or a driver is asked to hold."""
+
+
 def require_few_rows(reading: PlanReading[Any]) -> None:
     """Refuse a reading of which more could leave a server than a client or a driver holds, from the plan alone."""
     if isinstance(reading, CellRows) and reading.cell_count > MAX_CELLS:
@@ -121,10 +125,20 @@ def require_few_rows(reading: PlanReading[Any]) -> None:
         count = f"the marginals of these columns have {reading.cell_count:,}"
         fix = "name fewer columns, sets of fewer columns, or bins with fewer cells"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
-    if isinstance(reading, ValueCounts) and reading.cell_count > MAX_VALUE_CELLS:
-        rule = f"a server ranks values in at most {MAX_VALUE_CELLS:,} pairs of a group and a step of the value"
-        count = f"this question has {len(reading.groups):,} groups, {reading.cell_count:,} pairs"
-        raise Unsupported("too-many-cells", f"{rule}; {count}", fix="group by fewer columns, or ask for fewer groups")
+    cell_count = max(map(_max_rows, server_readings(reading)))
+    if cell_count > MAX_SENT_ROWS:
+        rule = f"a server sends at most {MAX_SENT_ROWS:,} cells, or pairs of a group and a step of a value, at once"
+        count = f"this question has up to {cell_count:,}"
+        raise Unsupported("too-many-cells", f"{rule}; {count}", fix="name fewer columns, or ask for fewer groups")
+
+
+def _max_rows(reading: PlanReading[Any]) -> int:
+    """Return the most rows that a statement sends, where that is known before: discovered keys are not."""
+    if isinstance(reading, Marginals | ValueCounts):
+        return reading.cell_count
+    if isinstance(reading, GroupTotals | DistinctValueReading):
+        return len(reading.groups)
+    return len(reading.groups) * len(reading.values) if isinstance(reading, ValueTable) else 0
 
 
 def server_readings(reading: PlanReading[Any]) -> tuple[PlanReading[Any], ...]:

@@ -130,6 +130,8 @@ def digest(*parts: object) -> str:
 
 FREE_SECONDS = 5
 """The time limit for listing the keys of a query: that costs no budget, so it may not take long."""
+LEAST_TEMPORARY_FILES = 1 << 20
+"""The least ``temp_file_limit`` in kilobytes, where there is one: grouping and sorting write such files."""
 _COLLATIONS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.UTF-8"', 'pg_catalog."default"')
 """Collations under which LOWER and UPPER may map letters one for one; which of them does is proved at opening."""
 
@@ -499,7 +501,10 @@ def _proved_spelling(server: ServerSessions, table: str) -> PostgresSpelling:
     place = f"tables.{table}.source"
     with server.session() as session:
         run = partial(server.rows, session)
-        ((encoding, version),) = run("SELECT current_setting('server_encoding'), current_setting('server_version_num')")
+        ((encoding, version, temporary_files),) = run(
+            "SELECT current_setting('server_encoding'), current_setting('server_version_num'), setting::bigint"
+            " FROM pg_settings WHERE name = 'temp_file_limit'"
+        )
         if encoding != "UTF8":
             raise InvalidPolicy(
                 "a PostgreSQL database must store texts in UTF8",
@@ -511,6 +516,12 @@ def _proved_spelling(server: ServerSessions, table: str) -> PostgresSpelling:
                 "PostgreSQL 14 or newer is required",
                 place=place,
                 fix=f"upgrade the server, which is version {int(version) // 10000}",
+            )
+        if 0 <= temporary_files < LEAST_TEMPORARY_FILES:
+            raise InvalidPolicy(
+                "this role may write so few temporary files that a large question could fail after it was charged",
+                place=place,
+                fix="ALTER ROLE … SET temp_file_limit = -1, or to 1GB or more",
             )
     spelling = PostgresSpelling(
         next((collation for collation in _COLLATIONS if _changes_case_alike(server, collation)), None)

@@ -15,7 +15,7 @@ from sfumato.engine.sources.clean_scans import ITEM, CleanItem, StoredColumn
 from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, quote_identifier
 from sfumato.errors import InvalidPolicy
-from sfumato.plan.values.grammars import LONGEST
+from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
 
 KINDS = {
     "int2": Stored.INTEGER,
@@ -87,6 +87,8 @@ class PostgresCells:
             return f"CAST({x} AS DATE)"
         if column.kind is Stored.NUMBER:  # 1.0 and 1 are equal: both get one text
             return f"TRIM_SCALE(NULLIF({x}, 'NaN'))"
+        if column.kind is Stored.TEXT:
+            return f"CASE WHEN OCTET_LENGTH({self.plain(column)}) <= {LONGEST_ID} THEN {self.plain(column)} END"
         return f"CAST({x} AS BIGINT)" if column.kind is Stored.INTEGER else self.plain(column)
 
 
@@ -175,6 +177,28 @@ FROM made JOIN pg_class AS c ON c.oid = made.oid JOIN pg_namespace AS n ON n.oid
 """
 
 
+_FUNCTIONS_SQL = """
+WITH RECURSIVE used(class, oid) AS (
+    SELECT 'pg_rewrite'::regclass::oid, oid FROM pg_rewrite WHERE ev_class = ANY(CAST($1 AS bigint[])::oid[])
+    UNION SELECT 'pg_attrdef'::regclass::oid, oid FROM pg_attrdef WHERE adrelid = ANY(CAST($1 AS bigint[])::oid[])
+    UNION
+    SELECT next.class, next.oid FROM used, LATERAL (
+        SELECT d.refclassid AS class, d.refobjid AS oid FROM pg_depend AS d
+        WHERE d.classid = used.class AND d.objid = used.oid
+        AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+        UNION ALL
+        SELECT 'pg_proc'::regclass::oid, o.oprcode::oid FROM pg_operator AS o
+        WHERE used.class = 'pg_operator'::regclass AND o.oid = used.oid
+    ) AS next
+)
+SELECT concat_ws(' ', p.oid, p.prolang, p.provolatile, p.proisstrict, p.proconfig, p.probin, p.prosrc,
+                 pg_get_function_sqlbody(p.oid))
+FROM used JOIN pg_proc AS p ON used.class = 'pg_proc'::regclass AND p.oid = used.oid
+WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+"""
+"""The bodies of the functions and operators that views and computed columns call, and of those that these depend on.
+What the text of a body calls is not recorded by the server.
+"""
 _OIDS_SQL = """
 SELECT to_regclass(called)::oid::bigint FROM UNNEST(CAST($1 AS TEXT[])) WITH ORDINALITY AS u(called, place)
 ORDER BY place
@@ -190,7 +214,7 @@ class StoredRelation:
     name: str
     kind: str
     definitions: tuple[str, ...]
-    """Of every view that its rows come through, and of columns that are computed on read."""
+    """Of every view that its rows come through, of columns that are computed on read, and of the functions of both."""
     columns: tuple[StoredColumn, ...]
     dependencies: tuple[tuple[str, str, int], ...] = field(compare=False)
     """Schema, name and oid of every relation whose rows it shows, including itself: partitions, which may come and go,
@@ -261,9 +285,11 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
             fix="copy the rows into a table of this database",
         )
     names = tuple((part_schema, part, oid) for part_schema, part, _, oid, *_ in dependencies)
-    definitions = tuple(sorted({definition for *_, definition, _ in dependencies if definition}))
+    definitions = {definition for *_, definition, _ in dependencies if definition}
+    if definitions:
+        definitions |= {f"function {body}" for (body,) in run(_FUNCTIONS_SQL, ([part for _, _, part in names],))}
     writable = any(may_write for *_, may_write in dependencies)
-    return StoredRelation(oid, schema, relation_name, kind, definitions, columns, names, writable)
+    return StoredRelation(oid, schema, relation_name, kind, tuple(sorted(definitions)), columns, names, writable)
 
 
 def relation_oids(names: Sequence[str], run: Run) -> list[int | None]:

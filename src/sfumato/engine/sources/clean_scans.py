@@ -616,8 +616,13 @@ class _Build:
 
     def _typed_reader(self, kind: Type) -> Read:
         if kind is Type.TEXT:
-            return lambda _, column, table: self.text(table, column, f"tables.{table}.id")
+            return self._text_id
         return self._whole_id
+
+    def _text_id(self, rows: RowLowering, column: StoredColumn, table: str) -> Scalar:
+        if column.kind is Stored.TEXT:
+            return self._key(rows, column, table)
+        return self.text(table, column, f"tables.{table}.id")
 
     def _whole_id(self, rows: RowLowering, column: StoredColumn, table: str) -> Scalar:
         """Read an id as a whole number, or NULL, where nobody's id could be another's.

@@ -12,6 +12,7 @@ rows a file has is set for each session that is opened, and a session in which i
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -112,6 +113,24 @@ def pin(session: Any, pinned: Mapping[str, str], place: str) -> None:
                 place=place,
                 fix=f"ask the server's administrator to allow {name} = {value}",
             )
+
+
+LEAST_RESULT = 1 << 29
+"""The least ``spark.driver.maxResultSize`` in bytes: four million rows of some keys and totals, 128 bytes each."""
+_SIZE = re.compile(r"([0-9]+)([kmgtp]?)b?", re.IGNORECASE)
+
+
+def require_large_results(session: Any, place: str) -> None:
+    """Refuse a driver that would end a question after its charge, since it may hold fewer rows than plans allow."""
+    written = str(session.conf.get("spark.driver.maxResultSize", "1g"))
+    size = _SIZE.fullmatch(written.strip())
+    byte_count = int(size[1]) << (10 * " kmgtp".index(size[2].lower() or " ")) if size else 0
+    if size is None or 0 < byte_count < LEAST_RESULT:
+        raise InvalidPolicy(
+            f"Spark's driver accepts results of {written}: a large question could fail after it was charged",
+            place=place,
+            fix="start Spark with spark.driver.maxResultSize = 1g, or 0 for no limit",
+        )
 
 
 def _is_same_setting(shown: object, expected: str) -> bool:
@@ -261,6 +280,7 @@ def _open_session(make: Callable[[], Any], connect: bool, place: str, *, cloned:
     try:
         session = SparkConnection(without_cause(make), _import_pyspark(kind, place).expr, connect, cloned)
         without_cause(lambda: pin(session.spark, PINNED | CONNECT if connect else PINNED, place))
+        without_cause(lambda: require_large_results(session.spark, place))
     except (EngineFailed, InvalidPolicy) as error:
         if session is not None:
             session.close()

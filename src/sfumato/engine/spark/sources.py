@@ -26,7 +26,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import SparkSpelling, quote_identifier, real
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.mechanisms import bits
-from sfumato.plan.values.grammars import LONGEST
+from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
 from sfumato.policy.table_sources import SparkFrame, SparkTable
 
 _KINDS = {
@@ -122,9 +122,12 @@ class SparkCells:
             x = _double(column)
             return f"CASE WHEN {x} = 0 THEN {real(0.0)} ELSE NULLIF({x}, {_NAN}) END"
         if column.kind is Stored.BYTES:
-            return f"hex({quote_identifier(column.name)})"
+            x = quote_identifier(column.name)
+            return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST_ID} THEN hex({x}) END"
+        if column.kind is Stored.TEXT:
+            return f"CASE WHEN OCTET_LENGTH({self.plain(column)}) <= {LONGEST_ID} THEN {self.plain(column)} END"
         # dates beyond the calendar are distinct units, and so are decimals in all their digits
-        return self.plain(column) if column.kind in (Stored.INTEGER, Stored.TEXT) else quote_identifier(column.name)
+        return self.plain(column) if column.kind is Stored.INTEGER else quote_identifier(column.name)
 
 
 def _double(column: StoredColumn) -> str:

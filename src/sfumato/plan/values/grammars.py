@@ -48,6 +48,10 @@ from sfumato.policy.domains import Type
 
 LONGEST = 1000
 """The most bytes of a cell that is read by a grammar."""
+LONGEST_ID = 1024
+"""The most bytes of an id: a longer one is no id, and its row is nobody's. Ids are hashed, sorted and joined, so one of
+megabytes would make every query slow.
+"""
 _YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _FOURS = "(0[48]|[2468][048]|[13579][26])"
 _LEAP = f"([0-9]{{2}}{_FOURS}|{_FOURS}00)"
