@@ -64,6 +64,26 @@ def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
     return _predicted(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
 
 
+class GrowingSets:
+    """Sets to which others are added one by one, and the number of cells with one more."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes, self._masks = tuple(sizes), _neighbours((), len(sizes))
+
+    def predicted_with(self, places: Sequence[int]) -> int:
+        """Return what ``predicted_cells`` does for all sets so far and this one."""
+        return _predicted(tuple(self._with(places)), self._sizes)
+
+    def add(self, places: Sequence[int]) -> None:
+        self._masks = self._with(places)
+
+    def _with(self, places: Sequence[int]) -> list[int]:
+        masks, mask = self._masks.copy(), mask_of(places)
+        for place in places:
+            masks[place] |= mask
+        return masks
+
+
 @lru_cache(maxsize=4096)
 def _predicted(neighbours: tuple[int, ...], sizes: Sizes) -> int:
     return sum(_cells(clique, sizes) for clique in _maximal(_eliminate(list(neighbours), sizes)))

@@ -35,7 +35,7 @@ from sfumato.mechanisms import bits
 from sfumato.plan.readings.cell_rows import KEPT_CELLS, CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fit_model
-from sfumato.publish.graph.trees import predicted_bytes, predicted_cells
+from sfumato.publish.graph.trees import GrowingSets, predicted_bytes, predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
@@ -50,7 +50,7 @@ _LEARNING_INTERCEPT, _LEARNING_SLOPE, _MIN_ROUND_SHARE, _MAX_ROUND_SHARE = -0.1,
 linear in ln(rows / noise), and clipped."""
 _LATE_SHARE = 1 / 3
 """The share of AIM's rounds, at the end, in which noise is halved."""
-_MAX_TRIED = 64
+_MAX_TRIED = 8
 """The most sets that are tried for a round before a set is measured again."""
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples modulo 1 are evenly distributed: sets of about equal size are taken from all columns alike."""
@@ -140,17 +140,22 @@ def _typical_sets(
     early = _nearest_in_size(larger_sets, sizes, _NOISE_SHARE * rows / noise, most_tried)
     late = _nearest_in_size(larger_sets, sizes, 2 * _NOISE_SHARE * rows / noise, most_tried)
     typical_sets: list[AttributeSet] = []
+    growing_sets = GrowingSets(sizes)
     for index in range(count):
         max_cells = sum(sizes) + setting.max_cells * (index + 1) / count
-        untried = [
+        untried = (
             candidate
             for candidate in (late if index >= (1 - halved) * count else early)
             if candidate not in typical_sets
-        ][:_MAX_TRIED]
-        fitting = (
-            candidate for candidate in untried if predicted_cells((*typical_sets, candidate), sizes) <= max_cells
         )
-        typical_sets.append(next(fitting, typical_sets[0] if typical_sets else (0,)))
+        fitting = (
+            candidate
+            for candidate in itertools.islice(untried, _MAX_TRIED)
+            if growing_sets.predicted_with(candidate) <= max_cells
+        )
+        typical_set = next(fitting, typical_sets[0] if typical_sets else (0,))
+        growing_sets.add(typical_set)
+        typical_sets.append(typical_set)
     return tuple(typical_sets)
 
 
@@ -196,8 +201,8 @@ def speed() -> Speed:
     table = _best_seconds(lambda: _fit_chain(_SMALL_CHAIN)) / (_TIMED_ROUNDS * (len(_SMALL_CHAIN) - 1))
     cells = sum(first * second for first, second in pairwise(_LARGE_CHAIN))
     round_seconds = _best_seconds(lambda: _fit_chain(_LARGE_CHAIN)) / _TIMED_ROUNDS
-    index = np.arange(_TIMED_ROWS, dtype=np.intp) * 7919 % 1000
-    row = _best_seconds(lambda: np.bincount(index + 1, index, 1001)) / _TIMED_ROWS
+    index = (np.arange(_TIMED_ROWS) * 7919 % 1000).astype(np.uint16)
+    row = _best_seconds(lambda: np.bincount(index * np.uint16(1) + np.uint16(1), minlength=1001)) / _TIMED_ROWS
     return Speed(table, max(round_seconds - table * (len(_LARGE_CHAIN) - 1), 0.1 * round_seconds) / cells, row)
 
 
@@ -224,7 +229,7 @@ _FIT_ROUNDS, _FIT_POWER, _LAST_FIT_FACTOR, _MAX_FIT_ROUNDS = 6.5, 0.4, 4.0, 1000
 _MEASURED_COST, _CANDIDATE_COST, _STEP_COST, _START_COST = 0.6, 4.0, 80.0, 3000.0
 """The time of a measured set in a round of a fit, of a candidate in a round of choices, of a step with its ledger
 lines, and of the setup, in updates of a small table."""
-_READ_COST = 2.0
+_READ_COST = 5.0
 """The time to read one column of a row, in rows counted."""
 _ENGINE_BYTES, _BYTES_PER_VALUE = 5 << 20, 20
 """The bytes that an engine needs to read at all, and for each value of each row."""
