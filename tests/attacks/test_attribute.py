@@ -37,6 +37,7 @@ def test_exact_counts_tell_of_the_person_and_smoking_alone_of_the_population(fou
     assert min(alone) > 0.55
 
 
+@pytest.mark.long
 def test_what_the_population_tells_proves_no_epsilon(found: Findings) -> None:
     """Three of four guesses are right without the person, from whom nothing was released: that is ε = 0."""
     assert found["exact, from smoking alone, without them"].right > 110  # 150 expected: 6 standard deviations

@@ -65,6 +65,7 @@ def _boards(mediation: games.Mediation, types: list[int], count: int) -> np.ndar
     return np.array([twin.release().board.reshape(-1) for _ in range(count)])
 
 
+@pytest.mark.long
 def test_samples_do_not_refute_the_boards_price_and_refute_a_twentieth_of_the_noise() -> None:
     """Two players that want different things; confidence 0.999999, so an honest board fails once in a million."""
     payoffs = np.zeros((2, 2, 2))

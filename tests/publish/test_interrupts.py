@@ -31,6 +31,8 @@ age = { type = "integer", bounds = [0, 110], bins = [0, 18, 30, 65, 110] }
 BEFORE, BETWEEN, AFTER = ("checking", "charging"), ("reading", "adding noise", "writing down"), ("syncing", "renaming")
 PHASES = [*((each, 0, 0) for each in BEFORE), *((each, 1, 0) for each in BETWEEN), *((each, 1, 1) for each in AFTER)]
 """Each phase, with how many charges and answers there are when it begins; the last two write the file."""
+KILLED = ("charging", "reading", "syncing")
+"""Killed there by default: once with each number of charges and answers. Every phase is interrupted."""
 _FORKED = multiprocessing.get_context("forkserver")
 _FORKED.set_forkserver_preload(["sfumato", "duckdb", "pyarrow.parquet", "publish.test_interrupts"])
 
@@ -74,7 +76,10 @@ def _publish_until_killed(policy: Path, phase: str) -> None:
         made.save(policy.with_name("people.sfu"))
 
 
-@pytest.mark.parametrize(("phase", "charges", "answers"), PHASES)
+@pytest.mark.parametrize(
+    ("phase", "charges", "answers"),
+    [pytest.param(*each, marks=() if each[0] in KILLED else pytest.mark.long) for each in PHASES],
+)
 def test_a_killed_process_leaves_its_charge_and_nothing_half_written(
     policy: Path, phase: str, charges: int, answers: int
 ) -> None:

@@ -229,6 +229,7 @@ def test_steps_round_down_and_move_no_further_than_the_theorem(tmp_path: Path) -
         assert 0 < huge[0, 0] <= 2**62
 
 
+@pytest.mark.long
 def test_samples_of_sessions_do_not_refute_the_promise_and_do_refute_a_twin(tmp_path: Path, long: bool) -> None:
     """Real sessions over the exact numbers of two neighbours, each transcript as one number."""
     exact = exact_steps("replace")

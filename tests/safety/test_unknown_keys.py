@@ -221,6 +221,7 @@ def _kind(tables: dict[str, Any], text: str, price: Price) -> DiscoveredGroupsRe
     return DiscoveredGroupsRelease(prepared, asked.shared_parts.requests, reading(asked, prepared.bounded), "version 1")
 
 
+@pytest.mark.long
 def test_an_attacker_who_waits_for_a_key_does_not_refute_the_promise_but_a_smaller_one() -> None:
     """The whole path, drawn again and again: a unit that alone holds a key. A tenth of δ is refuted: the key is kept
     with probability 0.3 and shown in no other table. Of 250 samples that events are picked on, 31 with the key suffice

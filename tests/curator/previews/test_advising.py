@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,6 +212,23 @@ def test_an_answer_that_is_mostly_noise_says_so_from_released_numbers_alone(tmp_
         assert again.noisy_numbers() == {"n": 0}
         unknown = replace(again, rows=tuple((ward, None) for ward, _ in noisy.rows), intervals={"n": (None,) * 3})
         assert unknown.noisy_numbers() == {"n": 3}
+
+
+def test_advice_beside_an_answer_is_looked_for_when_it_is_read(tmp_path: Path) -> None:
+    """Whoever reads numbers alone does not wait for it; it stays with what is made of the answer, and is written before
+    the question is forgotten.
+    """
+    with curator(tmp_path, 30) as made:
+        noisy = made.sql(COUNT).release(epsilon="0.01")  # type: ignore[union-attr]
+        flagged, kept = noisy.flagged(), noisy.nonnegative()
+        assert not any("advice" in vars(each) for each in (noisy, flagged, kept))
+        kept.forget_question()
+        assert vars(kept)["advice"].startswith("n: ± exceeds half of the number in ")
+        assert noisy.changed(advice="").advice == ""
+        with ThreadPoolExecutor(4) as threads:
+            assert set(threads.map(lambda _: noisy.advice, range(8))) == {kept.advice}
+    assert flagged.advice == kept.advice  # the curator is closed: a forecast needs no rows
+    assert sf.Answer.from_json(flagged.to_json()) == flagged
 
 
 def test_a_bought_share_that_is_large_leads_to_private_bounds_and_limits(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else(
         assert (found.inside, found.outside) == (301, 301)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("relation", ["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def test_samples_do_not_refute_the_promise_and_do_refute_a_third_of_the_noise(relation: str, tmp_path: Path) -> None:
     """A unit that is alone on its step, added or exchanged for one elsewhere, seen through the likelihood ratio."""

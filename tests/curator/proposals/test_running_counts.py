@@ -205,6 +205,7 @@ def _verdict(proposal: Any, divided: int) -> sf.audit.Verdict:
     return sf.audit.falsify((world(np.zeros_like(moved)), world(moved)), sf.Guarantee(1), 200_000, "0.999999")
 
 
+@pytest.mark.long
 def test_samples_do_not_refute_the_promise_and_refute_noise_for_a_release_of_each_block(tmp_path: Path) -> None:
     """The broken twin adds noise as if every row were in one block alone: it is in one of each size."""
     with curator(tmp_path, every_row=True) as made:
