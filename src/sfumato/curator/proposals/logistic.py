@@ -84,7 +84,10 @@ class ScanNoise:
 
     @classmethod
     def of(cls, sensitivity: Sensitivity, sigma: Fraction) -> ScanNoise:
-        """Return the noise of all scans where one scan alone would have ``sigma`` times the sensitivity's norm."""
+        """Return the noise of all scans where one scan alone would have ``sigma`` times the sensitivity's norm.
+
+        The roots of shares are off by less than ``Gaussian.closed_form`` rounds up.
+        """
         norm = Gaussian.norm(sensitivity)
         sigmas = (sigma * norm * Fraction(1 / float(share) ** 0.5) for share in SCAN_SHARES)
         return cls(tuple(map(Gaussian, sigmas)), sensitivity)
@@ -100,7 +103,7 @@ def scan_noise(sensitivity: Sensitivity, price: Price) -> ScanNoise:
         if price.rho is not None:
             closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
             assert closed is not None
-            return ScanNoise.of(sensitivity, closed * (1 + Fraction(1, 2**40)))
+            return ScanNoise.of(sensitivity, closed)
         guarantee = Guarantee(price.epsilon or 0, price.delta)
         sigma = least_by(lambda size: shortfall(ScanNoise.of(sensitivity, size).curve, guarantee), f"{guarantee}")
         return ScanNoise.of(sensitivity, sigma)
