@@ -37,6 +37,8 @@ def test_norms_are_the_largest_over_all_whole_changes(g: int, c: int, total: int
         ({"groups": 4, "per_group": 1, "squares": 4}, (1, 4, 4)),
         ({"groups": 1, "per_group": "0.5", "squares": "0.3"}, (Fraction(1, 2), Fraction(1, 2), Fraction(1, 4))),
         ({"groups": 9, "per_group": 2, "squares": 1}, (1, 3, 1)),
+        ({"groups": 5, "per_group": 2, "squares": 5}, (2, 5, 5)),
+        ({"groups": 1, "per_group": "1/3", "squares": "1/9"}, (Fraction(1, 3), Fraction(1, 3), Fraction(1, 9))),
         ({"groups": 9, "per_group": 2, "total": 2, "squares": 100}, (2, 2, 4)),
     ],
 )
