@@ -308,3 +308,12 @@ def test_no_noise_is_used_again_in_a_later_chunk(mechanism: sf.Laplace | sf.Gaus
 def test_noise_that_is_used_again_is_counted() -> None:
     noise = sf.Laplace(1000).apply(np.zeros(grids.CHUNK, np.int64))
     assert _repeated_runs(np.concatenate([noise, noise[:100]])) == 100 - 31
+
+
+def test_gaussian_noise_of_a_price_in_rho_is_never_too_small() -> None:
+    """ρ = 1/2σ², exactly, whichever way the square root is rounded."""
+    for number in range(1, 300):
+        rho = Fraction(number, 97)
+        sigma = sf.Gaussian.closed_form(epsilon=None, rho=rho)
+        assert sigma is not None
+        assert 1 / (2 * sigma**2) <= rho <= (1 + Fraction(1, 2**38)) / (2 * sigma**2)

@@ -10,7 +10,8 @@ import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
-from sfumato.plan.aggregates.measures import value_range
+from sfumato.plan import bounding
+from sfumato.plan.aggregates.measures import MAX_STEPS, value_range
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse
@@ -201,3 +202,15 @@ def test_found_groups_count_a_unit_whole_only_where_it_has_one_row(joined: str, 
     found = discovery_bounding(parse(text, CATALOG).plan, Limits(5, 2, 3))
     assert found.strategy is strategy
     assert found.measures[0].sensitivity.l1 == most
+
+
+@pytest.mark.parametrize(
+    "steps", [1, 2, 3, MAX_STEPS // 2, MAX_STEPS // 2 + 1, MAX_STEPS, MAX_STEPS + 1, 8 * MAX_STEPS]
+)
+def test_a_units_part_is_as_fine_as_the_steps_of_a_sum_allow(steps: int) -> None:
+    """A count of rows is never coarser than a row; a sum may be, and then each total is rounded."""
+    for most in (0, 1, 20):
+        fine = bounding._bits(steps, most, rounds=True)
+        assert steps * Fraction(2) ** fine <= MAX_STEPS
+        assert fine == most or steps * Fraction(2) ** (fine + 1) > MAX_STEPS
+        assert bounding._bits(steps, most, rounds=False) == max(0, fine)

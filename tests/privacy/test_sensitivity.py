@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -27,6 +28,24 @@ def test_norms_are_the_largest_over_all_whole_changes(g: int, c: int, total: int
     assert change.squares == max(sum(x * x for x in v) for v in vectors)
     assert change.linf == max(max(v) for v in vectors)
     assert Fraction(change.l2) ** 2 >= change.squares
+
+
+@pytest.mark.parametrize(
+    ("limits", "norms"),
+    [
+        ({"groups": 4, "per_group": 3, "squares": 4}, (2, 4, 4)),
+        ({"groups": 4, "per_group": 1, "squares": 4}, (1, 4, 4)),
+        ({"groups": 1, "per_group": "0.5", "squares": "0.3"}, (Fraction(1, 2), Fraction(1, 2), Fraction(1, 4))),
+        ({"groups": 9, "per_group": 2, "squares": 1}, (1, 3, 1)),
+        ({"groups": 5, "per_group": 2, "squares": 5}, (2, 5, 5)),
+        ({"groups": 1, "per_group": "1/3", "squares": "1/9"}, (Fraction(1, 3), Fraction(1, 3), Fraction(1, 9))),
+        ({"groups": 9, "per_group": 2, "total": 2, "squares": 100}, (2, 2, 4)),
+    ],
+)
+def test_a_bound_of_squares_bounds_the_other_norms(limits: dict[str, Any], norms: tuple[Fraction, ...]) -> None:
+    """‖·‖∞ ≤ ‖·‖₂ and ‖·‖₁ ≤ √g·‖·‖₂: both only where they are less than what was declared."""
+    change = sf.Sensitivity(**limits)
+    assert (change.linf, change.l1, change.squares) == norms
 
 
 @given(st.integers(1, 2), st.integers(1, 2), st.integers(0, 4))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from decimal import ROUND_CEILING
 from fractions import Fraction
 
 import mpmath
@@ -217,3 +219,18 @@ def test_the_root_that_the_notes_leave_out() -> None:
     small, large = (theorems.multiplicative_weights("0.4", "0.05", 1000, cells, promise) for cells in (2**8, 2**32))
     assert large.rounds == pytest.approx(4 * small.rounds, rel=1e-3)
     assert 1.9 < large.people / small.people < 2.4
+
+
+def test_the_cost_of_a_conversion_is_never_below_the_exact_one() -> None:
+    """Near order 1 it is as large as 10²⁰: the digits that 50 do not hold are rounded up as well."""
+    with mpmath.workdps(120):
+        for exponent, delta in itertools.product(range(20), (Fraction(1, 7), Fraction(1, 10**6))):
+            order = 1 + Fraction(3, 7 * 10**exponent)
+            alpha = mpmath.mpf(order.numerator) / order.denominator
+            truth = (
+                -mpmath.log(mpmath.mpf(delta.numerator) / delta.denominator * (alpha - 1))
+                + alpha * mpmath.log1p(-1 / alpha)
+            ) / (alpha - 1)
+            cost = theorems._conversion_cost(order, delta, ROUND_CEILING)
+            found = mpmath.mpf(cost.numerator) / cost.denominator
+            assert truth <= found <= truth + abs(truth) * mpmath.mpf(10) ** -38 + mpmath.mpf(10) ** -39

@@ -110,6 +110,13 @@ def test_the_limit_of_tokens_is_one_statement_s() -> None:
     assert [len(text.tokens) for text in split_text(f"{longest};{longest}")] == [MAX_TOKENS, MAX_TOKENS]
 
 
+@pytest.mark.parametrize("sql", ["SELEC 2", "SELECT 1;\n  SELEC 2", "SELECT 1; ; -- one\n SELEC 2; SELECT 3"])
+def test_a_refusal_points_into_the_whole_text(sql: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        asyncio.run(statement_texts.classify_text(sql))
+    assert refused.value.position == sql.index("SELEC 2") + 1
+
+
 def test_a_name_has_four_parts() -> None:
     with pytest.raises(Refusal, match="SET needs a setting"):
         classify(split_text("SET a.b.c.d.e = 1")[0])
