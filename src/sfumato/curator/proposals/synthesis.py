@@ -40,6 +40,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS, CellCounts, CellRows
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
+from sfumato.policy.table_sources import is_on_server
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number, format_percent
@@ -554,7 +555,8 @@ def propose_synthesis(
         coded = propose_select_marginals(context, catalog, table, columns, rows)
     else:
         policy_table = context.policy.tables.get(table)
-        codings = None if policy_table is None or policy_table.public else with_fine_cells(policy_table)
+        buys_cells = policy_table is not None and not policy_table.public and not is_on_server(policy_table.source)
+        codings = with_fine_cells(policy_table) if policy_table is not None and buys_cells else None
         fine_table = policy_table if policy_table is None or codings is None else replace(policy_table, codings=codings)
         if columns is None and fine_table is not None:
             require_all_coded(fine_table)
@@ -565,7 +567,8 @@ def propose_synthesis(
             context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order, codings=codings
         )
         if policy_table is not None:
-            cell_plan = plan_cells(policy_table, coded.attributes)
+            # a server would send the pairs of all fine cells, which describe nearly one row each
+            cell_plan = plan_cells(policy_table, coded.attributes) if buys_cells else None
             index_of_name = {attribute.name: index for index, attribute in enumerate(coded.attributes)}
             implied = tuple(
                 implied_column(policy_table, name, index_of_name[by], mapping)

@@ -57,18 +57,6 @@ class MergedCells:
         pairs = zip(self.parts, cells, strict=True)
         return tuple(size if parts is None else int(parts.max()) + 1 for parts, size in pairs)
 
-    def add_up(self, marginal: Integers, columns: ColumnSet, cells: Sequence[int]) -> Integers:
-        """Return the counts of parts of these columns, as one row, from the counts of their cells."""
-        counts = marginal.reshape([cells[column] for column in columns])
-        for axis, column in enumerate(columns):
-            parts = self.parts[column]
-            if parts is not None:
-                by_cell = np.moveaxis(counts, axis, 0)
-                by_part = np.zeros((int(parts.max()) + 1, *by_cell.shape[1:]), np.int64)
-                np.add.at(by_part, parts, by_cell)
-                counts = np.moveaxis(by_part, 0, axis)
-        return counts.reshape(-1)
-
 
 class CountedCells(Protocol):
     """What an engine returns: it has the marginal of each set of the reading. PRIVATE."""
@@ -77,26 +65,15 @@ class CountedCells(Protocol):
         """Return the total of every cell of these columns, as one row."""
         ...
 
-    def merge(self, merged: MergedCells) -> CountedCells:
-        """Return the same rows, with parts instead of cells."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class CountedSets:
     """The marginals of all sets of a reading, as a server added them up. PRIVATE."""
 
-    sizes: tuple[int, ...]
-    """The number of cells of each column."""
     marginals: Mapping[ColumnSet, Integers] = field(repr=False)
-    merged: MergedCells | None = None
 
     def marginal(self, columns: ColumnSet) -> Integers:
-        counts = self.marginals[columns]
-        return counts if self.merged is None else self.merged.add_up(counts, columns, self.sizes)
-
-    def merge(self, merged: MergedCells) -> CountedSets:
-        return CountedSets(self.sizes, self.marginals, merged)
+        return self.marginals[columns]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +198,7 @@ class CellRows(PlanReading[CountedCells]):
     def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedSets:
         """Combine the marginals of all blocks."""
         counted = (marginal.reshape(-1) for block in marginals for marginal in block)
-        return CountedSets(self.sizes, dict(zip(self.sets, counted, strict=True)))
+        return CountedSets(dict(zip(self.sets, counted, strict=True)))
 
     @property
     def by_row(self) -> bool:
@@ -270,8 +247,10 @@ class CellCounts:
 
     def extract(self, exact: CountedCells) -> Integers:
         """Return the counts as one row, from the cells of the reading."""
-        cells = exact if self.merged is None else exact.merge(self.merged)
-        return cells.marginal(self.columns)
+        if self.merged is None:
+            return exact.marginal(self.columns)
+        assert isinstance(exact, CodedRows)  # of this process: a server has no parts to count
+        return exact.merge(self.merged).marginal(self.columns)
 
 
 @dataclass(frozen=True)
