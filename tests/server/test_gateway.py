@@ -89,6 +89,7 @@ CALLS: dict[str, Call] = {
     "latest_history": lambda counter, who: counter.latest_history(who, "clinic"),
     "spending_plot": lambda counter, who: counter.spending_plot(who, "clinic"),
     "is_paused": lambda counter, who: counter.is_paused(who, "clinic"),
+    "bought_lines": lambda counter, who: counter.bought_lines(who, "clinic", ["questions"]),
     "users": lambda counter, who: counter.users(who),
     "add_user": lambda counter, who: counter.add_user(who, "carl", "analyst"),
     "disable_user": lambda counter, who: counter.disable_user(who, "ben"),
@@ -109,7 +110,10 @@ CALLS: dict[str, Call] = {
     "anchor": lambda counter, who: counter.anchor(who),
 }
 FOR_ALL = ("policies",)
-OF_THE_NAMED = ("policy", "budget", "account", "tables", "history", "latest_history", "spending_plot", "is_paused")
+OF_THE_NAMED = (
+    *("policy", "budget", "account", "tables", "history", "latest_history", "spending_plot", "is_paused"),
+    "bought_lines",
+)
 ASKING = ("propose", "columns", "explain", "error", "price", "advise", "plot", "preview", "release")
 OF_BUYERS = ("progress", "answer_of_request", "answer_on_line")
 OWNERS = (

@@ -208,8 +208,8 @@ def dotted_name(tokens: Sequence[SqlToken]) -> tuple[list[str], Sequence[SqlToke
 
 
 def blank_database(sql: str, database: str) -> str:
-    """Write blanks over the database in names such as ``clinic.public.visits``, so that every other letter stays where
-    it is; a text that cannot be read is left as it is.
+    """Write blanks over the database in names of three parts, such as clinic.public.visits, so that every other letter
+    stays where it is; a text that cannot be read is left as it is.
     """
     if database.lower() not in sql.lower():
         return sql

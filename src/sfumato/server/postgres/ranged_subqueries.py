@@ -1,7 +1,7 @@
 """Ranges as columns that an outer SELECT can name: what dashboards need for error bars.
 
 A dashboard asks ``SELECT region, MAX(n_low) FROM (SELECT region, COUNT(*) AS n …) AS t GROUP BY region`` of a data set
-that is a question. The question knows no column ``n_low``; its answer has one. In a free database such a statement is
+that is a question. The question knows no column n_low; its answer has one. In a free database such a statement is
 taken apart: the inner question is answered with its ranges, and the outer SELECT is computed over those rows, which are
 released already: post-processing.
 """
