@@ -449,3 +449,19 @@ def test_no_word_takes_long() -> None:
             with recorded(byte * 64):
                 call()
     assert calls
+
+
+@pytest.mark.parametrize("sigma", [Fraction(65), Fraction(1000, 3), Fraction(10**6) + Fraction(1, 3), Fraction(2**40)])
+def test_a_pair_is_kept_at_sight_only_where_its_farthest_place_would_be(sigma: Fraction) -> None:
+    """The first bits of V decide where V is below e^−γ of every place of a block, and lose at most two of 2²⁴."""
+    sampler = gaussian.blocks(sigma)
+    assert sampler is not None
+    block = 1 << sampler._shift
+    *sure, beyond = sampler._sure.tolist()
+    assert beyond == 0
+    assert len(sure) == len(sampler._guide.cuts)
+    for height, word in enumerate(sure):
+        farthest, end = ((block - less) * (2 * block * height + block - less) / (2 * sigma**2) for less in (1, 0))
+        assert word <= 2**64 * mpmath.exp(-mpmath.mpf(farthest.numerator) / farthest.denominator)
+        glances = 2**24 * mpmath.exp(-mpmath.mpf(end.numerator) / end.denominator)
+        assert word == 0 or glances - 2 - 1e-6 <= word / 2**40 <= glances - 1 + 1e-6  # one is left for rounding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -214,3 +215,14 @@ def test_a_units_part_is_as_fine_as_the_steps_of_a_sum_allow(steps: int) -> None
         assert steps * Fraction(2) ** fine <= MAX_STEPS
         assert fine == most or steps * Fraction(2) ** (fine + 1) > MAX_STEPS
         assert bounding._bits(steps, most, rounds=False) == max(0, fine)
+
+
+def test_every_total_that_a_unit_may_touch_can_be_rounded_by_one() -> None:
+    """Four rows touch four of 50 totals; a unit of any rows that is scaled to their sum may touch them all."""
+    plan = parse("SELECT hospital, SUM(age * 10000000) FROM visits GROUP BY hospital", CATALOG).plan
+    rounded = {each.strategy: each.measures[0] for each in bounding_strategies(plan, Limits(4, 4, 4), 50)}
+    assert {measure.bits for measure in rounded.values()} == {-7}
+    units = {strategy: measure.sensitivity.l1 - 4 * measure.size // 2**7 for strategy, measure in rounded.items()}
+    assert units[Strategy.SAMPLE] == 4 - 1
+    assert units[Strategy.CLIP_L1] == units[Strategy.REWEIGHT] == 50 - 1
+    assert rounded[Strategy.CLIP_L2].sensitivity.squares >= (4 * 110 * 10**7 / 2**7 + math.sqrt(50)) ** 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from operator import eq, ge, gt, le, lt, ne
 
@@ -179,6 +180,16 @@ def test_how_often_a_row_is_met() -> None:
     assert multiplicity(Filter(PUBLIC, OLD)) == 3
     assert multiplicity(BOTH) == 9
     assert multiplicity(TOGETHER) == 2
+    assert multiplicity(replace(BOTH, right=LimitRowsPerUnit(RIGHT, 1))) == 1
+
+
+@pytest.mark.parametrize(("nullable", "outer"), [(False, False), (False, True), (True, False), (True, True)])
+def test_what_a_join_adds_is_nullable_if_it_was_or_if_the_join_is_outer(nullable: bool, outer: bool) -> None:
+    age = replace(AGE, nullable=nullable)
+    right = replace(RIGHT, columns={Field(5, "visits", "age"): age})
+    joins = (replace(PUBLIC, outer=outer, theirs={"age": age}), replace(BOTH, right=right, outer=outer))
+    for join in joins:
+        assert [domain.nullable for domain in join.added_columns.values()] == [nullable or outer]
 
 
 def test_two_trees_have_no_number_in_common() -> None:

@@ -177,6 +177,7 @@ def test_two_to_the_minus_kappa_is_negligible() -> None:
         assert start == 1 or 2 ** (start - 1) < (start - 1) ** power
     assert theorems.negligible_from(1) == 1
     assert theorems.negligible_from(50) > 400
+    assert theorems.kappa_secure(1, 1) == sf.Guarantee(1, Fraction(1, 2))
     assert theorems.kappa_secure("0.5", 40) == sf.Guarantee("0.5", Fraction(1, 2**40))
     for call in (
         lambda: theorems.kappa_secure(1, 0),

@@ -247,6 +247,15 @@ def test_the_same_request_gives_the_same_tables(tmp_path: Path) -> None:
         assert clinic._context.account.spent["pure"] == 2
 
 
+def test_tables_in_another_order_are_another_purchase(tmp_path: Path) -> None:
+    """Even where both models are fitted to the same rows: an order without room for a previous child only sorts."""
+    with curator(tmp_path, clinic_policy(_far())) as clinic:
+        proposal = clinic.synthesize(TABLES)
+        assert isinstance(proposal, LinkedTablesProposal)
+        ordered = replace(proposal, link=replace(proposal.link, order="day"))
+        assert ordered.plan_key.current != proposal.plan_key.current
+
+
 def test_an_interrupt_before_children_are_counted_returns_nothing_and_frees_the_rest(tmp_path: Path) -> None:
     def stop_at_the_third_step(phase: str) -> None:
         if "round 2" in phase:
