@@ -13,6 +13,7 @@ import pytest
 
 from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
+from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
@@ -122,7 +123,9 @@ def test_the_formula_and_the_policy_decide_the_estimator(tmp_path: Path) -> None
         text = str(proposal.explain())
         assert "12 times" in text
         assert "prediction only" in text
-        assert "prediction only" in str(proposal.error(**PRICE))
+        forecast = proposal.error(**PRICE)
+        assert "prediction only" in str(forecast)
+        assert RegressionForecast.from_json(forecast.to_json()) == forecast
         with pytest.raises(Unsupported, match="prediction only"):
             proposal.price(1)
         with pytest.raises(Unsupported, match="intercept"):
@@ -233,6 +236,7 @@ def test_labels_of_every_kind_are_predicted_and_missing_columns_refused() -> Non
     score = -1 + 0.5 * 3 + 0.25 * 9 + 1.0 + 2
     assert predicted_probability(coefficients, {"x": 3, "c": "a:b"}) == pytest.approx(1 / (1 + np.exp(-score)))
     assert predicted_probability(coefficients, {"x": [3, 3], "c": ["a:b", "?"]})[1] < 0.95
+    assert predicted_probability({"c[1]": 1.0}, {"c": [1, 1.0, np.nan]}) == pytest.approx([0.7310586, 0.7310586, 0.5])
     with pytest.raises(InvalidParameter, match="columns of c"):
         predicted_probability({"c[1]": 1.0}, {"x": 3})
     with pytest.raises(InvalidParameter, match="needs a number"):

@@ -56,5 +56,10 @@ def _factor(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
         return columns[centred["column"]].astype(float) - float(centred["centre"])
     name, bracket, value = label.partition("[")
     if bracket and value.endswith("]") and name in columns:
-        return np.array([str(cell) == value[:-1] for cell in columns[name].tolist()], float)
+        return np.array([_written(cell) == value[:-1] for cell in columns[name].tolist()], float)
     return None
+
+
+def _written(cell: object) -> str:
+    """Write a value as a label does; pandas makes reals of whole numbers where one is missing."""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)

@@ -261,7 +261,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         fit = self._run_scans(steps, first, self._noise(price))
-        return self._build_answer(fit, steps.opening, price, confidence)
+        return self._build_answer(fit, steps.stored(None), price, confidence)
 
     def _run_scans(self, steps: Steps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""

@@ -85,11 +85,10 @@ class Steps:
     deadline: float | None
     """When all steps must have ended, by the monotonic clock; None without a limit."""
 
-    @property
-    def opening(self) -> StoredResult[None]:
-        """The line that opened the tab, which the receipt of all its steps names."""
+    def stored(self, value: S) -> StoredResult[S]:
+        """Return a released value with the line that opened the tab, which the receipt of all its steps names."""
         line = self.on_tab.tab.opening
-        return StoredResult(None, line.number, line.time, line.hash, free=False)
+        return StoredResult(value, line.number, line.time, line.hash, free=False)
 
     def release(self, step: ReleaseStrategy[S], name: str) -> S:
         """Charge one step and release it; a Ctrl-C between two steps frees the unspent rest."""

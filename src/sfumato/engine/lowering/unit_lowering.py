@@ -92,7 +92,7 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
     high].
 
     A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
-    after: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
+    after, unless it was whole before: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
     """
     step, origin, low, high = each.step, each.origin, each.low, each.high
     max_steps = max(abs(low + origin), abs(high + origin))
@@ -108,6 +108,8 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
         step_count = apply(ScalarFunction.SUBTRACT, step_count, integer_constant(origin))
     if isinstance(expression, Column) and not origin and (is_exact or max_steps <= _EXACT_STEPS):
         return step_count  # clamped at the scan, and rounding a number of so few steps is exact
+    if is_exact and not isinstance(expression, Column):
+        return step_count  # clamped above, and whole numbers are not rounded
     return clamped(step_count, integer_constant(low), integer_constant(high))
 
 
