@@ -212,7 +212,7 @@ def test_a_set_that_is_new_to_the_start_is_met_at_once_unless_it_is_noise() -> N
     (pair, *_) = observed(deviation=0.01)
     model = fit_model([*columns, pair], SIZES, TOTAL, start=start, max_rounds=0)
     np.testing.assert_allclose(model.marginal((0, 1)), pair.values, atol=0.1)
-    noise = Observation((0, 1), start.marginal((0, 1)) + 100, 1e6)
+    noise = Observation((0, 1), start.marginal((0, 1))[::-1], 1e6)
     model = fit_model([*columns, noise], SIZES, TOTAL, start=start, max_rounds=0)
     np.testing.assert_allclose(joint(model), joint(start), rtol=1e-3)
 
