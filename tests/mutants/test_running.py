@@ -49,6 +49,16 @@ def test_every_mutant_applies_and_can_be_read(module: ModuleType) -> None:
         for test in mutant.tests:
             file, _, name = test.partition("::")
             assert not name or name.partition("[")[0] in _tests(file), f"{mutant.name}: {test} is no test"
+            assert mutant.long or name not in _long_tests(file), f"{mutant.name}: {test} runs in the long run alone"
+
+
+@cache
+def _long_tests(file: str) -> frozenset[str]:
+    """Return the tests of a file that are marked as a whole."""
+    marked = re.findall(
+        r"^@pytest\.mark\.long\n(?:[@ )\]].*\n)*def (test_\w+)", (ROOT / "tests" / file).read_text(), re.M
+    )
+    return frozenset(marked)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
