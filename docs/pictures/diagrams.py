@@ -1,4 +1,4 @@
-"""Draws the three diagrams of the documentation as plain SVG: the system, an answer's life, and units with limits.
+"""Draws the diagrams of the documentation as plain SVG: the system, an answer's life, units with limits, the wire.
 
 They are 460 units wide, so that a phone shows the letters at three quarters of their size, and they bring their own
 paper and ink for light and dark readers. Run with: .venv/bin/python docs/pictures/diagrams.py
@@ -266,10 +266,43 @@ def units() -> str:
     return svg("Units, neighbours and limits", [*elements, *below.elements], below.bottom + MARGIN)
 
 
+CLIENTS = (
+    ("People who ask", "psql, psycopg, pandas, DBeaver: one question at a time", "card"),
+    ("Dashboards", "Superset, Metabase, Power BI: many questions, again and again", "card"),
+)
+DATABASES = (
+    ("clinic", "each new question is priced and charged; the same one again is free", "money"),
+    ("clinic_published", "answers from what was bought, any number of times, free", "out"),
+)
+"""Who connects by PostgreSQL's protocol, and to which database."""
+
+
+def wire() -> str:
+    """Which database a PostgreSQL client connects to: the one that costs, or the free one."""
+    clients = columns(MARGIN, CLIENTS)
+    databases = columns(clients.bottom + 56, DATABASES)
+    sources = columns(
+        databases.bottom + 34,
+        [
+            ("Rows", "read after the charge", "card"),
+            ("Synopses, synthetic tables", "bought once; no row is read", "card"),
+        ],
+    )
+    elements = [*clients.elements, *databases.elements, *sources.elements]
+    for column in range(2):
+        middle = MARGIN + INNER / 2 * (column + 0.5)
+        elements += arrow(middle, clients.bottom + 3, clients.bottom + 53)
+        elements += arrow(middle, databases.bottom + 3, databases.bottom + 31)
+    elements.append(written(MARGIN + INNER / 4 + 14, clients.bottom + 34, "price, user, token", "quiet", SMALL))
+    elements.append(written(MARGIN + INNER * 3 / 4 + 14, clients.bottom + 34, "user, token", "quiet", SMALL))
+    return svg("Which database costs, and which is free", elements, sources.bottom + MARGIN)
+
+
 DRAWINGS: dict[str, Callable[[], str]] = {
     "diagram-system": system,
     "diagram-answer": answer_life,
     "diagram-units": units,
+    "diagram-wire": wire,
 }
 """File names without .svg, and what draws them."""
 
