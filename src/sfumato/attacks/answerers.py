@@ -13,7 +13,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +26,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import Laplace, bits
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit
 from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator

@@ -18,7 +18,6 @@ holds if somebody else takes the person's place in the other table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit
 from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]

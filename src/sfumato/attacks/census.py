@@ -8,7 +8,6 @@ ancestry (Garfinkel, Abowd & Martindale 2019; Dick et al. 2023).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from sfumato.attacks.reconstruction import least_deviations
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 NAME = "census"
 SHAPE = (2, 10, 4)

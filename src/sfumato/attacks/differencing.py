@@ -13,8 +13,6 @@ several solutions the minimum-norm one adds least rounding and noise (Gauss–Ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +36,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 MIN_DIFFERENCE = 5
 """The least number of people that any two groups differ by."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import Number, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 NAMES = ("Ann", "Bob", "Cem", "Dee", "Eve", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Lea", "Max", "Nia", "Oli", "Pia")
 WARDS = ("north", "south")

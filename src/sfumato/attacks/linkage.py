@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 NAME = "linkage"
 

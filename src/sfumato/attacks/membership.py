@@ -14,7 +14,6 @@ false alarms of every test are compared with the trade-off function of the guara
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Type
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator

@@ -28,7 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice, product
 from math import prod
@@ -49,6 +49,7 @@ from sfumato.plots.picture import Picture
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via, read
 from sfumato.privacy import Budget, Curve, Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, allowance_units, exact, exact_integer, format_exact, from_units
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sfumato.attacks.ceilings import account_ceiling, format_percent_up, max_correct
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import format_exact, format_probability
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_pages import render_attacker, render_limitations, render_protection
 from sfumato.release.answers.web_pages import HtmlPage, block, bullet_list, escape, facts, figure, paragraph, table
 from sfumato.version import __version__

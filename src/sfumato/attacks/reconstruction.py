@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
@@ -40,6 +39,7 @@ from sfumato.attacks.findings import CEILING, Finding, Findings, SuccessCurve, S
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 Reals = NDArray[np.float64]
 

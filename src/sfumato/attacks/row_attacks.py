@@ -21,7 +21,6 @@ so it also holds for ε under replace neighbours.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ from sfumato.mechanisms import bits
 from sfumato.policy import Domain, Policy, Type
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]

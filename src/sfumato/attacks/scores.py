@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -28,6 +27,7 @@ from sfumato.plots.frame import framed_picture
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import Guarantee
+from sfumato.quick_dataclass import dataclass
 
 _MAX_RUNS = 10**12
 _MAX_POINTS = 200

@@ -32,7 +32,7 @@ import os
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -51,6 +51,7 @@ from sfumato.policy import InMemory, Policy, Type
 from sfumato.policy.dummies import invent_tables
 from sfumato.privacy import Guarantee, Neighbours, codec
 from sfumato.privacy.numbers import Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

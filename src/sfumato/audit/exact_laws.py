@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
@@ -27,6 +26,7 @@ from sfumato.mechanisms.response import Response
 from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
+from sfumato.quick_dataclass import dataclass
 
 Interval = tuple[Fraction, Fraction]
 Pair = tuple[Fraction, Fraction]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
 from itertools import combinations
@@ -31,6 +31,7 @@ from sfumato.caching import cached_property
 from sfumato.policy import Domain, InMemory, Policy, Table, Type, Via
 from sfumato.policy.domains import ListColumn
 from sfumato.privacy import Budget, Neighbours
+from sfumato.quick_dataclass import dataclass
 
 ARROW_TYPES: dict[Type, Any] = {
     Type.INTEGER: pyarrow.int64(),

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
@@ -49,6 +48,7 @@ from sfumato.mechanisms.outcome_laws import MAX_OUTCOMES, Law, law_context, mult
 from sfumato.mechanisms.response import PRIME, Response
 from sfumato.privacy import Neighbours
 from sfumato.privacy.threshold_losses import laplace_tail
+from sfumato.quick_dataclass import dataclass
 
 
 def frequent_law(mechanism: FrequentValues, table: Any) -> Law:

@@ -12,12 +12,13 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import UNREADABLE
 
 _UNIX_PREFIX = "unix:"

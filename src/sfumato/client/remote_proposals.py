@@ -11,7 +11,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from sfumato.errors import InvalidParameter, Unsupported, WeakPrivacy, shorten
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
+from sfumato.quick_dataclass import dataclass
 from sfumato.renamed import PreviewedByOldName
 
 _KEY_PATTERN = re.compile(r"[!-~]{1,200}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from sfumato.client.wire import Wire
 from sfumato.client.wire_values import encode_named
 from sfumato.errors import ServerUnavailable
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import refuse_malformed
 
 if TYPE_CHECKING:

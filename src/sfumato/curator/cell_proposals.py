@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from string import ascii_letters, digits
@@ -34,6 +34,7 @@ from sfumato.engine.opening import TextTrials, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules, upper
+from sfumato.quick_dataclass import dataclass
 
 USUAL_NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "?", "-", "--", ".", "")
 """Texts that mostly stand for a missing cell."""

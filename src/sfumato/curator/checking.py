@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy import Guarantee
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import describe_guarantee
 
 

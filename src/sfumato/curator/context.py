@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sfumato.caching import cached_property
 from sfumato.engine.opening import open_engine, with_invented_rows
@@ -20,6 +20,7 @@ from sfumato.plan.relevant_policy import later_declarations, relevant_policy
 from sfumato.policy import Policy, Table, Via
 from sfumato.privacy import Budget, Curve
 from sfumato.privacy.budget_words import gaussian_warning
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.proposal import RunningWork
 from sfumato.release.releasing import Progress
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import collapsed, paragraph, preformatted, table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 _QUESTIONS = 3

@@ -12,7 +12,7 @@ import datetime as dt
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy.numbers import format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import describe_guarantee
 from sfumato.release.releasing import ignore_progress
 from sfumato.untrusted import escape_unprintable

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
@@ -17,6 +16,7 @@ from sfumato.engine.opening import count_beyond, open_inspector
 from sfumato.errors import SfumatoError
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.quick_dataclass import dataclass
 
 _KEPT_SHARE = 0.99
 """The share of rows that a proposed limit keeps at least."""

@@ -7,7 +7,7 @@ raises instead of charging. What would be charged is therefore exactly what the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from typing import Any, Self, TypeVar
 
@@ -23,6 +23,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import DiscoveredTotals, PlanReading
 from sfumato.plan.relevant_policy import read_columns
 from sfumato.policy import InMemory, Source, SparkFrame
+from sfumato.quick_dataclass import dataclass
 
 E = TypeVar("E")
 

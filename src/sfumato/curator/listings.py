@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from sfumato.policy import Domain, Policy, Type
 from sfumato.policy.codings import describe_cells
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import format_exact as digits
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 if TYPE_CHECKING:  # reading a listing back needs no parser

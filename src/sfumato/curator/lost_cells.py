@@ -7,7 +7,6 @@ who sees the texts anyway, decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sfumato.curator.cell_proposals import (
     SEEN,
@@ -19,6 +18,7 @@ from sfumato.curator.cell_proposals import (
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.toml_files import toml_value
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

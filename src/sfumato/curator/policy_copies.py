@@ -7,13 +7,13 @@ policy's sources, where an earlier version or a moved policy has them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.curator.policy_account import LEDGER_NAME, read_policy
 from sfumato.engine.file_copies import UNFINISHED_ENDING, copies_folder, recorded_origin
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import File
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

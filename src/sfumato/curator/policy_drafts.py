@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.toml_files import to_toml
+from sfumato.quick_dataclass import dataclass
 
 Columns = Mapping[str, Type | None]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.ledger.approval_requests import (
@@ -19,6 +18,7 @@ from sfumato.ledger.spending import read_cost
 from sfumato.privacy import Budget, Cost, Guarantee, codec
 from sfumato.privacy.numbers import exact, format_up, from_units
 from sfumato.privacy.reading import reading
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable, single_line
 
 OUTSIDE_THE_PROMISE = (

@@ -6,7 +6,7 @@ Where every period has its own account, there is a standing per period.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +17,7 @@ from sfumato.plan import account_periods
 from sfumato.privacy import Budget, Sensitivity, codec
 from sfumato.privacy.budget_words import format_guarantee, gaussian_warning
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_number, format_probability
+from sfumato.quick_dataclass import dataclass
 
 _NOISE_KINDS = ("Laplace", "Gaussian")
 CURRENCIES = ("currency", "allowed", "spent", "left")

@@ -37,7 +37,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -57,6 +57,7 @@ from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import rounded_up
 

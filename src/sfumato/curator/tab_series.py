@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from sfumato.curator.context import Context
 from sfumato.ledger import Tab
 from sfumato.plan.canonical import digest
 from sfumato.publish.tab_steps import CachingReader
+from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.payers import TabPayer
 from sfumato.release.proposal import ReleaseCall

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from sfumato.curator.context import Context
@@ -27,6 +27,7 @@ from sfumato.plan.sql.aggregations import AggregateText
 from sfumato.plan.sql.building import Keys, On, OutputColumn, QuestionBuilder, RowSelection
 from sfumato.plan.sql.fragments import identifier_sql
 from sfumato.policy import Domain
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,13 +8,13 @@ import csv
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sfumato.errors import SfumatoError
+from sfumato.quick_dataclass import dataclass
 
 FILES = ("flights.toml", "flights.parquet", "airlines.csv", "ORIGIN.md")
 

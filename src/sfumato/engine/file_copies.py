@@ -23,7 +23,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from sfumato.engine.sources.clean_cells import fold_name
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.domains import MAX_NAME_LENGTH, is_name
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,7 +7,7 @@ plan of a reading, and a driver is correct when it returns what the reading mean
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, Self
 
 from sfumato.plan.catalog import Catalog
@@ -15,6 +15,7 @@ from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.policy import Domain, InMemory
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

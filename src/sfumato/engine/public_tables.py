@@ -11,7 +11,7 @@ they depend on nothing private needs no proof there: there is nothing private.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sfumato.engine.duckdb.driver import DuckDB
@@ -23,6 +23,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.nodes import GroupKey
 from sfumato.policy import InMemory, Policy, Table, Type, Via
+from sfumato.quick_dataclass import dataclass
 
 
 def without_data(policy: Policy) -> Policy:

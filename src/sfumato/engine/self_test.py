@@ -13,7 +13,6 @@ import datetime as dt
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -57,6 +56,7 @@ from sfumato.plan.values.functions.temporal import PARTS
 from sfumato.plan.values.grammars import GRAMMARS, date_pattern
 from sfumato.policy import Type
 from sfumato.policy.date_formats import parse_format
+from sfumato.quick_dataclass import dataclass
 
 Scan = Callable[[PublicRows, list[object]], str]
 """Writes what FROM says to read carried values, and adds what is handed over beside the statement."""

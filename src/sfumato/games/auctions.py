@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +33,7 @@ from sfumato.privacy.numbers import (
     format_exact,
     least_float_above,
 )
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price, price_list, warn_if_weak
 
 _MAX_SCORE = (1 << 62) - 1

@@ -18,7 +18,6 @@ Expected welfare per player: the exponential mechanism maximises (ε/2)·E[W] pl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +30,7 @@ from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

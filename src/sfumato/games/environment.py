@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +26,7 @@ from sfumato.mechanisms import Exponential, MaxNoise, NoisyMax, PermuteAndFlip, 
 from sfumato.mechanisms.selection import ScoreSelection, scaled_gaps
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 Table = tuple[tuple[tuple[int, ...], ...], ...]
 """Utilities of one player by type, outcome and reaction, as integers in units of 1/scale."""

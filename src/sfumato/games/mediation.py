@@ -27,7 +27,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +40,7 @@ from sfumato.games.play import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, compose
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 _UNITS = 1 << 16
 """B: a strategy is a vector of multiples of 1/B."""

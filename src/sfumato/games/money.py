@@ -17,7 +17,6 @@ player i sees, the outcome and the own payment, is then two selections: 2ε for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -30,6 +29,7 @@ from sfumato.mechanisms import Exponential, bits
 from sfumato.privacy import Curve, Neighbours, compose
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 _DIGITS = 70
 _ERROR = Fraction(1, 10**55)

@@ -11,7 +11,7 @@ Routing with congestion, market entry, public goods. Payoffs are public; the pla
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import PROBABILITY, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 _MAX_ENTRIES = 1_000_000
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, Protocol, cast
@@ -23,6 +22,7 @@ from sfumato.mechanisms import Exponential, NoisyMax, PermuteAndFlip
 from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import Number, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 Choice = Exponential | PermuteAndFlip | NoisyMax
 

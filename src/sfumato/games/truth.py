@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, product
 from typing import Any
@@ -23,6 +22,7 @@ from sfumato.games.rules import TruthRule, as_rule, total_variation
 from sfumato.mechanisms import bits
 from sfumato.privacy import Curve, Neighbours
 from sfumato.privacy.numbers import exact_integer
+from sfumato.quick_dataclass import dataclass
 
 Interval = tuple[Fraction, Fraction]
 Case = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]

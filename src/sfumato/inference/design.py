@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -33,6 +33,7 @@ from sfumato.inference.formula import Factor, Formula, Term, term_label
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type, Value
 from sfumato.privacy.numbers import exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Level = tuple[int, int]

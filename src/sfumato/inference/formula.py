@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import exact
+from sfumato.quick_dataclass import dataclass
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<name>[^\W\d]\w*)|(?P<quoted>`[^`]+`|"[^"]+")|(?P<text>'(?:[^']|'')*')"""

@@ -11,7 +11,7 @@ The result has no intervals: where it stops is decided by the number of steps, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from sfumato.inference.assumed import assumed_coordinates
 from sfumato.inference.design import Design, regressors
 from sfumato.inference.row_expressions import Floats, rounded_coefficients
+from sfumato.quick_dataclass import dataclass
 
 STEPS = 12
 """The number of gradients."""

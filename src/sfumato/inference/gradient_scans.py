@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -34,6 +33,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.values.functions import call
 from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.quick_dataclass import dataclass
 
 Bound = Callable[[tuple[Measure, ...]], BoundedPlan]
 _LARGEST = (1 << 62) - 1

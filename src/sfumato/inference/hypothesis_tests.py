@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
@@ -20,6 +20,7 @@ from sfumato.inference.seeded_draws import Floats, SeededDraws
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, exact_integer, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.untrusted import escape_unprintable
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design, Regressor, regressors
 from sfumato.inference.moments import MomentEstimates
+from sfumato.quick_dataclass import dataclass
 
 Floats = NDArray[np.float64]
 _TOTAL_DEVIATIONS = 4.0

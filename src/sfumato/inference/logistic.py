@@ -15,7 +15,7 @@ noise far out. The last step is plain.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +25,7 @@ from sfumato.inference.design import Design
 from sfumato.inference.linear import Floats, LinearFit
 from sfumato.inference.logistic_scans import NoisyScan, ScanTotals, scan_estimates
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
+from sfumato.quick_dataclass import dataclass
 
 SCAN_SHARES = tuple(Fraction(percent, 100) for percent in (5, 5, 10, 15, 25, 40))
 """The share of ρ of each scan, of which there are as many: five that approach the coefficients, and the one that

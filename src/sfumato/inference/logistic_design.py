@@ -6,7 +6,6 @@ The last coordinate of the design stands for the residual y − μ, so that the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato.caching import cached_property
@@ -27,6 +26,7 @@ from sfumato.inference.design import (
 from sfumato.inference.formula import Formula
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type, Value
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

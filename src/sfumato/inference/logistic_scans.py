@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
 
@@ -48,6 +47,7 @@ from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 

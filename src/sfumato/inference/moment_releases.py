@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
@@ -14,6 +14,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.privacy import Guarantee
 from sfumato.privacy.calibration import calibrate
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import purchase

@@ -25,7 +25,6 @@ Rows are sampled, not clipped: a row of a unit counts in every moment or in none
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +37,7 @@ from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, Purchase
 
 Floats = NDArray[np.float64]

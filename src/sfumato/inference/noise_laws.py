@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 import numpy as np
 
 from sfumato.errors import Unsupported
 from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 
 

@@ -7,7 +7,7 @@ the data is used: sizes and effects are what the analyst assumes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from sfumato.inference.score_tests import GroupSums
 from sfumato.inference.seeded_draws import Floats, SeededDraws
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 
 TABLES = 400
 _NULL_DRAWS = 199

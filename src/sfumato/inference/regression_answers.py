@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -18,6 +18,7 @@ from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
 from sfumato.release.answers.receipts import Receipt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sfumato.plan.aggregates.measures import Count, MeanEstimate
 from sfumato.plan.aggregates.moments import Axis, Correlation, SpreadEstimate
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.values.expressions import Column, Key, Result
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import key_text
 from sfumato.release.measured import NoisyMeasurements, ResultEstimator, linear_factors
 

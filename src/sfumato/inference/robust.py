@@ -10,8 +10,6 @@ squares of the rows adds to the meat, and on the average never takes away from i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from sfumato.inference.design import Design
@@ -19,6 +17,7 @@ from sfumato.inference.linear import Floats, LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.robust_meat import NoisyMeat, meat_estimates
 from sfumato.inference.row_expressions import rounded_coefficients
+from sfumato.quick_dataclass import dataclass
 
 
 def residual_coefficients(fit: LinearFit) -> tuple[int, ...]:

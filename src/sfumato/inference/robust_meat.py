@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
@@ -40,6 +39,7 @@ from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
 from sfumato.privacy import Neighbours, Sensitivity, codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -17,6 +16,7 @@ from sfumato.inference.design import Coordinate, Design, Level
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 Floats = NDArray[np.float64]
 

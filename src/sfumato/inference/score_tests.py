@@ -18,12 +18,12 @@ discrete Laplace one plus a uniform number, which is drawn here from the hash of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
 from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.quick_dataclass import dataclass
 
 NULL_DRAWS = 4999
 SMALL_COUNT = 5.0

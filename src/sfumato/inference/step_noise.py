@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -11,6 +10,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian
 from sfumato.privacy import Curve, Guarantee, Sensitivity, compose
 from sfumato.privacy.calibration import least_by, shortfall
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import GIVE_DELTA, Price
 
 

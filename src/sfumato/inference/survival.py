@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_pictures import caption_lines
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.release.parts.scales import NoisyScale

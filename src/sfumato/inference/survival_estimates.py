@@ -25,7 +25,6 @@ half (Bonferroni), and an interval at one time misses S_{k−1} from above with 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
 from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.quick_dataclass import dataclass
 
 DRAWS = 2000
 """How many simulated curves the quantiles of bands are taken from."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -39,6 +39,7 @@ from sfumato.ledger.entries import (
 from sfumato.ledger.sealed_rows import MAX_TIME, Row
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 REQUEST_LINE, STEP_LINE = "request", "request-step"
 MAX_APPROVALS = 20

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -32,6 +32,7 @@ from sfumato.notebook_html import paragraph, table
 from sfumato.privacy import Cost, Curve, codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from sfumato.mechanisms.protocols import Additive, Interactive, SelectionMechani
 from sfumato.privacy import Cost, Curve, Sensitivity, amounts, codec, compose
 from sfumato.privacy.amounts import Amount
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 MAX_ROUNDINGS_PER_LINE = 2
 """The maximum number of sums that one line rounds up, each by less than a unit: spent and held. Adding both is another

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cos
 from sfumato.ledger.stores.store import PendingCharge, Prefix, StoreRows, Where
 from sfumato.mechanisms import bits
 from sfumato.privacy import Budget, Cost, PrivacyUnit, codec
+from sfumato.quick_dataclass import dataclass
 
 
 @codec.serialisable("terms")

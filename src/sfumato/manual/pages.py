@@ -7,10 +7,10 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.caching import cached_property
+from sfumato.quick_dataclass import dataclass
 
 FRONT_PAGE = "README.md"
 REFERENCE = "Reference"

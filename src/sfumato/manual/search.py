@@ -14,11 +14,11 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.caching import cached_property
 from sfumato.manual.pages import FRONT_PAGE, Page, Section, group_of_page
+from sfumato.quick_dataclass import dataclass
 
 TITLE, TITLE_OF_PAGE, HEADING, TEXT = 60, 10, 20, 4
 """Weights of a word in the title (for the page's first section, and for its others), in a heading, and in the text."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, cast
@@ -28,6 +27,7 @@ from sfumato.privacy.numbers import (
     format_exact,
     format_number,
 )
+from sfumato.quick_dataclass import dataclass
 
 Size = Fraction | tuple[Fraction, ...]
 

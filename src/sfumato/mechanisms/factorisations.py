@@ -26,7 +26,6 @@ accuracy, never privacy. A is computed in floating point from public numbers, an
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -36,6 +35,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact_integer
+from sfumato.quick_dataclass import dataclass
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -13,7 +13,6 @@ Gaussian's weights on 0, 1, 2, … alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import bits
+from sfumato.quick_dataclass import dataclass
 
 LARGEST = 64  # beyond this scale too many cells have a cut
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +19,7 @@ from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
 from sfumato.privacy.threshold_losses import laplace_tail
+from sfumato.quick_dataclass import dataclass
 
 MAX_KEYS, MAX_WEIGHT = 10_000, 200
 """The most keys that one unit holds, or the most weight that it spreads over them."""

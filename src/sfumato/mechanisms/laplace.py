@@ -14,7 +14,6 @@ Alg. 2).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import bits
+from sfumato.quick_dataclass import dataclass
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
@@ -54,6 +54,7 @@ from sfumato.privacy.numbers import (
     format_exact,
     format_number,
 )
+from sfumato.quick_dataclass import dataclass
 
 _LARGEST = 1 << 61
 _DECIMALS = 10**6

@@ -17,7 +17,6 @@ probabilities are never rounded, however small.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import bits
+from sfumato.quick_dataclass import dataclass
 
 Gaps = NDArray[np.uint64]
 Floats = NDArray[np.float64]

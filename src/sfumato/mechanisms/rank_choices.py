@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.mechanisms import bits, races
+from sfumato.quick_dataclass import dataclass
 
 Integers = NDArray[np.int64]
 Places = NDArray[np.intp]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -30,6 +29,7 @@ from sfumato.privacy.numbers import (
     format_exact,
     format_number,
 )
+from sfumato.quick_dataclass import dataclass
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

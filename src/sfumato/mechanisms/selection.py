@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -56,6 +55,7 @@ from sfumato.privacy.numbers import (
     format_number,
     format_percent,
 )
+from sfumato.quick_dataclass import dataclass
 
 Gaps = NDArray[np.uint64]
 

@@ -9,7 +9,6 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
@@ -17,6 +16,7 @@ from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
+from sfumato.quick_dataclass import dataclass
 
 
 class SecretSession(ABC):

@@ -41,7 +41,7 @@ everything above, and in ``readings``, holds for w as it does for v.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
@@ -71,6 +71,7 @@ from sfumato.plan.nodes import (
 )
 from sfumato.policy.policies import MAX_ROWS
 from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.quick_dataclass import dataclass
 
 _FRACTION_BITS = 20
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sfumato.errors import Unsupported
 from sfumato.plan.limits import ONE_ROW, Limits
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, ListColumn, Policy, Table, Value, Via
 from sfumato.policy.codings import Coding
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

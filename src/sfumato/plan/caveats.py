@@ -8,7 +8,7 @@ number: ``LEAST(cost, 100)`` is not moved by an upper bound of 5000, nor is ``ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field as declared_field
+from dataclasses import field as declared_field
 from enum import Flag, auto
 from fractions import Fraction
 
@@ -67,6 +67,7 @@ from sfumato.plan.warnings import VALUE_READINGS, UndeclaredValues
 from sfumato.policy import Domain, Policy, Value, Via
 from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact
+from sfumato.quick_dataclass import dataclass
 
 NOT_COVERED = "± does not include this"
 """How the line of every column with a ± ends."""

@@ -15,7 +15,7 @@ from two noisy sums and one price.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sfumato.plan.aggregates.measures import Mean, Measure, Sum, is_not_null
@@ -41,6 +41,7 @@ from sfumato.plan.values.expressions import Column, Expression, Field, Result
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import WIDE_PREFIX, widened
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -43,6 +43,7 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Field, Lit
 from sfumato.plan.values.functions.temporal import written_bucket
 from sfumato.plan.values.narrowing import Limits, limits, narrow_domain, narrow_expression
 from sfumato.policy import Domain, Type, Value
+from sfumato.quick_dataclass import dataclass
 
 MAX_GROUPS = 200_000
 MAX_COMBINATIONS = 200_000

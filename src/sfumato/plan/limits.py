@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from sfumato.errors import InvalidParameter
@@ -10,6 +10,7 @@ from sfumato.plan.aggregates.measures import Measure
 from sfumato.policy import Table
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import exact_integer
+from sfumato.quick_dataclass import dataclass
 
 
 class Strategy(Enum):

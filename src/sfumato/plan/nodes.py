@@ -25,7 +25,7 @@ used. So two texts that mean the same have the same plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any
 
 from sfumato.plan.aggregates.disjoint import operands
@@ -37,6 +37,7 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Field, Ref
 from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 Columns = Mapping[Field, Domain]
 

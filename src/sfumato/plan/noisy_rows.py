@@ -8,10 +8,10 @@ Outer is a SELECT over the rows of another one. A NoisyRelation joins or unites 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sfumato.plan.values.expressions import Column, Expression, NoisyColumn, Order, noise_count
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 # fmt: off
 FINISHING = frozenset((

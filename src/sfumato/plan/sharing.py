@@ -7,7 +7,7 @@ requested aggregate is computed from some measures of one part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast
 
 from sfumato.plan.aggregates.disjoint import members_of, take_together
@@ -16,6 +16,7 @@ from sfumato.plan.aggregates.spellings import respelled
 from sfumato.plan.keys import conditions
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.values.expressions import Expression
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

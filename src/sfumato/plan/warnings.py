@@ -10,7 +10,7 @@ costs anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
@@ -22,6 +22,7 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key
 from sfumato.plan.values.functions import never_null
 from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Domain, Policy, Type
+from sfumato.quick_dataclass import dataclass
 
 _EQUAL = ("=", "IN")
 _TESTS = ("=", "IN", "<>", "<", "<=", ">", ">=", "BETWEEN", "LIKE", "ILIKE", "STARTS_WITH", "IS NULL")

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Sum
@@ -46,6 +46,7 @@ from sfumato.plan.nodes import Aggregate, Filter, Join, Query, Relation, Scan, m
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact, format_number
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,7 @@ from sfumato.plots.heat_maps import HeatMapGrid, heat_map
 from sfumato.plots.lines import MAX_LINES, LineAxes, PlottedLine, line_axis_width, line_chart
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import ChartData, DayScale, KeyScale, LinearScale, MonthScale, TimeScale, seconds_since_1970
+from sfumato.quick_dataclass import dataclass
 
 _MAX_PANEL_ROWS, _PANELS_PER_ROW = 10, 2
 """Bars of a small panel, and panels side by side."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sfumato.caching import cached_property
@@ -28,6 +27,7 @@ from sfumato.plots.frame import (
 )
 from sfumato.plots.picture import box, format_length, format_lengths, label, labels, path, text_width, tooltip_elements
 from sfumato.plots.scales import ChartData, Interval, KeyScale, LinearScale, Tick, axis_range, fitting_ticks
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sfumato.plots.colours import INK, PAPER, QUIET, RULE
 from sfumato.plots.picture import (
@@ -20,6 +19,7 @@ from sfumato.plots.picture import (
     wrap,
 )
 from sfumato.plots.scales import LinearScale, Tick, fitting_ticks, label_extent
+from sfumato.quick_dataclass import dataclass
 
 PAGE_WIDTH, PAGE_HEIGHT, MARGIN = 760.0, 1000.0, 20.0
 """Width and height of a page in pixels, and its margin."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from sfumato.plots.colours import BLACK, HEAT_LARGEST, HEAT_NEGATIVE, PAPER, QUIET, RULE
 from sfumato.plots.frame import INNER_WIDTH, SMALL_FONT, Drawing, heading
 from sfumato.plots.picture import box, format_length, label, path, text_width
 from sfumato.plots.scales import format_tick
+from sfumato.quick_dataclass import dataclass
 
 MAX_ROWS, MAX_COLUMNS = 40, 40
 

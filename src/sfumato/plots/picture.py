@@ -7,7 +7,6 @@ import json
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.plots.colours import INK
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable, refuse_malformed
 
 SIZE = 12.0

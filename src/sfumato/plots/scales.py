@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 from sfumato.plots.picture import text_width
+from sfumato.quick_dataclass import dataclass
 
 Tick = tuple[float, str]
 """A number, and its label."""

@@ -6,7 +6,7 @@ What needs approval is decided by the question, its price and the policy, never 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +14,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import check_keys
 from sfumato.privacy.numbers import NONNEGATIVE, exact, format_exact, format_up
+from sfumato.quick_dataclass import dataclass
 
 MAX_APPROVALS = 20
 MAX_DAYS = 3650

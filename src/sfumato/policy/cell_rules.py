@@ -29,7 +29,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -38,6 +38,7 @@ from sfumato.policy.date_formats import MAX_FORMATS, has_date, parse_format
 from sfumato.policy.domains import Domain, Type, Value, describe_range, parse_range, parse_value
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
+from sfumato.quick_dataclass import dataclass
 
 
 def lower(text: str) -> str:

@@ -15,7 +15,7 @@ import datetime as dt
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy.domains import MAX_VALUES, Domain, Type, Value, parse_value
 from sfumato.privacy.numbers import exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 MAX_BINS = 1_000
 """The most bins with explicit edges or calendar periods; equal bins of integers or days may number ``MAX_VALUES``."""

@@ -13,10 +13,10 @@ A format of the clock alone, such as ``%I:%M %p``, reads times of 1900-01-01, as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sfumato.errors import InvalidParameter
+from sfumato.quick_dataclass import dataclass
 
 DIRECTIVES = {
     "Y": "the year in four digits",

@@ -9,7 +9,7 @@ import datetime as dt
 import difflib
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -19,6 +19,7 @@ from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.privacy import codec
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import POSITIVE, Range, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 Value = int | Fraction | str | bool | dt.date | dt.datetime
 """A public value, exact."""

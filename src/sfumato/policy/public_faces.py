@@ -7,7 +7,6 @@ which shares, is not: no field of a public face can hold it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from sfumato.policy.codings import Coding, describe_cells
 from sfumato.policy.domains import Domain, ListColumn
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
 from sfumato.privacy.numbers import exact
+from sfumato.quick_dataclass import dataclass
 
 _MAX_JSON_LENGTH = 1 << 30
 """The most characters of a face's JSON text."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy.declared_columns import with_policy_path
 from sfumato.policy.domains import Domain, Type
 from sfumato.policy.policies import ROW
+from sfumato.quick_dataclass import dataclass
 
 _MAX_BYTES = 4 << 20
 _TYPES = {

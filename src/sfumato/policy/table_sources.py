@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from sfumato.errors import InvalidPolicy
+from sfumato.quick_dataclass import dataclass
 
 POSTGRES, SPARK = "postgresql", "sc"
 _POSTGRES_SCHEMES = (POSTGRES, "postgres")

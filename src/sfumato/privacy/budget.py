@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -44,6 +44,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.privacy.sensitivity import Sensitivity
 from sfumato.privacy.theorems import renyi_allowance
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.plots.picture import Picture

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,6 +43,7 @@ from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
 from sfumato.privacy.subsampled_losses import SubsampledLoss
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.plots.picture import Picture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 
 class Neighbours(Enum):

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -43,6 +43,7 @@ from sfumato.privacy.losses import AtomLoss, ConcentratedLoss, FamilyLoss, LossP
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, rounded_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
+from sfumato.quick_dataclass import dataclass
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 Real = NDArray[np.floating[Any]]

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, charge_units, exact, exact_integer, format_exact, from_units
 from sfumato.privacy.stable_functions import convex_excess, log_ratio, log_shrink_gap, shrink
+from sfumato.quick_dataclass import dataclass
 
 Complex = NDArray[np.complexfloating[Any, Any]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, Complex, FamilyLoss, Loss, Real, two_atoms
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, exact_integer
 from sfumato.privacy.stable_functions import excess_exp, log_theta_ratio, mean_excess, mills, shrink, shrink_real
+from sfumato.quick_dataclass import dataclass
 
 
 def _scaled_expm1(y: float, beta: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -18,6 +17,7 @@ from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.curve import Curve, compose, counted
 from sfumato.privacy.numbers import ABOVE_ONE, INSIDE_UNIT, POSITIVE, Number, exact, from_units
+from sfumato.quick_dataclass import dataclass
 
 _COLUMNS = ("releases", "tight", "adaptive", "except with")
 TIGHT = "parameters fixed in advance"

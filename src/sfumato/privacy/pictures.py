@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
@@ -38,6 +37,7 @@ from sfumato.plots.picture import (
     vertical_step,
 )
 from sfumato.plots.scales import LinearScale, LogScale, TimeScale, seconds_since_1970
+from sfumato.quick_dataclass import dataclass
 
 WORDS = {"pure": "ordinary answers", "renyi": "Gaussian answers", "failure": "δ for undeclared groups"}
 """What each currency is for; the two first ones are spent side by side, and one of them has to last."""

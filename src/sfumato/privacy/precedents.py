@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, float_above, format_exact, format_number
 from sfumato.privacy.reading import Reading, posterior, reading
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.plots.picture import Picture

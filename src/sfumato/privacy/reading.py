@@ -16,7 +16,7 @@ Kasiviswanathan & Smith 2014). The exception is counted where the guess is true;
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
@@ -25,6 +25,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import BELOW_ONE, INSIDE_UNIT, Number, exact, float_above, format_percent
+from sfumato.quick_dataclass import dataclass
 
 _SMALLEST_SHARE = Fraction(1, 10**300)
 _ROUND_UP = 1 + 2.0**-45  # what is computed here is known to far better than this

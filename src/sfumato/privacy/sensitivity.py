@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +17,7 @@ from sfumato.errors import InvalidParameter, NeighboursDiffer, ValueWords
 from sfumato.privacy import codec
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer, format_exact
+from sfumato.quick_dataclass import dataclass
 
 Histogram = Mapping[Hashable, Number] | Sequence[Number]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -30,6 +29,7 @@ from sfumato.privacy.numbers import (
     rounded_up,
 )
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
+from sfumato.quick_dataclass import dataclass
 
 Part = tuple[Loss, int]
 Parts = tuple[Part, ...]

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -52,6 +52,7 @@ from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_above
 from sfumato.privacy.numbers import INSIDE_UNIT, exact, exact_integer, least_float_above
+from sfumato.quick_dataclass import dataclass
 
 Bounds = tuple[float, float]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
@@ -28,6 +27,7 @@ from sfumato.privacy.numbers import (
     exact,
     exact_integer,
 )
+from sfumato.quick_dataclass import dataclass
 
 _MAX_COMPOSED = 4000
 _MAX_KAPPA, _MAX_POWER = 900, 50

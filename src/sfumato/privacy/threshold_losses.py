@@ -18,7 +18,6 @@ key passes more than twice as often as one of a single unit, so the failure of a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -28,6 +27,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.losses import Loss, ResponseLoss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 _MAX_WEIGHT = 4096
 _DIGITS = Context(prec=50)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -31,6 +30,7 @@ from sfumato.privacy import codec
 from sfumato.privacy.losses import ROUNDING, ZERO, ConcentratedLoss, Loss
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import POSITIVE, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 SLACK = 6e-17
 """4h: the most by which a moved coordinate raises the loss of the continuous pair, rounded up."""

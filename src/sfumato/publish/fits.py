@@ -9,7 +9,6 @@ that measures the block best.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -28,6 +27,7 @@ from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets
 from sfumato.publish.mwem import CellView, MwemModel, MwemRound, initial_model, replayed
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 
 _MAX_ROUNDS = 1000

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter
@@ -20,6 +20,7 @@ from sfumato.privacy.numbers import format_percent
 from sfumato.publish.model_quality import MarginalQuality, Quality
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.released import ReleasedSynthesis
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.untrusted import escape_unprintable
 

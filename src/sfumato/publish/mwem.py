@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -35,6 +35,7 @@ from sfumato.plan.readings.total_readings import Integers
 from sfumato.privacy import codec
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
+from sfumato.quick_dataclass import dataclass
 
 _MAX_TOTAL = 1 << 60
 """The largest total of a model, in steps, so that sums of gaps fit 64 bits."""

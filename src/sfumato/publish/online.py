@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +46,7 @@ from sfumato.publish.marginals.bounds import CellWeights, fit_max_entropy
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import MarginalsDraw, PublishedMarginals
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch
 from sfumato.release.releasing import Read
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.mwem import MwemModel
 from sfumato.publish.synopsis import Synopsis, cell_keys, column_indices, key_type
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.prices import Price

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +55,7 @@ from sfumato.publish.sampling import (
     value_number,
 )
 from sfumato.publish.synthesis.released import ImpliedColumn
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

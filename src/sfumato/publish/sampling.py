@@ -38,7 +38,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
@@ -59,6 +58,7 @@ from sfumato.publish.cells.cell_labels import level_labels
 from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges, as_truths
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
 from sfumato.publish.marginals.chains import Floats, Integers
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

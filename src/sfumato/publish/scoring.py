@@ -25,7 +25,7 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -47,6 +47,7 @@ from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
 from sfumato.publish.marginals.attributes import code_columns
 from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.implied import ImpliedCells, infer_dependency
 from sfumato.publish.marginals.measuring import CombinedReleases, PublishedMarginals, shapes_of
 from sfumato.publish.marginals.planning import NoisePlan
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.answer_pictures import caption_lines, notes
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ from sfumato.publish.synthesis.implications import (
     zeros_from_model,
 )
 from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedSynthesis, SynthesisRound
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import caption_lines, notes
 from sfumato.release.answers.receipts import Receipt

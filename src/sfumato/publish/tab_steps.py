@@ -7,7 +7,6 @@ count, not even of all rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from sfumato.plan.readings.total_readings import E, Integers, PlanReading
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.releasing import Read
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from sfumato.quality.page import (
     quality_page,
 )
 from sfumato.quality.paired_columns import PairedColumn, paired_columns
+from sfumato.quick_dataclass import dataclass
 
 MAX_BINS = 1_000
 

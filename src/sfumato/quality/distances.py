@@ -16,13 +16,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.quality.learning import evenly_spaced
 from sfumato.quality.paired_columns import PairedColumn
+from sfumato.quick_dataclass import dataclass
 
 MAX_SETS = 2_000
 """The most k-way marginals that are compared for one k."""

@@ -16,7 +16,6 @@ is relative to the first: 1 is as good as another sample of people.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.quality.paired_columns import PairedColumn
+from sfumato.quick_dataclass import dataclass
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from sfumato.plots.bars import bar_panels, paired_bars
 from sfumato.plots.colours import FIRST as REAL, SECOND as SYNTHETIC
@@ -17,6 +16,7 @@ from sfumato.plots.lines import LineAxes, PlottedLine, line_chart
 from sfumato.plots.scales import ChartData
 from sfumato.quality.distances import CAVEAT, MarginalSummary, NearestRows
 from sfumato.quality.learning import PredictionScores, Propensity
+from sfumato.quick_dataclass import dataclass
 
 HEADING = "NOT FOR PUBLICATION: exact figures about private rows, not protected by noise. For the data owner only."
 Matrix = tuple[tuple[float, ...], ...]

@@ -7,7 +7,6 @@ has, and NULLs, have cells of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from sfumato.engine.opening import PairedTables
 from sfumato.policy import Type
 from sfumato.privacy.numbers import format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 if TYPE_CHECKING:

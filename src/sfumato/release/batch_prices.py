@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +28,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanRead
 from sfumato.privacy import Budget, Curve, codec, compose
 from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, rounded_down, rounded_up as size_rounded_up

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Generic, TypeVar
 
@@ -29,6 +29,7 @@ from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import PREVIEW_MARK
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.releasing import Read

@@ -11,7 +11,7 @@ either relation of neighbours. ∎
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, 
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import (
     MAX_NUMBERS,
     NoisyMeasurements,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch
 from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, LinearEstimate, NoiseForm

@@ -7,7 +7,6 @@ is never stated separately.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -36,6 +35,7 @@ from sfumato.plan.readings.total_readings import (
 from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies, SteppedTotal
 from sfumato.privacy import Curve, Neighbours, Sensitivity, compose
 from sfumato.privacy.numbers import format_exact
+from sfumato.quick_dataclass import dataclass
 
 
 class CalibratedSelection(SelectionMechanism, Protocol):

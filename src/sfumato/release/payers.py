@@ -9,7 +9,7 @@ A ``Purchase`` holds the terms of a stored answer, so that it can be shown with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sfumato.errors import InvalidParameter
@@ -19,6 +19,7 @@ from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.plan import descriptions
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price, weak_words
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -20,6 +19,7 @@ from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
 from sfumato.privacy.calibration import excess_over, least, shortfall
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 LARGE_EPSILON, LARGE_DELTA = 5, Fraction(1, 10**6)
 ODDS_WORDS = "lets an attacker's odds grow by a factor of up to e^ε"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -32,6 +32,7 @@ from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import least_by
 from sfumato.privacy.numbers import Number, format_probability
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale

@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from sfumato.engine.protocols import Engine
@@ -26,6 +26,7 @@ from sfumato.plan.canonical import PlanKey
 from sfumato.policy import Policy
 from sfumato.privacy.budget_words import format_guarantee
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.receipts import Receipt, describe_charged_periods, describe_period_guarantee
 from sfumato.release.measurement import Batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
@@ -23,6 +23,7 @@ from sfumato.plan.readings.total_readings import E, PlanReading
 from sfumato.plan.unit_samples import ROW_KEY_BITS, UNIT_KEY_BITS, combined_key
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release import deadlines
 from sfumato.release.deadlines import Deadline
 from sfumato.release.measurement import Batch

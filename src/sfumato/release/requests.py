@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Expression, Result, WindowResult, columns
 from sfumato.privacy import Cost, Curve
 from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
 from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price

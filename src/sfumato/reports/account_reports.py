@@ -21,7 +21,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from inspect import cleandoc
@@ -51,6 +51,7 @@ from sfumato.privacy.numbers import format_exact, format_number, format_percent,
 from sfumato.privacy.pictures import History, SpendingPoint
 from sfumato.publish.marginals.measuring import PublishedMarginals, noise_words
 from sfumato.publish.synopsis import Synopsis
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pages import answer_parts, render_attacker, render_limitations, render_protection
 from sfumato.release.answers.receipts import describe_period_guarantee

@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from sfumato.policy import Policy
 from sfumato.privacy import Budget, Cost, codec
 from sfumato.privacy.budget_words import format_guarantee
 from sfumato.publish.files.sealed_files import build_zip, iterate_members
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.answers.web_pages import loads_nothing

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from sfumato.errors import InvalidParameter
@@ -22,6 +22,7 @@ from sfumato.ledger.spending import write_cost
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, codec
 from sfumato.publish.files.sealed_files import build_zip, check_place, save
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.reports.account_reports import AccountReport, Questions, ReportedQuestion, collect_report, report_page
 from sfumato.reports.signing_keys import SigningKey

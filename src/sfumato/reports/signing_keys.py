@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.mechanisms import bits
+from sfumato.quick_dataclass import dataclass
 
 _NAME = "sfumato-ed25519"
 _LINE = re.compile(rf"{_NAME} ([0-9a-f]{{64}})\n?")

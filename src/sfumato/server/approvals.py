@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.curator import Curator
@@ -33,6 +32,7 @@ from sfumato.ledger.entries import checked_text
 from sfumato.plan.readings.total_readings import ReadMeasure
 from sfumato.policy.approval_rules import MAX_DAYS, ApprovalRules
 from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.running_releases import canonical_json
 from sfumato.server.served_policies import ServedPolicies

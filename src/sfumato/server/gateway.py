@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from itertools import islice
@@ -36,6 +36,7 @@ from sfumato.ledger import Anchor, Line, Verification, entries
 from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.activity_log import ActivityLog, status_of
 from sfumato.server.approvals import ApprovalDesk, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from sfumato.curator.request_views import RequestView
 from sfumato.errors import InvalidParameter
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.approvals import ApprovalDesk, RequestedRelease, ShareTerms
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import Flight

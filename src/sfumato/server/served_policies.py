@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -40,6 +40,7 @@ from sfumato.ledger import Account, Ledger, Line
 from sfumato.ledger.local_files import DiskReserve
 from sfumato.ledger.spending import NO_COST
 from sfumato.policy import Policy
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import Progress
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.answer_clock import AnswerClock, DelayedOpenings

@@ -18,7 +18,6 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
 from multiprocessing.connection import Connection
@@ -31,6 +30,7 @@ from starlette.applications import Starlette
 from sfumato.curator.policy_account import read_policy, users_path
 from sfumato.errors import SfumatoError, WeakLedger, WeakPrivacy, outcome
 from sfumato.policy import Policy
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import build_application, stop_accepting
 from sfumato.server.connections import (

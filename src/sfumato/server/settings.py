@@ -6,7 +6,7 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from sfumato.errors import InvalidParameter, InvalidPolicy, InvalidSettings
 from sfumato.policy.domains import check_keys
 from sfumato.privacy.numbers import Range, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 _MAX_BYTES = 1 << 20
 _SECONDS = Range("a number of seconds from 0.001 to 3600", exact("0.001", "answer_after"), exact(3600, "answer_after"))

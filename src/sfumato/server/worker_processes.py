@@ -24,11 +24,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import Any
+
+from sfumato.quick_dataclass import dataclass
 
 MAX_UNCONFIRMED = 16
 """Unconfirmed connections that a worker may have."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData
 from sfumato.privacy.numbers import format_number, format_percent
 from sfumato.publish.marginals.attributes import Attribute
+from sfumato.quick_dataclass import dataclass
 from sfumato.surveys.encodings import Encoding, SupportProbabilities, support_matrix, support_probabilities
 
 if TYPE_CHECKING:

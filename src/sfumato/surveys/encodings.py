@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.response import PRIME, OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, Response
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 RandomisedAnswer = int | str | tuple[int, ...]
 """One randomised answer as it is written: a cell; bits as hexadecimal digits; or a, b and a hashed cell."""

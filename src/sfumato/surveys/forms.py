@@ -17,7 +17,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
@@ -34,6 +34,7 @@ from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_i
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind, content_of, damaged_file_error, iterate_members, save
 from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, OtherCell, RangeCell
+from sfumato.quick_dataclass import dataclass
 from sfumato.surveys import counts
 from sfumato.surveys.counts import Counts, PairSupport, RefusedReport, SurveyEstimate
 from sfumato.surveys.encodings import Encoding, Report, SupportProbabilities, is_possible_answer, randomise

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.limits import Strategy
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 _MAX_TEMPLATE_GROUPS = 400
 """The most groups of a template."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -36,6 +36,7 @@ from sfumato.errors import SfumatoError
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals
 from sfumato.privacy import Sensitivity
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.measurement import Measurement
 from sfumato.release.pricing import PricedRelease

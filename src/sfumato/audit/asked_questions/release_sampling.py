@@ -23,7 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -48,6 +48,7 @@ from sfumato.errors import InvalidParameter, SfumatoError, WeakPrivacy
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.requests import PriceRequest
 
 _MEMORY_FOLDER = Path("/dev/shm")

@@ -17,7 +17,6 @@ selected and when they are measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 Outputs = NDArray[Any]
 Labels = NDArray[np.int64]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -44,6 +44,7 @@ from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncod
 from sfumato.mechanisms.selection import ScoreSelection
 from sfumato.privacy import Guarantee, Neighbours
 from sfumato.privacy.numbers import Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 Sampler = Callable[[int], Any]
 """Return that many independent outputs of one world, each a number or a row of numbers."""

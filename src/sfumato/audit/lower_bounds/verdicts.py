@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sfumato import notebook_html
@@ -34,6 +33,7 @@ from sfumato.plots.picture import Picture, box, format_length, label, path, save
 from sfumato.plots.scales import LinearScale, fitting_ticks
 from sfumato.privacy import Guarantee, codec
 from sfumato.privacy.numbers import Range
+from sfumato.quick_dataclass import dataclass
 
 _PLOT_HEIGHT = 300.0
 _SHADE_STYLE = ' fill-opacity="0.14"'

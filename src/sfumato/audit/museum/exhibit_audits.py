@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from sfumato.audit.museum import (
 from sfumato.audit.museum.exhibits import DemonstrationNoise, Exhibit, Mechanism, Outputs, Room
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.audit.lower_bounds.verdicts import Verdict

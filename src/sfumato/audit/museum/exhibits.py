@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.privacy import Guarantee, Neighbours
+from sfumato.quick_dataclass import dataclass
 
 Whole = NDArray[np.int64]
 Real = NDArray[np.float64]

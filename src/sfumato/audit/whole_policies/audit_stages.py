@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +31,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.catalog import Catalog
 from sfumato.policy import Policy
 from sfumato.privacy import Guarantee
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import NamedNoise
 from sfumato.release.prices import Price

@@ -18,7 +18,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -69,6 +69,7 @@ from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy
 from sfumato.privacy.numbers import POSITIVE, Number, Range, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import Progress, ignore_progress
 
 _DRAWS = 10_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sfumato.audit.asked_questions.neighbouring_outcomes import OutcomeDifference, ReplayResult
@@ -14,6 +14,7 @@ from sfumato.audit.whole_policies.planted_faults import FaultResult
 from sfumato.audit.whole_policies.shared_noise import NoiseComparison
 from sfumato.notebook_html import paragraphs, table
 from sfumato.privacy.numbers import format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.web_pages import HtmlPage, bullet_list, escape, facts, paragraph, table as html_table
 from sfumato.version import __version__
 

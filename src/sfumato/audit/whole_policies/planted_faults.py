@@ -8,7 +8,7 @@ them, messages and charges that depend on rows. Each goes through the same tests
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -41,6 +41,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import Totals
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy import Guarantee, Sensitivity
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 
 _NOISE_DRAWS = 10_000

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from sfumato.curator import Question
 from sfumato.engine.protocols import Engine
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.total_readings import PlanReading
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.releasing import Read
 

@@ -10,13 +10,13 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sfumato.errors import SfumatoError
+from sfumato.quick_dataclass import dataclass
 
 WIDTH = 92
 """Characters per line."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 from shlex import quote
@@ -51,6 +51,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Via
 from sfumato.privacy import Budget, Guarantee, PrivacyUnit
 from sfumato.privacy.numbers import format_exact, format_probability
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 from sfumato.untrusted import escape_unprintable
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -24,6 +24,7 @@ from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Table, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules, parse_words
 from sfumato.policy.domains import parse_range
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 _PRIVATE = "PRIVATE, for you alone:"

@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 from shlex import quote
@@ -26,6 +26,7 @@ import click
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError
 from sfumato.policy import ROW
 from sfumato.privacy.numbers import format_probability
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 SAVED_ANSWERS_NAME = ".sfumato-init.json"

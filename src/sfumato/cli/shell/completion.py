@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.question_files import first_statement, has_open_quote, is_blank
 from sfumato.plan.values.functions import FUNCTIONS
+from sfumato.quick_dataclass import dataclass
 
 COMMAND_PREFIX = "\\"
 _BARE_WORDS = {"help": "\\help", "quit": "\\quit", "exit": "\\quit"}

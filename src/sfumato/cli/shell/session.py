@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from sfumato.cli.shell.completion import COMMAND_PREFIX
 from sfumato.cli.shell.line_input import LineInput
 from sfumato.errors import InvalidParameter, SfumatoError, format_rounded_down
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator, Listing, Question

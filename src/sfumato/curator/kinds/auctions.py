@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from sfumato.curator.release_kinds import Name, ReleaseKind, Size, SkinRefusal, Spec, Workspace, option
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.table_auctions import AuctionProposal

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sfumato.curator.release_kinds import QUESTIONS, Count, ReleaseKind, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.workloads import WorkloadProposal

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Workspace, option
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.degrees import DegreesProposal

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release_kinds import QUESTIONS, Count, Name, ReleaseKind, Spec, Text, Workspace, option
 from sfumato.inference.names_of_tests import TestName
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.hypothesis_tests import TestProposal

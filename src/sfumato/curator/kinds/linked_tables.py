@@ -6,10 +6,10 @@ two tables. ``curator.synthesize`` proposes either, by whether it is given one t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.linked_tables import LinkedTablesProposal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release_kinds import (
@@ -19,6 +18,7 @@ from sfumato.curator.release_kinds import (
     Workspace,
     option,
 )
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.mwem import MwemProposal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release_kinds import (
@@ -17,6 +16,7 @@ from sfumato.curator.release_kinds import (
     Workspace,
     option,
 )
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.online import OnlineProposal

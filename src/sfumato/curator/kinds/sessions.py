@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from sfumato.curator.kinds.open_sessions import OpenSessionSpec, propose as propose_open
@@ -20,6 +19,7 @@ from sfumato.curator.release_kinds import (
     option,
 )
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.listed_sessions import ListedSessionProposal

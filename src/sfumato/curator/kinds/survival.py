@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Spec, Text, Workspace, option
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.survival import SurvivalProposal

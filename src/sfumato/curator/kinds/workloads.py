@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.workloads import WorkloadProposal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
@@ -29,6 +29,7 @@ from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import PROBABILITY, exact, format_exact, format_percent
+from sfumato.quick_dataclass import dataclass
 
 _LIMIT_FACTOR, _BOUND_FACTOR = 4, 2
 """The factors by which limits and bounds are tightened in a trial."""

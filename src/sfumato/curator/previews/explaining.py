@@ -6,7 +6,7 @@ For undeclared groups: what discovering them costs, how large they must be, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter, Unsupported
@@ -48,6 +48,7 @@ from sfumato.policy import Domain, Policy
 from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import Number, format_exact as number, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.finishing import count_noise_draws, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
 from sfumato.release.pricing import PricedRelease

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -41,6 +41,7 @@ from sfumato.privacy.numbers import (
     format_percent,
     format_probability,
 )
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.measured import NoisyMeasurements, by_column, estimator, rank_errors, results, scales
 from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
@@ -10,6 +10,7 @@ from sfumato.mechanisms import Exponential, Laplace
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.payers import NOT_BOUGHT, Purchase

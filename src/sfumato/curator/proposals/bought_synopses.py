@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
@@ -39,6 +39,7 @@ from sfumato.plan.relevant_policy import relevant_columns, relevant_rows
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact as digits, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.proposal import make_receipt

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
@@ -24,6 +24,7 @@ from sfumato.plan.clipping import ClippedCount, clipped_counts
 from sfumato.plan.values.expressions import Field
 from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
 from sfumato.privacy.numbers import format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price

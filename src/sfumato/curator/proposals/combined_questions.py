@@ -7,7 +7,7 @@ stored as questions of their own. What is computed from their noisy rows is post
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sfumato.caching import cached_property
@@ -33,6 +33,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
 from sfumato.plan.noisy_rows import copied_columns
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import PricedBatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sfumato.curator.context import Context
 from sfumato.curator.policy_account import charge_operators
@@ -27,6 +26,7 @@ from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.releasing import StoredResult
 

@@ -7,7 +7,7 @@ the plan that counts edges by node (``plan.readings.GroupSizes``): 4 for undirec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
@@ -24,6 +24,7 @@ from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.comparisons import GroupTotalsRelease

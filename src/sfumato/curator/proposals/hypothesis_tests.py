@@ -7,7 +7,7 @@ it is proposed, on an answer of zeros from the policy alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from sfumato.inference.score_tests import GroupSums
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.canonical import PlanKey
 from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measured import noisy_measurements, scales
 from sfumato.release.parts.question_parts import NamedNoise

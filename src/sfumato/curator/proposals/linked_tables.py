@@ -7,7 +7,7 @@ children given columns of their parent (``publish.linked``). A fixed share of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -45,6 +45,7 @@ from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.state import SynthesisState
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import Purchase, purchase
 from sfumato.release.prices import Price, rounded_up

@@ -7,7 +7,7 @@ in an open session, up to the last "above" that was paid for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from sfumato.curator.context import Context
@@ -22,6 +22,7 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.sql.question_files import WrittenQuestion, with_question_place
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.proposal import ReleaseCall, StoredProposal
 from sfumato.release.releasing import Progress

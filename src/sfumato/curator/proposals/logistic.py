@@ -7,7 +7,7 @@ Every scan is a complete release, charged before it reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -48,6 +48,7 @@ from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.policy import Type
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import purchase

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -66,6 +66,7 @@ from sfumato.publish.marginals.planning import (
     plan_laplace,
 )
 from sfumato.publish.synopsis import Synopsis, key_type
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns, with_counts
 from sfumato.release.measurement import Batch
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +33,7 @@ from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, Number, exact, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, rounded_up
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find

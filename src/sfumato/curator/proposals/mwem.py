@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from typing import TypeVar
@@ -45,6 +45,7 @@ from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synopsis import cell_keys
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL
 from sfumato.publish.tab_steps import ChooseStep, MeasureStep
+from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.payers import purchase

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -49,6 +49,7 @@ from sfumato.publish.online import (
     with_integer_weights,
 )
 from sfumato.publish.synopsis import Synopsis
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import BOUGHT, HYPOTHESIS, UNVERIFIED, Answer
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.answers.receipts import Receipt

@@ -9,7 +9,7 @@ are skipped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +31,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch

@@ -8,7 +8,7 @@ many rows it has: this allows a search before any limit is declared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import product
 
@@ -32,6 +32,7 @@ from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.comparisons import GroupTotalsRelease

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Self, cast
@@ -86,6 +86,7 @@ from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
 from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.sampling_errors import parse_sampled_fraction

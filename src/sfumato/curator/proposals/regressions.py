@@ -7,7 +7,7 @@ a ridge would bias the intervals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.curator.policy_account import charge_operators, price_words
@@ -27,6 +27,7 @@ from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, Regressio
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price
 from sfumato.release.proposal import is_stored

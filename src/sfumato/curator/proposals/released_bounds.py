@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sfumato.curator.step_counts import StepCounts
@@ -13,6 +13,7 @@ from sfumato.policy import Type, Value
 from sfumato.policy.domains import parse_value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
 from sfumato.release.payers import NOT_BOUGHT, Purchase

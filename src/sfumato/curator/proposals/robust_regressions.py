@@ -6,7 +6,7 @@ Both steps, their order and their shares of ρ are fixed before the charge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.caching import cached_property
@@ -44,6 +44,7 @@ from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy import Curve
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall
 from sfumato.release.releasing import Progress, StoredResult

@@ -8,7 +8,7 @@ worst period, from the policy and the price alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -38,6 +38,7 @@ from sfumato.privacy import Budget, Guarantee, codec
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family

@@ -11,7 +11,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -46,6 +46,7 @@ from sfumato.publish.scoring import (
     code_candidate,
     distance_step,
 )
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price, least_epsilon
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, release_or_find

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -48,6 +48,7 @@ from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attrib
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.noisy_rows.finishing import finish
 from sfumato.release.noisy_rows.key_functions import answer_rows, with_key_functions

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from sfumato.errors import InvalidParameter
 from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import ThresholdAnswer

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
@@ -54,6 +54,7 @@ from sfumato.privacy.numbers import (
     format_number,
     format_percent,
 )
+from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt

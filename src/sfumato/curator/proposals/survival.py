@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -30,6 +30,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.fragments import parse_expression
 from sfumato.policy import Domain, Table, Type
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.formatting import key_text
 from sfumato.release.measured import NoisyMeasurements

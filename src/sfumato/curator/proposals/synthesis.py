@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -76,6 +76,7 @@ from sfumato.publish.synthesis.private_cells import (
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.payers import Purchase, purchase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from sfumato.publish.synthesis.candidates import Outcome, Step
 from sfumato.publish.synthesis.released import SynthesisRound
 from sfumato.publish.synthesis.state import Steps
 from sfumato.publish.tab_steps import MeasureStep
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import ReleaseStrategy
 
 

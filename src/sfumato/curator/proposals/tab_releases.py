@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from sfumato.curator.context import Context
@@ -14,6 +14,7 @@ from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey
 from sfumato.privacy import Cost, codec
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, check_dry_run, warn_of_weak_price

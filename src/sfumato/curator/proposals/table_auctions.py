@@ -9,7 +9,7 @@ revenue more than another by at most m·top, whether it is added, removed or rep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from sfumato.curator.context import Context
@@ -33,6 +33,7 @@ from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, format_exact, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.curator.proposals.selected_columns import require_all_coded
@@ -20,6 +19,7 @@ from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
 from sfumato.publish.linked.links import TableLink, count_bands
 from sfumato.publish.marginals.attributes import coded_names
+from sfumato.quick_dataclass import dataclass
 
 MAX_GIVEN_CELLS = 1 << 17
 """The most combinations of columns that children are drawn given, if memory allows."""

@@ -7,7 +7,7 @@ formula and the policy decide it, before the charge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 from sfumato.release.releasing import StoredResult
 

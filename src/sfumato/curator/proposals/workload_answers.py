@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, overload
 
@@ -13,6 +13,7 @@ from sfumato.notebook_html import paragraph, preformatted
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, as_table
 from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
 from sfumato.release.answers.receipts import Receipt

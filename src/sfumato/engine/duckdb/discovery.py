@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.duckdb.files import Files, content
@@ -13,6 +12,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_INTEGER
+from sfumato.quick_dataclass import dataclass
 
 MAX_LISTED_VALUES = 10_000
 """Columns with more distinct values get bounds instead of a list."""

@@ -10,10 +10,10 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import InvalidPolicy
+from sfumato.quick_dataclass import dataclass
 
 KINDS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb"}
 _HEADER_BYTES = 1 << 20

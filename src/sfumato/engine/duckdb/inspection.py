@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +39,7 @@ from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, File, InMemory, Policy, Table, Type
 from sfumato.policy.domains import is_name
 from sfumato.privacy import Budget, PrivacyUnit
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

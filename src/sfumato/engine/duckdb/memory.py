@@ -17,10 +17,10 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InvalidPolicy
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

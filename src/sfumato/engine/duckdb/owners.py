@@ -15,7 +15,6 @@ import datetime as dt
 import os
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.duckdb import files, memory
@@ -37,6 +36,7 @@ from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.plan.values import calendar
 from sfumato.policy import DatabaseTable, Domain, Policy, Table, Type, Via
 from sfumato.policy.domains import is_name
+from sfumato.quick_dataclass import dataclass
 
 Execute = Callable[[str], list[tuple[Any, ...]]]
 _MAX_LISTED_TABLES = 20

@@ -7,7 +7,6 @@ columns of the source. The scan then converts a rewritten cell as it does any te
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
@@ -20,6 +19,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.plan.values.grammars import LONGEST
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules
+from sfumato.quick_dataclass import dataclass
 
 _WHOLE_TEXTS = INTEGER_TYPES | {"UBIGINT"}
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sfumato.engine.sources.clean_cells import inner_bounds, largest_whole
@@ -23,6 +23,7 @@ from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, literal, lite
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, LONGEST_ID, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL, WIDE_PREFIX, widened
+from sfumato.quick_dataclass import dataclass
 
 UNIT = "sf_unit"
 """The column that holds the unit of each row, in the scan of a table with ids."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sfumato.engine.lowering.applications import real
 from sfumato.engine.lowering.cell_lowering import (
@@ -69,6 +69,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.policies import MAX_ROWS
+from sfumato.quick_dataclass import dataclass
 
 _MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""

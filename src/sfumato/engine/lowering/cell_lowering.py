@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sfumato.engine.lowering.applications import present
 from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, all_of, equal_columns, plain
@@ -35,6 +35,7 @@ from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Strategy
 from sfumato.plan.values import expressions
 from sfumato.policy import Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 MIN_COUNTS = 12
 """For fewer it is not worth the grouping."""

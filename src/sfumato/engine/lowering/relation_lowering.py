@@ -11,7 +11,7 @@ sort keys of the query first, then by every column that is read. Rows that still
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -43,6 +43,7 @@ from sfumato.plan.join_conditions import reads_one_side
 from sfumato.plan.unit_samples import hash_prefix, hash_threshold
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, columns
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 UNIT = "sf_unit"
 """The column of a scan that says whose row it is."""

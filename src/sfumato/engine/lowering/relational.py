@@ -9,10 +9,10 @@ policy occur only where a table is read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from sfumato.policy import Type, Value
+from sfumato.quick_dataclass import dataclass
 
 
 class Wide(Enum):

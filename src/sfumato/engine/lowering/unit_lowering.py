@@ -17,7 +17,7 @@ and totals up to a row's peers) are ordered by the sort keys of the query alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sfumato.engine.lowering.applications import choice, missing, present, real
@@ -59,6 +59,7 @@ from sfumato.plan.aggregates.unit_measures import (
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.policy import Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 _HALF = 2**48
 _EXACT_STEPS = 2**52

@@ -6,7 +6,7 @@ PostgreSQL's types become a few plain ones: numbers, booleans, dates, timestamps
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
@@ -16,6 +16,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.postgres import BYTES, PostgresSpelling, quote_identifier
 from sfumato.errors import InvalidPolicy
 from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
+from sfumato.quick_dataclass import dataclass
 
 KINDS = {
     "int2": Stored.INTEGER,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.lowering.relational import Reference, Scalar, ScalarFunction, apply
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 KINDS = {
     "n": Type.INTEGER,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sfumato.engine.lowering.relational import (
@@ -36,6 +35,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.proofs.proved_rows import ALL, KINDS, Row, column_reference, not_null
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 ROWS, LISTS = "proof", "lists"
 """The tables that are read: the rows, and their numbers ``n`` beside lists ``l`` of ``i`` and ``j``; one is NULL."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sfumato.engine.lowering.applications import choice, missing, present, real
@@ -56,6 +56,7 @@ from sfumato.plan.values.grammars import EXACT, GRAMMARS
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.domains import WIDE_PREFIX, widened
+from sfumato.quick_dataclass import dataclass
 
 _KEY, _PERIOD = "sf_key", "sf_period"
 

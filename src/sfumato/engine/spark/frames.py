@@ -15,7 +15,7 @@ Public rows become DataFrames of literal values, which are sent with each query 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -48,6 +48,7 @@ from sfumato.engine.spellings.generator import Generator
 from sfumato.engine.spellings.spark import TYPES, SparkSpelling, quote_identifier
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy
+from sfumato.quick_dataclass import dataclass
 
 Frame = Any
 """A DataFrame of either kind; pyspark is not imported for the annotation."""

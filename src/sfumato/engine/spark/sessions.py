@@ -17,7 +17,6 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from threading import get_ident
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 
 from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.extras import install_command
+from sfumato.quick_dataclass import dataclass
 
 PINNED: dict[str, str] = {
     # the meaning of statements

@@ -13,7 +13,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -28,6 +27,7 @@ from sfumato.errors import EngineFailed, InvalidPolicy
 from sfumato.mechanisms import bits
 from sfumato.plan.values.grammars import LONGEST, LONGEST_ID
 from sfumato.policy.table_sources import SparkFrame, SparkTable
+from sfumato.quick_dataclass import dataclass
 
 _KINDS = {
     "tinyint": Stored.INTEGER,

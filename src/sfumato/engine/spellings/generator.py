@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -34,6 +33,7 @@ from sfumato.engine.lowering.relational import (
 )
 from sfumato.engine.spellings.spelling import Spelling
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 Scan = Callable[[CleanTable], str]
 """From a table, and the columns read of it, to what FROM says to read its clean scan."""

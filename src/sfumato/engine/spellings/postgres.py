@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.spelling import (
@@ -17,6 +16,7 @@ from sfumato.engine.spellings.spelling import (
 from sfumato.errors import Unsupported
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
+from sfumato.quick_dataclass import dataclass
 
 TYPES: Mapping[Kind, str] = {
     **COMMON_TYPES,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
+from sfumato.quick_dataclass import dataclass
 
 COMMON_TYPES: Mapping[Kind, str] = {
     Type.INTEGER: "BIGINT",

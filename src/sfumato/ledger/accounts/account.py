@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple, Self, TypeVar
@@ -32,6 +31,7 @@ from sfumato.ledger.stores.store import Where
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Budget, Cost, Curve, PrivacyUnit, codec
 from sfumato.privacy.numbers import PROBABILITY, Number, exact, format_exact, format_percent
+from sfumato.quick_dataclass import dataclass
 
 T = TypeVar("T")
 _MAX_UNITS = 10**330  # units of 1e-30: the largest number there is (privacy.numbers)

@@ -7,7 +7,6 @@ appended. What it admits is recorded in the same transaction: no crash leaves a 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -30,6 +29,7 @@ from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.spending import write_cost
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, codec
+from sfumato.quick_dataclass import dataclass
 
 _CHANGED = "what it would charge has changed since it was assessed"
 _FILE_FIX = "file a request: sfumato requests file …, or curator.requests.file(…)"

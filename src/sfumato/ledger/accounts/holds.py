@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
@@ -22,6 +21,7 @@ from sfumato.ledger.spending import NO_COST, read_cost
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, Curve
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Protocol, runtime_checkable
 
@@ -19,6 +19,7 @@ from sfumato.ledger import entries, local_files
 from sfumato.ledger.sealed_rows import KeyedHash
 from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 _EMPTY_CONTENT_HASH = sha256().hexdigest()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from sfumato.privacy.amounts import exact_amount
 from sfumato.privacy.budget_words import format_guarantee
 from sfumato.privacy.numbers import BELOW_ONE, Number, exact, format_exact, from_units, rounded_up
 from sfumato.privacy.theorems import renyi_allowance
+from sfumato.quick_dataclass import dataclass
 
 _ROUNDING = Fraction(1, 10**12)
 """More than the relative error of computing in floats."""

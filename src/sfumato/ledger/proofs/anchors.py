@@ -27,7 +27,6 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +37,7 @@ from sfumato.ledger.sealed_rows import EMPTY_HEAD_HASH, Row
 from sfumato.ledger.spending import NO_COST, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms, Transaction
 from sfumato.privacy import Cost, codec
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import UNREADABLE
 
 

@@ -16,7 +16,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -31,6 +30,7 @@ from sfumato.ledger.stores.sqlite import LedgerContent, write_copy
 from sfumato.ledger.transaction import Transaction, all_lines
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_for_spreadsheet, refuse_malformed
 
 Record = dict[str, str | int | None]

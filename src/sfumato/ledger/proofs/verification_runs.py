@@ -30,7 +30,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import pairwise
@@ -44,6 +44,7 @@ from sfumato.ledger.proofs.verifying import LOST, Checker, Verification
 from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.stores.store import Store, Where
 from sfumato.mechanisms import bits
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import UNREADABLE
 
 Progress = Callable[[str], None]

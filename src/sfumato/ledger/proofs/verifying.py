@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from sfumato.ledger.spending import NO_COST, RunningTotals, Spending, read_cost,
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
 from sfumato.ledger.stores.store import Where
 from sfumato.privacy import Cost, codec
+from sfumato.quick_dataclass import dataclass
 
 _ZERO = write_cost(NO_COST)
 _SPENDING = {"charge", "period", "correction", "acknowledge", "tab-open", "step", "tab-close"}
@@ -93,7 +94,7 @@ class Checker:
     tabs: dict[int, tuple[str, str, Cost]] = field(default_factory=dict)
     """Open tabs: account, analyst, what is left."""
     unanswered: set[int] = field(default_factory=set)
-    charge: Row = Row()  # noqa: RUF009 - a tuple
+    charge: Row = Row()
     """The last charge: the lines of its periods follow it."""
     requests: dict[int, RequestRecord] = field(default_factory=dict)
     """Requests for approval, with the steps of each so far."""

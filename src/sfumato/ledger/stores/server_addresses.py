@@ -6,10 +6,10 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from sfumato.errors import InvalidParameter, LedgerUnavailable
+from sfumato.quick_dataclass import dataclass
 
 SCHEMA = "sfumato"
 """The default schema of a ledger."""

@@ -13,7 +13,7 @@ The members need not be disjoint for the theorem to hold: a row counts in the fi
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -35,6 +35,7 @@ from sfumato.plan.values.functions.declaring import call, literal, never_null
 from sfumato.plan.values.narrowing import Limits, can_hold_together, limits
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 Member = Count | Sum | Mean
 MAX_MEMBERS = 64

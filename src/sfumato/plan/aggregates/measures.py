@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
@@ -24,6 +23,7 @@ from sfumato.plan.values.functions.declaring import call
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
+from sfumato.quick_dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Width = float | Floats

@@ -25,7 +25,6 @@ more slices make it less wide. Where fewer rows than needed are possible, the ra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import ClassVar
@@ -36,6 +35,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Floats, GroupEstimate, Width
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact
+from sfumato.quick_dataclass import dataclass
 
 Range = tuple[Floats, Floats]
 Widths = Sequence[Width]

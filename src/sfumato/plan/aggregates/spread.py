@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -32,6 +31,7 @@ from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.declaring import never_null
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 _REAL = Domain(Type.REAL, nullable=True)
 

@@ -18,7 +18,7 @@ unit with n rows costs a sort of them and no more.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -29,6 +29,7 @@ from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Expression, Order
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 MAX_ROWS = 1_000_000
 """The largest cap that may be written."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -41,6 +41,7 @@ from sfumato.plan.values.functions.declaring import call
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, exact, format_exact
+from sfumato.quick_dataclass import dataclass
 
 MAX_DECIMALS = 10**6
 """The resolution of probabilities: six decimals."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from sfumato.plan.readings.total_readings import Integers, PlanReading
 from sfumato.policy import Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.quick_dataclass import dataclass
 
 MAX_COLUMN_CELLS = 10**6
 """The most cells of one column."""

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -53,6 +53,7 @@ from sfumato.plan.nodes import Aggregate, Filter, Relation
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, Totals
 from sfumato.plan.values.expressions import Expression
 from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.quick_dataclass import dataclass
 
 _PLAIN = (Strategy.WHOLE, Strategy.CLIP_L1, Strategy.CLIP_L2)
 MAX_MEASURES = 1_000

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +28,7 @@ from sfumato.plan.readings.total_readings import Indices, Integers, PlanReading,
 from sfumato.policy import Policy, Value
 from sfumato.policy.table_sources import is_on_server
 from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.quick_dataclass import dataclass
 
 MAX_CELLS = 10**7
 """The most cells of all marginals of one reading together."""

@@ -28,7 +28,6 @@ a seminorm, so for a change Δt of the totals it is at most Σ_g |Δt_g|·(sprea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
@@ -42,6 +41,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.nodes import GroupKey
 from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.quick_dataclass import dataclass
 
 Integers = NDArray[np.int64]
 """Integers: one row for each group, one column for each coordinate."""

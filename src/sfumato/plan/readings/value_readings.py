@@ -24,7 +24,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -38,6 +38,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.value_measures import MAX_DECIMALS, MOST_FREQUENT
 from sfumato.privacy.numbers import INSIDE_UNIT, Number, exact, exact_integer
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree

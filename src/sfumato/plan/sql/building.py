@@ -13,7 +13,7 @@ a join of two private tables, of which each unit's rows are limited first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import ErrorLevel, exp
 
@@ -48,6 +48,7 @@ from sfumato.plan.sql.text import parse_fragment
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.sql.unit_joins import period_sql
 from sfumato.policy import Domain
+from sfumato.quick_dataclass import dataclass
 
 On = str | Sequence[str] | None
 """How rows of two tables match: names of shared columns, a condition, or None for the unit."""

@@ -18,7 +18,6 @@ them apart has less noise once the groups of all keys are many.)
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -26,6 +25,7 @@ from sfumato.plan.sql.row_sources import RowSource
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import refuse
 from sfumato.plan.values.expressions import Expression, columns
+from sfumato.quick_dataclass import dataclass
 
 MAX_KEYS = 100
 MAX_SETS = 64

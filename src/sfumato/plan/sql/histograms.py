@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.policy import Type
 from sfumato.privacy.numbers import exact_integer, format_exact, format_number
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.plan.sql.fragments import Names, Tree

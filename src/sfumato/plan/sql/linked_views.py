@@ -7,11 +7,11 @@ join is removed, and the parent's columns are read under the names that they hav
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sfumato.plan.sql.text_positions import refuse
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ rows of the answer are known before anything is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -51,6 +51,7 @@ from sfumato.plan.values.expressions import (
     noise_count,
 )
 from sfumato.plan.values.functions import call
+from sfumato.quick_dataclass import dataclass
 
 MAX_QUERIES = 8
 """The most aggregating SELECTs of one question."""

@@ -12,7 +12,7 @@ Aggregates and windows over noisy rows are lowered in ``noisy_windows``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -45,6 +45,7 @@ from sfumato.plan.values.expressions import (
 )
 from sfumato.plan.values.functions import call
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 
 def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:

@@ -11,7 +11,6 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,6 +19,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import Unsupported
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 Parameters = Sequence[Any] | Mapping[Any, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
 from sqlglot import exp
@@ -32,6 +32,7 @@ from sfumato.plan.sql.unit_aggregates import (
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order, Resolve, columns
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 MAX_KEYS = 20
 MAX_WINDOWS = 20

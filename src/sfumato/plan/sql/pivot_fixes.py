@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -11,6 +10,7 @@ from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import whole_text
 from sfumato.policy import Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 _SHOWN_VALUES = 4
 """The most values that a proposal lists."""

@@ -6,7 +6,6 @@ A row is joined with public rows by its own cells alone, so the join is unit-wis
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -19,6 +18,7 @@ from sfumato.plan.values.coded_keys import MIRRORED
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 LARGEST_EXACT = 2**53
 """Every integer up to this size is an exact double."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
@@ -23,6 +22,7 @@ from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
 from sfumato.plan.sql.unit_joins import conjunction, conjuncts
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Value
+from sfumato.quick_dataclass import dataclass
 
 MAX_VALUES = 10_000
 """The most values of a list that a question holds."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sfumato.errors import SfumatoError, Unsupported, shorten
+from sfumato.quick_dataclass import dataclass
 
 LONGEST = 8 << 20
 MAX_QUESTIONS = 5_000

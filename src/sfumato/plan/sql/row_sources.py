@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
@@ -17,6 +17,7 @@ from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.sql.unit_joins import period_sql, periods
 from sfumato.plan.values.expressions import Column, Expression, Field
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -29,6 +28,7 @@ from sfumato.plan.sql.parameters import (
 )
 from sfumato.plan.sql.text_positions import refuse, suggest_keyword, suggest_name, suggest_quotes
 from sfumato.plan.sql.written_dates import fold_written_dates
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 LONGEST = 64 * 1024

@@ -7,7 +7,7 @@ SQL's window functions over one unit's rows become values of ``windows``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -41,6 +41,7 @@ from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values.expressions import Column, Expression, Field, Literal, Order, Resolve
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 _AGGREGATE_NAMES = (
     "COUNT, SUM, AVG, MIN, MAX, BOOL_OR, BOOL_AND, FIRST(x ORDER BY y), LAST(x ORDER BY y), MODE, ARG_MIN or ARG_MAX"

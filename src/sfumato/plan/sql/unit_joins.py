@@ -8,7 +8,6 @@ columns. Rows of two people are never joined, so each node that is built here is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from sqlglot import exp
@@ -35,6 +34,7 @@ from sfumato.plan.values.expressions import Call, Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.plan.values.functions.declaring import as_common_type, union_domain
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 MAX_JOINED = 1000
 """The most rows of one unit that a join may hold and be the side of another without being cut again."""

@@ -13,10 +13,10 @@ import datetime as dt
 import re
 from calendar import monthrange
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sfumato.errors import Unsupported
+from sfumato.quick_dataclass import dataclass
 
 Moment = TypeVar("Moment", dt.date, dt.datetime)
 

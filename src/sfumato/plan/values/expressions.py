@@ -7,10 +7,11 @@ outlive the value it was declared for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sfumato.policy import Domain, Value
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 
 @codec.serialisable("field")

@@ -16,7 +16,7 @@ import datetime as dt
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from sfumato.plan.values import calendar, intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
+from sfumato.quick_dataclass import dataclass
 
 _LAST_TIME = dt.time(23, 59, 59, 999999)
 _EXACT_DOUBLES = 2**53

@@ -20,10 +20,10 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from sfumato.errors import Unsupported
+from sfumato.quick_dataclass import dataclass
 
 LONGEST_PATTERN = 200
 LONGEST_TEXT = 1_000

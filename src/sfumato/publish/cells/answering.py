@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -58,6 +58,7 @@ from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import BOUGHT, BOUNDED, HYPOTHESIS, MEASURED, UNVERIFIED, Answer, answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.noisy_rows.finishing import finish

@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -25,6 +24,7 @@ from sfumato.plan.values.expressions import Call, Literal
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import LARGEST_REAL
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
+from sfumato.quick_dataclass import dataclass
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

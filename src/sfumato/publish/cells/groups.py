@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +23,7 @@ from sfumato.publish.cells.cell_labels import describe_cell
 from sfumato.publish.cells.cell_values import CellOutcomes, CellTexts, PossibleTruths, ValueRanges
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, RangeCell
 from sfumato.publish.marginals.blocks import AttributeSet
+from sfumato.quick_dataclass import dataclass
 
 Codes = NDArray[np.int64]
 

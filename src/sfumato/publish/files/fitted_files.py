@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.privacy import codec
@@ -15,6 +15,7 @@ from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind
 from sfumato.publish.files.synopsis_files import public_receipt
 from sfumato.publish.fits import MwemFit
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 
 _FORMAT = 1

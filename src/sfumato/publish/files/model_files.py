@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import JunctionTree
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.released import ReleasedSynthesis
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 
 FORMAT = 1

@@ -18,7 +18,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, SynopsisDamaged
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import MALFORMED_INPUT
 
 MANIFEST = "manifest.json"

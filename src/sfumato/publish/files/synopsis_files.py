@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +25,7 @@ from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, shapes_of
 from sfumato.publish.marginals.planning import NoisePlan
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.payers import Purchase
 from sfumato.release.prices import Price

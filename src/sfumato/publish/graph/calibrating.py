@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from typing import Self
@@ -30,6 +29,7 @@ from sfumato.publish.graph.tables import (
     sum_to,
 )
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes
+from sfumato.quick_dataclass import dataclass
 
 Tables = dict[AttributeSet, Floats]
 """Tables by their places, laid out."""

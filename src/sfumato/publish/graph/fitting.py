@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.tables import Floats, canonical_order, shape_of, transpose_to
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
+from sfumato.quick_dataclass import dataclass
 
 _FIRST_STEP = 30.0
 """The first step length, in multiples of one that is certainly short enough."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Self
 
 import numpy as np
@@ -30,6 +30,7 @@ from sfumato.publish.graph.tables import (
     transpose_to,
 )
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
+from sfumato.quick_dataclass import dataclass
 
 _KEPT_CELLS = 6_000_000
 """The most cells of cached sums and messages, which later sets often need again."""

@@ -12,11 +12,11 @@ Sets of attributes are bit masks here, because the size of a tree is computed hu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
 from sfumato.errors import InvalidParameter
+from sfumato.quick_dataclass import dataclass
 
 AttributeSet = tuple[int, ...]
 """Indices of attributes, in increasing order."""

@@ -9,7 +9,6 @@ With an order, children of one parent are drawn one after the other, each given 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.sampling import Codes, SampledRows, extend_codes
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow

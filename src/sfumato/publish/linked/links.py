@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 _MAX_EXACT = 12
 """The largest limit of children for which every number is a band of its own."""

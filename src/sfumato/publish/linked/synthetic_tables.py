@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from sfumato.publish.marginals.attributes import summarize_columns
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks
 from sfumato.publish.model_quality import Quality
 from sfumato.publish.synthetic import MAX_HELD, Synthetic
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price

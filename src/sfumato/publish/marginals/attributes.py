@@ -9,7 +9,7 @@ A coded column is an attribute of a table together with the plan's key expressio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +23,7 @@ from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.policy.domains import Type, Value, parse_value
 from sfumato.privacy import codec
 from sfumato.publish.marginals.chains import CellHierarchy
+from sfumato.quick_dataclass import dataclass
 
 MAX_CELLS = 10**7
 """The most cells of one attribute, and of one marginal."""

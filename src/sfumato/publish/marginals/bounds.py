@@ -43,7 +43,6 @@ that is all, and x∖A is empty.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 
@@ -53,6 +52,7 @@ from numpy.typing import NDArray
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.group_totals import SynopsisEstimates, TotalError
+from sfumato.quick_dataclass import dataclass
 
 _ROUNDS, _MAX_STEPS = 30, 5 * 10**8
 _SMALL = 1e-300

@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
+from sfumato.quick_dataclass import dataclass
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from sfumato.publish.marginals.blocks import (
 )
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import Estimates
+from sfumato.quick_dataclass import dataclass
 
 Zeros = Mapping[AttributeSet, NDArray[np.bool_]]
 """The cells of each marginal that no row can be in."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -47,6 +46,7 @@ from sfumato.publish.marginals.half_widths import (
     half_width,
     laplace_half_width,
 )
+from sfumato.quick_dataclass import dataclass
 
 _LARGEST_SINH = 700.0
 """The hyperbolic sine of a larger number overflows a float."""

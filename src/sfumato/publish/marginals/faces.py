@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sfumato.errors import InvalidParameter
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.publish.marginals.attributes import Attribute, Attributes, ListedCell, RangeCell
+from sfumato.quick_dataclass import dataclass
 
 
 @codec.serialisable("table-face")

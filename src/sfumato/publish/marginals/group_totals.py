@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import ClassVar, Protocol
 
@@ -29,6 +29,7 @@ from sfumato.publish.marginals.half_widths import (
     coarse_half_width,
     half_width,
 )
+from sfumato.quick_dataclass import dataclass
 
 _MAX_CACHED, _MAX_CACHED_CELLS = 256, 10**6
 

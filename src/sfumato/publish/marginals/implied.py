@@ -13,7 +13,6 @@ free; privacy rests on no declaration. One that is false makes consistent counts
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.policy import Type
 from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, RangeCell
 from sfumato.publish.marginals.chains import Floats
+from sfumato.quick_dataclass import dataclass
 
 Places = NDArray[np.intp]
 Mask = NDArray[np.bool_]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from sfumato.publish.marginals.estimating import MeasuredBlock, MeasuredMarginal
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.marginals.half_widths import half_width
 from sfumato.publish.marginals.planning import NoisePlan
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, Purchase, purchase
 from sfumato.release.prices import Price
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -53,6 +53,7 @@ from sfumato.publish.marginals.blocks import (
 )
 from sfumato.publish.marginals.chains import CellHierarchy, Floats
 from sfumato.publish.marginals.half_widths import MIN_STEPS
+from sfumato.quick_dataclass import dataclass
 
 OBJECTIVES = ("total", "worst")
 MAX_BLOCKS = 200_000

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from sfumato.mechanisms import Exponential, Gaussian, Laplace, Quantiles
 from sfumato.privacy import codec
 from sfumato.publish.marginals.measuring import PublishedMarginals
 from sfumato.publish.marginals.planning import NoisePlan
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 
 UNSHOWN = "no check can show that the noise was drawn as stated, nor that the rows were those of the table"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Protocol
@@ -26,6 +26,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
 from sfumato.privacy.calibration import least, meets
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 
 FOR_ROWS = Fraction(1, 200)

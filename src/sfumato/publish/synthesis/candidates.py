@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +25,7 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
 from sfumato.publish.tab_steps import Choice, ChooseCellsStep, ChooseStep, ChosenCells, MeasureStep
+from sfumato.quick_dataclass import dataclass
 
 Places = NDArray[np.intp]
 

@@ -23,7 +23,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -42,6 +42,7 @@ from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
 from sfumato.publish.synthesis.methods import expected_rounds
 from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_size
+from sfumato.quick_dataclass import dataclass
 
 _NOISE_SHARE = 0.1
 """The noise of all cells of a chosen set, as a share of all rows."""

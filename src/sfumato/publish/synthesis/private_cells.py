@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any, Protocol
@@ -51,6 +51,7 @@ from sfumato.publish.marginals.attributes import (
 from sfumato.publish.synthesis.budget import Currency, noise_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
 from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
+from sfumato.quick_dataclass import dataclass
 
 FOR_CELLS = Fraction(1, 10)
 """The share of an even share of the price that buys the cells of a column."""

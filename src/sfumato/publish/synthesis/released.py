@@ -6,7 +6,7 @@ The model is not part of it: it is deterministic post-processing of these number
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 from sfumato.caching import cached_property
@@ -18,6 +18,7 @@ from sfumato.publish.marginals.blocks import AttributeSet, checked_set
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.marginals.measuring import decode_integers, encode_integers
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, Purchase
 from sfumato.release.prices import Price
 

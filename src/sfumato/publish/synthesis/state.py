@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -32,6 +32,7 @@ from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_
 from sfumato.publish.synthesis.private_cells import FOR_CELLS, CellPlan
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
+from sfumato.quick_dataclass import dataclass
 
 Steps = Generator[Step, Outcome, None]
 Measuring = Generator[Step, Outcome, float]

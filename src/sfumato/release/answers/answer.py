@@ -10,7 +10,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -33,6 +33,7 @@ from sfumato.plots.scales import ChartData, Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers import sampling_errors
 from sfumato.release.answers.answer_columns import (
     basis_columns,
@@ -296,10 +297,7 @@ class Answer:
         return noisy
 
     def flagged(self, above: Number = HALF) -> Answer:
-        """Flag every number whose interval extends further to one side than this fraction of the number.
-
-        Half of the number is the usual limit: 100 ± 51 exceeds it. Pictures mark such numbers in any case.
-        """
+        """Flag numbers with an interval wider to one side than this fraction of them; pictures mark them anyway."""
         return self.changed(above=parse_noise_limit(above))
 
     def _format_number(self, name: str, index: int, value: Any) -> str:

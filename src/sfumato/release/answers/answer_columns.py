@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noisy_columns import Evaluated, ExactColumn, NumberColumn, TruthColumn
 
 

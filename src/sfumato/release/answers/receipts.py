@@ -5,7 +5,7 @@ Where every period has its own account, the guarantee covers one unit in one per
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from sfumato.errors import InvalidParameter
@@ -15,6 +15,7 @@ from sfumato.policy import Policy
 from sfumato.privacy import Neighbours, codec
 from sfumato.privacy.budget_words import format_guarantee
 from sfumato.privacy.numbers import CONFIDENCE, exact, format_percent
+from sfumato.quick_dataclass import dataclass
 
 VERSION = 1
 PREVIEW_NOTE = "preview: the numbers are invented, from the policy alone; no row was read, and nothing was charged"

@@ -6,11 +6,11 @@ import html
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.errors import SfumatoError
 from sfumato.plots.picture import Picture
+from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable
 
 _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

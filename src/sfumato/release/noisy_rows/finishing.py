@@ -9,7 +9,6 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -30,6 +29,7 @@ from sfumato.plan.values.expressions import (
     noise_count,
     walk,
 )
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.key_functions import AnswerRows
 from sfumato.release.noisy_rows.noise_forms import LinearEstimate
 from sfumato.release.noisy_rows.noisy_columns import (

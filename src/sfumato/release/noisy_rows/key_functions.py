@@ -10,7 +10,7 @@ The rows of an answer are its groups, or sums of groups where it has subtotals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import FINISHING
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, reads_only_keys, walk
 from sfumato.policy import Type, Value
+from sfumato.quick_dataclass import dataclass
 
 Places = NDArray[np.intp]
 

@@ -9,7 +9,6 @@ the half-width of ``n - LAG(n)`` or of a rolling sum follows from the law of its
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from sfumato.mechanisms import noise_sums
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Floats, GroupEstimate
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 
 Places = NDArray[np.intp]
 MAX_WEIGHTS = 8_000_000

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +26,7 @@ from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.values.expressions import Call, Column, Expression, Literal, Reference, noise_count
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
 
 Bools = NDArray[np.bool_]

@@ -7,12 +7,13 @@ values within the intervals could have selected: rows that are surely present co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.plan.aggregates.measures import Floats
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noisy_columns import (
     NONE,
     Bools,

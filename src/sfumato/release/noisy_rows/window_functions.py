@@ -7,7 +7,7 @@ columns keep their exact noise. Otherwise the interval covers every frame that v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sfumato.plan.aggregates.measures import Floats
 from sfumato.plan.noisy_rows import NoisyWindow
 from sfumato.plan.values.expressions import Expression, noise_count
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noisy_columns import (
     Bools,
     Evaluated,

@@ -7,7 +7,7 @@ totals, a column's number of distinct values and its most frequent values can be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, format_number, format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, noise
 from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale

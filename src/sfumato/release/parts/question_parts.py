@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
@@ -25,6 +24,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanRead
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.numbers import Number
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
 from sfumato.release.prices import Price

@@ -24,7 +24,6 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
@@ -38,6 +37,7 @@ from sfumato.plan.nodes import GroupKey
 from sfumato.policy import Type, Value
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import INSIDE_UNIT, NONNEGATIVE, Number, exact, format_number
+from sfumato.quick_dataclass import dataclass
 
 _PARSERS: dict[Type, Any] = {
     Type.REAL: lambda written: exact(written, "key"),

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -36,6 +36,7 @@ from sfumato.plan.aggregates.measures import Estimator, Floats
 from sfumato.plan.bounding import ScaledMember
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.privacy.numbers import POSITIVE, Number, exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.parts.question_parts import Family, NoisyTotals, QuestionPart
 
 _MAX_UNITS = 2**24

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
@@ -33,6 +33,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.policy import Type
 from sfumato.policy.public_faces import PublicColumn, PublicFace, PublicTable
 from sfumato.privacy.numbers import format_percent
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.approvals import RequestedRelease
 from sfumato.server.gateway import Gateway
 from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor, authenticated_form, own_origin

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.users import Caller, Credentials
 from sfumato.server.requests.calls import authenticate_credentials, gateway_of, in_thread
 

@@ -6,11 +6,12 @@ All texts are plain and escaped by the templates; only pictures, which Sfumato d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from markupsafe import Markup
 
 from sfumato.curator.request_views import RequestView
+from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from hashlib import sha256
@@ -34,6 +33,7 @@ from sfumato.policy import Policy
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import exact_amount, round_down
 from sfumato.privacy.numbers import POSITIVE, Number, exact, from_units
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase, people_file_path
 from sfumato.server.people.scram import Verifier
 from sfumato.server.people.users import Act, BrowserSession, Caller, Credentials, Role, Token, User

@@ -15,9 +15,11 @@ import base64
 import binascii
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import pbkdf2_hmac, sha256
 from typing import NamedTuple
+
+from sfumato.quick_dataclass import dataclass
 
 MECHANISM = "SCRAM-SHA-256"
 ITERATIONS = 4096

@@ -18,7 +18,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
@@ -28,6 +27,7 @@ from sfumato.ledger.accounts.spending_limits import Reservation
 from sfumato.privacy import amounts
 from sfumato.privacy.amounts import charge_amount
 from sfumato.privacy.numbers import from_units
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.users import Caller

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -26,6 +26,7 @@ from sfumato.errors import (
     SfumatoError,
 )
 from sfumato.ledger.accounts.spending_limits import SpendingLimit
+from sfumato.quick_dataclass import dataclass
 
 
 class Role(StrEnum):

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sfumato.mechanisms import bits
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import ProvenToken
 from sfumato.server.people.token_limits import ConnectionLimit

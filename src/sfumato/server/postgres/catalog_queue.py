@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from sfumato.errors import TooManyRequests
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.statements import Refusal
 
 WORKERS = 4

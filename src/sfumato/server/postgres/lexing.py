@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import chain
+
+from sfumato.quick_dataclass import dataclass
 
 _MAX_COMMENT_DEPTH = 64
 MAX_TOKENS = 5_000

@@ -31,12 +31,13 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
 from sfumato.errors import NotSignedIn
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy, Type
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
 from sfumato.server.people import scram
 from sfumato.server.people.users import Caller

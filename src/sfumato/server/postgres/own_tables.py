@@ -7,11 +7,12 @@ They are free. They are shown whole, in chosen columns and up to a LIMIT: what t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sfumato.curator.listings import Listing
 from sfumato.curator.standings import CURRENCIES
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller, Role

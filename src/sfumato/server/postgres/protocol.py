@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sfumato.quick_dataclass import dataclass
 
 PROTOCOL_MAJOR = 3
 NEWEST_MINOR = 2

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog.answering import parsed
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns

@@ -20,13 +20,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice, zip_longest
 from typing import Any, Protocol
 
 from sfumato.policy import Type
 from sfumato.privacy.numbers import exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import protocol, types
 from sfumato.server.postgres.answering import StatementSource, Terms
 from sfumato.server.postgres.error_reports import error_message, notice, unsupported_rule

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.lexing import SqlToken, StatementText, TokenKind, dotted_name, skip_words
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from sqlglot import exp
 
 from sfumato.errors import TooManyRequests, Unsupported
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import rewriting
 from sfumato.server.postgres.catalog.answering import parsed
 from sfumato.server.postgres.catalog.database import locked_engine

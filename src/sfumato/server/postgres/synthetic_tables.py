@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +28,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import NotThere, Unsupported
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller

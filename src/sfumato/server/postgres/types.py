@@ -12,11 +12,11 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sfumato.policy import Type
+from sfumato.quick_dataclass import dataclass
 
 BOOL, INT8, INT2, INT4, TEXT, FLOAT4, FLOAT8 = 16, 20, 21, 23, 25, 700, 701
 VARCHAR, BPCHAR, NAME, UNKNOWN, DATE, TIMESTAMP, NUMERIC = 1043, 1042, 19, 705, 1082, 1114, 1700

@@ -40,12 +40,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sfumato.curator import release_kinds
 from sfumato.errors import ServerUnavailable, SfumatoError
 from sfumato.plan.nodes import AnySemiJoin, Join, PerUnit, SemiJoin, UnitJoin, Unnest, Window, relations
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import Progress, ignore_progress
 from sfumato.server.releases.fair_queue import lower_priority
 

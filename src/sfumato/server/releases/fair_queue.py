@@ -14,10 +14,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from sfumato.errors import Draining, TooManyRequests
+from sfumato.quick_dataclass import dataclass
 
 _POLL_SECONDS = 0.05  # seconds between checks whether other processes have ended a release
 _NICENESS = 10

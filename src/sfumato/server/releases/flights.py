@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sfumato.errors import LedgerUnavailable, SfumatoError, Unanswered
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.releases.answer_clock import AnswerClock, DelayedProgress
 from sfumato.server.releases.fair_queue import FairQueue
 from sfumato.server.releases.running_releases import Phase, ReleaseKey, RunningReleases, StoredRelease

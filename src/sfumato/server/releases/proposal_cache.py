@@ -13,7 +13,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sfumato.curator.listings import Listing
@@ -23,6 +23,7 @@ from sfumato.privacy import codec
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.synthetic import Synthetic
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 
 _MAX_CACHED = 256

@@ -20,7 +20,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +37,7 @@ from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter, RequestDiffers, Unsupported
 from sfumato.ledger import local_files
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.database import PeopleDatabase
 
 MAX_TEXTS_PER_LINE = 16

@@ -15,7 +15,7 @@ import gzip
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from starlette.responses import Response
 from sfumato.errors import InvalidRequest
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import format_exact
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.requests.calls import JSON
 
 

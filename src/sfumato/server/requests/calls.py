@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sfumato.errors import InvalidRequest
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Caller, Credentials, Role
 from sfumato.server.requests import proposals

@@ -10,7 +10,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from threading import Lock
@@ -26,6 +25,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.release_kinds import ReleaseKind, all_kinds
 from sfumato.error_facts import shorten
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
+from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.server.releases.proposal_cache import Proposed
 from sfumato.server.requests import responses, specs

@@ -5,7 +5,6 @@ Codec values inside them encode themselves, with a ``kind`` tag by which clients
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -13,6 +12,7 @@ from sfumato.curator import PeriodStandings, Standing
 from sfumato.curator.request_views import RequestView
 from sfumato.ledger import Line, Verification
 from sfumato.privacy import Budget
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.users import Act, Token, User
 from sfumato.server.releases.running_releases import Phase
 

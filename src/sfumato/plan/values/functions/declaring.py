@@ -11,7 +11,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +18,7 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.policy.domains import Domain, Type, Value
+from sfumato.quick_dataclass import dataclass
 
 Rule = Callable[..., "Expression | tuple[Sequence[Expression], Domain]"]
 """Takes the arguments; returns the converted arguments and the domain, or an equal expression."""

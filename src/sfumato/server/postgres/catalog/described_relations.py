@@ -6,12 +6,12 @@ Everything follows from the policy: no source is opened, so the catalog is the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from sfumato.curator.describing import describe
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog as QuestionCatalog, describe_table
 from sfumato.policy import Policy, Table, Type
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, SERVICE_TABLES
 from sfumato.server.postgres.catalog.types import ARRAY_PREFIX
 

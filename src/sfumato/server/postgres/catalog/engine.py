@@ -10,9 +10,9 @@ import time
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import engine_process
 from sfumato.server.postgres.catalog.engine_process import Limits, Rows
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
 from sfumato.server.postgres.catalog.relations import SERVICE_SCHEMA, Relation, relations
 from sfumato.server.postgres.catalog.types import ARRAY_PREFIX, PostgresType, postgres_types, type_oid

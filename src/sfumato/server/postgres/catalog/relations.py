@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from sfumato.curator.standings import CURRENCIES
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.types import duckdb_type
 
 SCHEMA = "catalog"

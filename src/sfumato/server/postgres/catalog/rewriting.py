@@ -7,11 +7,11 @@ become literals, which like PostgreSQL's untyped literals take the type of what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlglot import exp
 
+from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, MACRO_PREFIX, SETTABLE
 from sfumato.server.postgres.catalog.parsing import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+
+from sfumato.quick_dataclass import dataclass
 
 ARRAY_PREFIX = "_"
 """PostgreSQL names the array type of a type with this prefix."""

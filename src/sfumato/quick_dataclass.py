@@ -1,0 +1,182 @@
+"""`dataclass` whose methods are shared, or compiled when they are first needed, so that many classes import quickly.
+
+The standard decorator compiles up to six methods of every class while it is imported: for the classes that a first
+question needs, that took longer than everything else. Here it still collects the fields, so `fields`, `replace`,
+`asdict` and `match` work as ever. `repr`, comparison, hash and the refusal to assign are plain functions, and
+`__init__` is compiled when the class is first called or inspected.
+
+Not supported, and refused: `InitVar`, `slots` and ordering. Such a class takes `dataclasses.dataclass`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(cls=None, /, **options):
+        """Make a dataclass of a class, as `dataclasses.dataclass` does; see this module for what differs."""
+        if cls is None:
+            return lambda decorated: _build(decorated, **options)
+        return _build(cls)
+
+
+def _build(
+    cls: type[Any],
+    *,
+    init: bool = True,
+    repr: bool = True,  # noqa: A002 - the names of dataclasses.dataclass
+    eq: bool = True,
+    frozen: bool = False,
+    kw_only: bool = False,
+) -> type[Any]:
+    _check_fields(cls)
+    documented = cls.__doc__
+    cls.__doc__ = documented or cls.__name__  # else the signature would be computed for it
+    dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    cls.__doc__ = documented
+    if init:
+        _add(cls, "__init__", _LazyInit(cls, frozen))
+    if repr:
+        _add(cls, "__repr__", _repr)
+    if eq:
+        _add_comparison(cls, frozen)
+    if frozen:
+        _freeze(cls)
+    return cls
+
+
+def _check_fields(cls: type[Any]) -> None:
+    """Refuse the fields that only the standard decorator knows."""
+    if any("InitVar" in str(annotation) for annotation in inspect.get_annotations(cls).values()):
+        raise TypeError(f"{cls.__qualname__} has an InitVar: use dataclasses.dataclass")
+
+
+def _add(cls: type[Any], name: str, value: object) -> None:
+    """Add a method unless the class's own body defines it."""
+    if name not in cls.__dict__:
+        setattr(cls, name, value)
+
+
+@recursive_repr()
+def _repr(self: Any) -> str:
+    field_texts = ", ".join(
+        f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr
+    )
+    return f"{type(self).__qualname__}({field_texts})"
+
+
+def _add_comparison(cls: type[Any], frozen: bool) -> None:
+    """Compare and hash by the tuple of fields; what can change has no hash."""
+    has_own_hash = cls.__dict__.get("__hash__") is not None
+    compared = _tuple_getter([field.name for field in dataclasses.fields(cls) if field.compare])
+    hashed = _tuple_getter(
+        [field.name for field in dataclasses.fields(cls) if (field.compare if field.hash is None else field.hash)]
+    )
+
+    def equal(self: object, other: object) -> Any:
+        if other.__class__ is self.__class__:
+            return compared(self) == compared(other)
+        return NotImplemented
+
+    def hash_of_fields(self: object) -> int:
+        return hash(hashed(self))
+
+    _add(cls, "__eq__", equal)
+    if not has_own_hash:
+        cls.__hash__ = hash_of_fields if frozen else None  # type: ignore[assignment]
+
+
+def _tuple_getter(names: list[str]) -> Callable[[object], tuple[object, ...]]:
+    """Return a function from an object to the tuple of these attributes."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    if not names:
+        return lambda _: ()
+    only = attrgetter(names[0])
+    return lambda instance: (only(instance),)
+
+
+def _freeze(cls: type[Any]) -> None:
+    """Refuse to assign or delete fields; a subclass that is no dataclass may have attributes of its own."""
+    names = frozenset(field.name for field in dataclasses.fields(cls))
+
+    def refuse_to_set(self: object, name: str, value: object) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def refuse_to_delete(self: object, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    cls.__setattr__ = refuse_to_set  # type: ignore[assignment]
+    cls.__delattr__ = refuse_to_delete  # type: ignore[assignment]
+
+
+class _LazyInit:
+    """An `__init__` that compiles itself, and takes its own place, when it is first looked up."""
+
+    def __init__(self, cls: type[Any], frozen: bool) -> None:
+        self._cls, self._frozen = cls, frozen
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        compiled = _compile_init(self._cls, self._frozen)
+        if self._cls.__dict__.get("__init__") is self:
+            self._cls.__init__ = compiled
+        return compiled if instance is None else compiled.__get__(instance, owner)
+
+
+def _compile_init(cls: type[Any], frozen: bool) -> Any:
+    fields = dataclasses.fields(cls)
+    positional = [field for field in fields if field.init and not field.kw_only]
+    keyword = [field for field in fields if field.init and field.kw_only]
+    parameters = [*map(_parameter, positional), *(["*"] if keyword else []), *map(_parameter, keyword)]
+    body = [*_assignments(fields, frozen), *(["self.__post_init__()"] if hasattr(cls, "__post_init__") else [])]
+    lines = [f"def __init__({', '.join(['self', *parameters])}):", *(f" {line}" for line in body or ["pass"])]
+    constants: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": _MISSING}
+    constants |= {f"_default_{field.name}": field.default for field in fields}
+    constants |= {f"_factory_{field.name}": field.default_factory for field in fields}
+    source = "\n ".join([f"def make({', '.join(constants)}):", *lines, "return __init__"])
+    scope: dict[str, Any] = {}
+    exec(source, vars(sys.modules[cls.__module__]), scope)  # in the module, where its annotations have a meaning
+    init = scope["make"](**constants)
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    init.__annotations__ = {field.name: field.type for field in fields if field.init} | {"return": None}
+    return init
+
+
+class _Missing:
+    """Stands for an argument that a factory fills in."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_MISSING = _Missing()
+
+
+def _parameter(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return f"{field.name}=_default_{field.name}"
+    return f"{field.name}=_MISSING" if field.default_factory is not dataclasses.MISSING else field.name
+
+
+def _assignments(fields: tuple[dataclasses.Field[Any], ...], frozen: bool) -> Iterator[str]:
+    for field in fields:
+        value = field.name
+        if field.default_factory is not dataclasses.MISSING:
+            made = f"_factory_{field.name}()"
+            value = f"{made} if {field.name} is _MISSING else {field.name}" if field.init else made
+        elif not field.init:
+            continue  # the class attribute is its value
+        yield f"_set(self, {field.name!r}, {value})" if frozen else f"self.{field.name} = {value}"
