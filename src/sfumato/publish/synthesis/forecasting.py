@@ -230,6 +230,8 @@ _FIT_ROUNDS, _FIT_POWER, _LAST_FIT_FACTOR, _MAX_FIT_ROUNDS = 6.5, 0.4, 4.0, 1000
 _MEASURED_COST, _CANDIDATE_COST, _STEP_COST, _START_COST = 0.6, 4.0, 80.0, 3000.0
 """The time of a measured set in a round of a fit, of a candidate in a round of choices, of a step with its ledger
 lines, and of the setup, in updates of a small table."""
+_PREDICTED_COST = 0.5
+"""The time of a candidate whose prediction is known from the round before, as the model was not fitted again."""
 _READ_COST = 5.0
 """The time to read one column of a row, in rows counted."""
 _ENGINE_BYTES, _BYTES_PER_VALUE = 5 << 20, 20
@@ -289,11 +291,12 @@ def predicted_seconds(setting: SynthesisSetting, course: ExpectedRun, rows: int,
     choices = len(course.chosen) if course.choices else 0
     steps = 1 + course.before + len(course.chosen) + choices
     scored = _scored_cells(setting, course)
+    candidate_cost = _CANDIDATE_COST if course.fits_each else _PREDICTED_COST
     counted = len(course.candidates) * rows * (1 if scored <= KEPT_CELLS else course.choices)
     return (
         machine.per_row * (_READ_COST * rows * len(setting.sizes) + counted)
         + machine.per_table
-        * (_START_COST + _STEP_COST * steps + _CANDIDATE_COST * course.choices * len(course.candidates))
+        * (_START_COST + _STEP_COST * steps + candidate_cost * course.choices * len(course.candidates))
         + machine.per_cell * course.choices * scored
         + _fitting_seconds(setting, course, rows, machine)
     )
