@@ -93,7 +93,7 @@ MUTANTS = (
         "two spellings of one measure are both measured",
         Kind.ROUNDING,
         "plan.sharing:_NeededMeasures.of",
-        "{request: respelled(request, tests) for request in needed}",
+        "{request: request if _has_mean(request, means) else respelled(request, tests) for request in needed}",
         "{request: request for request in needed}",
         (_ONCE,),
     ),

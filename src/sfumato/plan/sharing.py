@@ -6,7 +6,7 @@ requested aggregate is computed from some measures of one part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
@@ -113,10 +113,15 @@ class _NeededMeasures:
         needed = dict.fromkeys((*requests, *(measure for request in requests for measure in request.measures_for(()))))
         if len(requests) < 2 or requests[0].reads is not ReadingKind.TOTALS:
             return cls({request: request for request in needed}, (), ())
-        spellings = {request: respelled(request, tests) for request in needed}
+        means = {request for request in needed if isinstance(request, Mean) and respelled(request, tests) == request}
+        spellings = {
+            # the mean of the same value measures a sum too, under any spelling of it
+            request: request if _has_mean(request, means) else respelled(request, tests)
+            for request in needed
+        }
         counts = {request for request in spellings.values() if type(request) is Count}
-        means = (Mean(request.value, request.where) for request in spellings.values() if type(request) is Sum)
-        shared_means = tuple(mean for mean in means if respelled(mean.rows, tests) in counts)
+        summed = (Mean(request.value, request.where) for request in spellings.values() if type(request) is Sum)
+        shared_means = tuple(mean for mean in summed if respelled(mean.rows, tests) in counts)
         return cls(spellings, shared_means, tests)
 
     @property
@@ -131,6 +136,11 @@ class _NeededMeasures:
             return (next((mean for mean in means if respelled(mean.rows, self.tests) == spelled), spelled),)
         measures = spelled.measures_for(self._requests)
         return tuple(cast("Measure", self.spellings.get(measure, measure)) for measure in measures)
+
+
+def _has_mean(request: AggregateRequest, means: Collection[AggregateRequest]) -> bool:
+    """Return whether this is the sum of a value whose mean is among these."""
+    return type(request) is Sum and Mean(request.value, request.where) in means
 
 
 def _reading_part(plan: Aggregate, requests: Sequence[AggregateRequest], needed: _NeededMeasures) -> ReadingPart:

@@ -179,11 +179,11 @@ def test_an_interrupt_while_the_model_is_fitted_keeps_what_was_measured(
 ) -> None:
     fit, seen = SynthesisState.fit, []
 
-    def interrupted(course: SynthesisState, *given: Any) -> None:
+    def interrupted(course: SynthesisState, *given: Any, **options: Any) -> None:
         seen.append(course)
         if len(seen) > 2:
             raise KeyboardInterrupt
-        fit(course, *given)
+        fit(course, *given, **options)
 
     monkeypatch.setattr(SynthesisState, "fit", interrupted)
     with curator(tmp_path, people(1, 40)) as clinic:

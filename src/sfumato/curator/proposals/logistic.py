@@ -239,7 +239,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             return stored_answer
         noise = self._noise(price)
         first = self._first_step(noise)
-        return stepped.release(
+        return stepped.run(
             price,
             noise,
             first,
@@ -266,11 +266,11 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _run_scans(self, steps: Steps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
-        fit = self._fit(steps.release(first, "a scan"), self._start)
+        fit = self._fit(steps.run(first, "a scan"), self._start)
         for mechanism in noise.mechanisms[1:]:
             coefficients = fit.next_coefficients()
             totals = self.totals_at(coefficients)
-            scan = steps.release(ScanRelease.of(totals, mechanism, coefficients), "a scan")
+            scan = steps.run(ScanRelease.of(totals, mechanism, coefficients), "a scan")
             fit = replace(self._fit(scan, totals), design=fit.pinned)
         return fit
 

@@ -128,7 +128,7 @@ class RobustProposal(RegressionProposal):
         if stored_answer is not None:
             return stored_answer
         first = self._draw(price)
-        return stepped.release(
+        return stepped.run(
             price,
             self._noise(price),
             first,
@@ -140,8 +140,8 @@ class RobustProposal(RegressionProposal):
 
     def _run_steps(self, steps: Steps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
         """Release the moments, then the meat at their coefficients."""
-        noisy = steps.release(first, "moments")
-        meat = steps.release(self._meat_release(self._fit(noisy), first.total), "squared residuals")
+        noisy = steps.run(first, "moments")
+        meat = steps.run(self._meat_release(self._fit(noisy), first.total), "squared residuals")
         return self._robust_answer(steps.stored(noisy), meat, confidence)
 
     def _dry_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:

@@ -38,7 +38,7 @@ class SteppedRelease(Generic[A]):
     """The name of the series, part of the hashes of its steps."""
     answer_class: type[A]
 
-    def release(
+    def run(
         self,
         price: Price,
         noise: StepNoise,
@@ -91,7 +91,7 @@ class Steps:
         line = self.on_tab.tab.opening
         return StoredResult(value, line.number, line.time, line.hash, free=False)
 
-    def release(self, step: ReleaseStrategy[S], name: str) -> S:
+    def run(self, step: ReleaseStrategy[S], name: str) -> S:
         """Charge one step and release it; a Ctrl-C between two steps frees the unspent rest."""
         try:
             self.on_tab.raise_if_pending()

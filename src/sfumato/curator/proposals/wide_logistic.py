@@ -163,11 +163,11 @@ class WideLogisticProposal(LogisticProposal):
 
     def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         """Release the spread, then every gradient at the coefficients that the one before leads to."""
-        descent = self._start_descent(steps.release(first, "a scan"), price)
+        descent = self._start_descent(steps.run(first, "a scan"), price)
         for mechanism in self._noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
             scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
-            descent = descent.step(self.scans.gradient_values(steps.release(scan, "a scan").totals))
+            descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
         return self._prediction(descent, steps.stored(None), price, confidence)
 
     def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
