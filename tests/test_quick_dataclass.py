@@ -157,6 +157,26 @@ def test_a_frozen_class_with_its_own_comparison_is_hashed_by_its_fields(decorato
     assert hash(Own(3)) == hash((3,))
 
 
+@pytest.mark.parametrize("other", [dataclasses.dataclass, dataclass], ids=["standard", "quick"])
+@BOTH
+def test_a_frozen_class_may_have_a_frozen_base_of_the_other_kind(decorator: Decorator, other: Decorator) -> None:
+    @decorator(frozen=True)
+    class Base:
+        first: int
+
+    @other(frozen=True)
+    class Derived(Base):
+        second: int
+
+    made = Derived(1, 2)
+    assert (made.first, made.second, made) == (1, 2, Derived(1, 2))
+    for name in ("first", "second", "third"):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(made, name, 5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Base(1).first = 5
+
+
 @dataclass(frozen=True)
 class Node(Generic[T]):
     value: T

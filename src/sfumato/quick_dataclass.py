@@ -14,8 +14,10 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from reprlib import recursive_repr
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,8 +43,10 @@ def _build(
     _check_fields(cls)
     documented = cls.__doc__
     cls.__doc__ = documented or cls.__name__  # else the signature would be computed for it
-    dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
+    with _BUILDING, _thawed_bases(cls):
+        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
     cls.__doc__ = documented
+    cls.__dataclass_params__.frozen = frozen
     if init:
         _add(cls, "__init__", _LazyInit(cls, frozen))
     if repr:
@@ -52,6 +56,23 @@ def _build(
     if frozen:
         _freeze(cls)
     return cls
+
+
+_BUILDING = RLock()
+
+
+@contextmanager
+def _thawed_bases(cls: type[Any]) -> Iterator[None]:
+    """Let a class have frozen bases while its fields are collected, without compiling that it is frozen too."""
+    params = [base.__dict__["__dataclass_params__"] for base in cls.__mro__[1:] if "__dataclass_params__" in vars(base)]
+    frozen = [param for param in params if param.frozen]
+    try:
+        for param in frozen:
+            param.frozen = False
+        yield
+    finally:
+        for param in frozen:
+            param.frozen = True
 
 
 def _check_fields(cls: type[Any]) -> None:

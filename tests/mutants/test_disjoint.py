@@ -97,6 +97,14 @@ MUTANTS = (
         "{request: request for request in needed}",
         (_ONCE,),
     ),
+    Mutant(
+        "a sum beside its mean is measured apart, under another spelling",
+        Kind.ROUNDING,
+        "plan.sharing:_has_mean",
+        "type(request) is Sum and",
+        "type(request) is Mean and",
+        ("plan/test_sharing.py",),
+    ),
 )
 
 test_the_tests_of_disjoint_measures_notice = suite(MUTANTS)

@@ -10,12 +10,14 @@ from sfumato.plan.sharing import share_measures
 from sfumato.plan.sql.statements import parse
 
 AVG, SUM, COUNT = "AVG(cost)", "SUM(cost)", "COUNT(cost)"
+OLD = "CASE WHEN age > 60 THEN 1 ELSE 0 END"
 PAIR = "CORR(age, cost), REGR_SLOPE(age, cost), REGR_INTERCEPT(age, cost), REGR_R2(age, cost), COVAR_POP(age, cost)"
 CASES = {
     f"{AVG}, {SUM}, {COUNT}": ["mean of cost"],
     f"{SUM}, {COUNT}": ["mean of cost"],
     f"{AVG}, COUNT(*)": ["mean of cost; rows where IS NULL(cost)"],
     f"{SUM}, COUNT(*)": ["sum of cost", "rows"],
+    f"AVG({OLD}), SUM({OLD})": ["mean of CASE((age > 60), 1, 0)"],
     f"{COUNT}, COUNT(*)": ["rows where NOT(IS NULL(cost)); rows where IS NULL(cost)"],
     f"{AVG}, COUNT(age)": ["mean of cost", "rows where NOT(IS NULL(age))"],
     f"{AVG}, {SUM} FILTER (WHERE urgent)": ["mean of cost", "sum of cost where urgent"],
