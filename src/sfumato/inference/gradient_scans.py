@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import reduce
 
 import numpy as np
@@ -35,6 +36,11 @@ from sfumato.plan.values.functions import call
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
 
+GRADIENT_SCANS = 12
+"""The number of gradients."""
+SPREAD_SHARE = Fraction(1, 20)
+WIDE_SCAN_SHARES = (SPREAD_SHARE, *((1 - SPREAD_SHARE) / GRADIENT_SCANS,) * GRADIENT_SCANS)
+"""The share of ρ of each scan: the spread, then every gradient."""
 Bound = Callable[[tuple[Measure, ...]], BoundedPlan]
 _LARGEST = (1 << 62) - 1
 
@@ -118,7 +124,7 @@ class WideScans:
         columns = [self.factors.columns[column] for column in moment.columns]
         value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer(1)
         score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
-        return Sum(value, score.test(moment.levels) if moment.levels else None)
+        return Sum(value, score.has_levels(moment.levels) if moment.levels else None)
 
     def spread_values(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the sum and the sum of squares of every coordinate, where one is within [−1, 1]."""

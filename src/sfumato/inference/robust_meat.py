@@ -239,7 +239,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
 
 def meat_estimates(noisy: NoisyMeat, design: Design) -> MomentEstimates:
     """Return the meat with the covariance of its noise, where regressors and the target are in [−1, 1]."""
-    entries = np.array([moment_weight(each) for each in design.entries.values()], float)
-    units = entries * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
+    weights = np.array([moment_weight(entries) for entries in design.entries.values()], float)
+    units = weights * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
     deviations = float(noisy.mechanism.sizes[0]) / units
     return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design)

@@ -85,18 +85,18 @@ class RowScore:
     def _term(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
         first, coefficient = choices[0]
         if not first.levels:
-            return self._scaled(first, coefficient)
+            return self._weighted(first, coefficient)
         arguments: list[Expression] = []
-        for coordinate, each in choices:
-            arguments += [self.test(coordinate.levels), self._scaled(coordinate, each)]
+        for coordinate, weight in choices:
+            arguments += [self.has_levels(coordinate.levels), self._weighted(coordinate, weight)]
         return call("CASE", *arguments, integer(0))
 
-    def _scaled(self, coordinate: Coordinate, coefficient: int) -> Expression:
+    def _weighted(self, coordinate: Coordinate, coefficient: int) -> Expression:
         if coordinate.column is None:
             return integer(coefficient * self.design.scale)
         return call("*", self.columns[coordinate.column], integer(coefficient))
 
-    def test(self, levels: frozenset[Level]) -> Expression:
+    def has_levels(self, levels: frozenset[Level]) -> Expression:
         """Return the condition that a row has all these values."""
         tests = [self.levels[level] for level in sorted(levels)]
         return reduce(lambda first, second: call("AND", first, second), tests)

@@ -44,7 +44,7 @@ class SteppedRelease(Generic[A]):
         noise: StepNoise,
         first: ReleaseStrategy[S],
         dry_answer: Callable[[StoredResult[S]], A],
-        run_steps: Callable[[Steps], A],
+        run_steps: Callable[[OpenSteps], A],
         call: ReleaseCall,
         confidence: Number,
     ) -> A:
@@ -61,7 +61,7 @@ class SteppedRelease(Generic[A]):
                 limit = call.time_limit(context.seconds)
                 deadline = None if limit is None else time.monotonic() + limit
                 on_tab = TabSeries(context, self.series, self.plan_key.current, tab, call)
-                answer = run_steps(Steps(on_tab, self.question, deadline))
+                answer = run_steps(OpenSteps(on_tab, self.question, deadline))
                 series.finish(tab, answer)
         return answer
 
@@ -78,7 +78,7 @@ class SteppedRelease(Generic[A]):
 
 
 @dataclass(frozen=True)
-class Steps:
+class OpenSteps:
     """The steps of one release while its tab is open."""
 
     on_tab: TabSeries
