@@ -115,7 +115,7 @@ class LinkedTablesProposal(StoredProposal):
                 Operator("table", name, f"{part_price}, of {price}"),
                 *part.operators(part.setting(part_price), level),
             ]
-        operators.append(Operator("link", self._link_words, "keys are new integers; limits hold in the rows drawn"))
+        operators.append(Operator("link", self._link_summary, "keys are new integers; limits hold in the rows drawn"))
         closing = self._context.closing_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), tuple(operators), _REASON, (*self._limit_notes, *closing))
 
@@ -131,7 +131,7 @@ class LinkedTablesProposal(StoredProposal):
         )
 
     @property
-    def _link_words(self) -> str:
+    def _link_summary(self) -> str:
         link = self.link
         left_out = [name for name in link.parent_columns if name not in link.linked_columns]
         more = f"; not given {', '.join(left_out)}" if left_out else ""
@@ -172,7 +172,7 @@ class LinkedTablesProposal(StoredProposal):
     ) -> SynthesisForecast:
         """Forecast time and memory for so many rows in each table, by default the policy's number of units. Free."""
         price = Price(epsilon, delta, rho)
-        state, count = self._start(price), self._invented_rows(rows)
+        state, count = self._start_state(price), self._invented_rows(rows)
         curve = currency(price).hold(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         parent, child = (
@@ -200,7 +200,7 @@ class LinkedTablesProposal(StoredProposal):
     ) -> SyntheticTables:
         """Run everything on invented rows, drawn from the declared cells. Free: no row of a table is read."""
         price = Price(epsilon, delta, rho)
-        state = self._start(price)
+        state = self._start_state(price)
         count = self._invented_rows(rows)
         invented = {each.setting.reading: invent_rows(each.setting, count) for each in (state.parent, state.child)}
         report = progress or ignore_progress
@@ -241,7 +241,7 @@ class LinkedTablesProposal(StoredProposal):
         stored_answer = request.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
-        state = self._start(price)
+        state = self._start_state(price)
         warn_of_weak_price(price, context)
         context.engine.check(state.parent.setting.reading, state.child.setting.reading).close()
         hold = amount_to_hold(
@@ -259,7 +259,7 @@ class LinkedTablesProposal(StoredProposal):
                 request.finish(tab, tables)
         return tables
 
-    def _start(self, price: Price) -> LinkedState:
+    def _start_state(self, price: Price) -> LinkedState:
         """Refuse a price that cannot buy the first steps of both models, and return their states."""
         settings = [
             part.check_price(part_price) for part, part_price in zip(self._parts, split_price(price), strict=True)
