@@ -134,7 +134,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
                 "on each number of the gradient",
             ),
             Operator(
-                "fit", f"Newton steps for the odds of {self.logistic.event_label}", "intervals from the last; free"
+                "fit", f"Newton steps for the odds of {self.logistic.event_label}", "intervals from the last step; free"
             ),
             Operator(
                 "expect",
@@ -203,7 +203,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         fit = LogisticFit(design.with_first_references, moments, self.one_row_per_unit, offset, float(rows))
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         ratio, names = fit.weakest
-        warning = f"{' and '.join(names)} can hardly be told apart at this price" if ratio < WEAK else ""
+        warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),

@@ -185,7 +185,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         fit = LinearFit(self.design, estimates, self.one_row_per_unit)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         ratio, names = fit.weakest
-        warning = f"{' and '.join(names)} can hardly be told apart at this price" if ratio < WEAK else ""
+        warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),

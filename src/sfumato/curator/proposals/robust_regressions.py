@@ -98,8 +98,8 @@ class RobustProposal(RegressionProposal):
         meat = Operator(
             "second step",
             f"{sums} of products times squared residuals",
-            f"at the released coefficients, residuals clamped at {CLAMP_DEVIATIONS} of their standard deviations by "
-            f"released sums; {format_percent(STEP_SHARES[1])} of ρ",
+            f"at the released coefficients; residuals are clamped at {CLAMP_DEVIATIONS} standard deviations, computed "
+            f"from released sums; {format_percent(STEP_SHARES[1])} of ρ",
         )
         return meat, *super()._fit_operators(forecast)
 

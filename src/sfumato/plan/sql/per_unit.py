@@ -208,7 +208,7 @@ class _PerUnitBuilder:
             raise refuse(
                 having,
                 "type-mismatch",
-                "HAVING must be true or false",
+                "HAVING must be a condition",
                 "compare an aggregate with a number, such as COUNT(*) > 3",
             )
         return predicate

@@ -579,7 +579,7 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
             raise refuse(
                 having_clause,
                 "type-mismatch",
-                "HAVING must be true or false",
+                "HAVING must be a condition",
                 "compare an aggregate with a number, such as COUNT(*) > 100",
             )
     qualify = _lower_qualify(select, building)

@@ -122,7 +122,7 @@ class SyntheticTables:
     def __getitem__(self, name: str) -> pyarrow.Table:
         """Return one of the tables."""
         if name not in self.names:
-            raise InvalidParameter("name", name, f"one of {' and '.join(self.names)}")
+            raise InvalidParameter("name", name, " or ".join(self.names))
         return self._tables[name]
 
     def to_pandas(self, parents: int | None = None) -> dict[str, pandas.DataFrame]:

@@ -267,7 +267,7 @@ class PostgresServer:
             message = await _receive_startup(accepted)
             if isinstance(message, protocol.EncryptionRequest):
                 if message.gss in asked:
-                    raise protocol.ProtocolViolation("encryption was asked for twice")
+                    raise protocol.ProtocolViolation("encryption was requested twice")
                 asked.add(message.gss)
                 if await self._answer_encryption(accepted, message):
                     state.connection = await self._streams(accepted, self._tls)
@@ -295,7 +295,7 @@ class PostgresServer:
             self._cancel(message)
             return None
         if not isinstance(message, protocol.Startup):
-            raise protocol.ProtocolViolation("encryption was asked for twice")
+            raise protocol.ProtocolViolation("encryption was requested twice")
         return message
 
     async def _streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
@@ -325,7 +325,7 @@ class PostgresServer:
             minor = min(startup.minor, protocol.NEWEST_MINOR)
             await connection.send(protocol.negotiate_version(minor, startup.unknown_options))
         if startup.parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-            raise Refusal("0A000", "there is nothing to replicate", hint="Leave out replication.")
+            raise Refusal("0A000", "replication is not supported", hint="Leave out replication.")
         user = startup.parameters.get("user", "")
         if not user:
             raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")

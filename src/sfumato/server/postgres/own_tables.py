@@ -199,5 +199,5 @@ def _limit(tokens: Sequence[SqlToken], name: str) -> int | None:
 
 
 def _too_much(name: str) -> Refusal:
-    rule = f"sfumato.{name} is shown whole: conditions, orders and joins are not known for it"
+    rule = f"sfumato.{name} can only be read whole: WHERE, ORDER BY and joins are not supported on it"
     return Refusal("0A000", rule, hint=f"Write SELECT * FROM sfumato.{name}, or name its columns; LIMIT is possible.")

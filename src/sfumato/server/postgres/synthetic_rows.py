@@ -65,8 +65,8 @@ def table_names(sql: str, known: Collection[str], database: str) -> list[str] | 
     if len(others) == len(read):
         return None
     if others:
-        rule = f"{shown(others[0].name)} is no synthetic table, and they are joined with each other alone"
-        raise _refuse("join", rule, "ask each of the two by itself")
+        rule = f"{shown(others[0].name)} is not a synthetic table, and those can only be joined with each other"
+        raise _refuse("join", rule, "query the two in separate statements")
     return list(dict.fromkeys(table.name.lower() for table in read))
 
 
@@ -149,9 +149,9 @@ def _check(tree: exp.Query) -> None:
     for node in tree.walk():
         if type(node) not in ROW_NODES:
             name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
-            raise _refuse("construct", f"{shown(name)} is not known over synthetic rows", "write a plain SELECT")
+            raise _refuse("construct", f"{shown(name)} is not supported over synthetic rows", "write a plain SELECT")
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise _refuse("construct", "WITH RECURSIVE is not known over synthetic rows", "write a plain SELECT")
+            raise _refuse("construct", "WITH RECURSIVE is not supported over synthetic rows", "write a plain SELECT")
 
 
 def _bind(tree: exp.Query, parameters: Sequence[Any]) -> None:

@@ -288,7 +288,7 @@ class PublishedTables:
 
     def _try_model(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
         if len(self._purchases_of(sql)) > 1:
-            return Unsupported("join", "no model holds the tables of several purchases", fix="join their rows")
+            return Unsupported("join", "tables of separate purchases have no model in common", fix="join their rows")
         try:
             self._ask_model(sql, samples, "0.95")
         except Unsupported as refusal:
