@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "counts of drawn rows are shown for those of people",
         Kind.RANGES,
-        "server.postgres.synthetic_tables:PublishedTables._asks_model",
+        "server.postgres.synthetic_tables:PublishedTables._is_answered_by_model",
         "return self._refusal(sql, samples) is None",
         "return False",
         (f"{_TABLES}::test_questions_are_answered_by_the_model_with_its_ranges",),

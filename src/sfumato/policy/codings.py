@@ -241,7 +241,7 @@ def _as_compared(value: Any) -> Any:
 
 def _bounds(domain: Domain, declared_bins: object, name: str) -> tuple[Any, Any]:
     if domain.bounds is None or domain.bounds[0] == domain.bounds[1]:
-        rule = "a list of edges, unless bounds are declared to be divided"
+        rule = "a list of edges, or a number of bins between declared bounds low < high"
         raise InvalidParameter(name, declared_bins, rule, fix="declare bounds = [low, high]")
     return domain.bounds
 

@@ -331,7 +331,7 @@ class WindowColumns:
             raise refuse(
                 qualify,
                 "type-mismatch",
-                "QUALIFY must be true or false",
+                "QUALIFY must be a condition",
                 "compare a window function with a number, such as ROW_NUMBER() OVER (…) <= 3",
             )
         return predicate

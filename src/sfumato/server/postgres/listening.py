@@ -50,7 +50,7 @@ from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
 from sfumato.server.postgres.sessions import Reply, Session
 from sfumato.server.postgres.statements import Refusal
-from sfumato.server.postgres.synthetic_tables import PublishedTables, SyntheticShelf
+from sfumato.server.postgres.synthetic_tables import PublishedTables, PurchaseCache
 from sfumato.server.requests.calls import in_thread
 
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
@@ -200,7 +200,7 @@ class PostgresServer:
         self._open: dict[int, _OpenConnection] = {}
         self._catalog_queue = CatalogQueue()
         self._refusals = RefusalCounts()
-        self._shelf = SyntheticShelf(gateway)
+        self._purchase_cache = PurchaseCache(gateway)
         self._numbers = count(1)
         self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
@@ -390,7 +390,7 @@ class PostgresServer:
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
         catalog = await in_thread(self._catalog, policy, database, caller.user, ())
         tables = PublishedTables(
-            self._shelf,
+            self._purchase_cache,
             policy_name,
             database,
             caller.user,
