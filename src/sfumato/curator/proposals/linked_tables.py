@@ -202,7 +202,7 @@ class LinkedTablesProposal(StoredProposal):
         price = Price(epsilon, delta, rho)
         state = self._start_state(price)
         count = self._invented_rows(rows)
-        invented = {each.setting.reading: invent_rows(each.setting, count) for each in (state.parent, state.child)}
+        invented = {part.setting.reading: invent_rows(part.setting, count) for part in (state.parent, state.child)}
         report = progress or ignore_progress
 
         def read(reading: PlanReading[Any]) -> Any:

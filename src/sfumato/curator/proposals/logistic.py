@@ -195,7 +195,9 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         rows = self._context.policy.size or ASSUMED_ROWS
         values = dict(zip(design.entries, assumed_moments(design, rows) / 4, strict=True))
         residual = self.logistic.residual
-        curvature = np.array([0.0 if residual in each.columns else values[each] for each in self.logistic.moments])
+        curvature = np.array(
+            [0.0 if residual in moment.columns else values[moment] for moment in self.logistic.moments]
+        )
         deviations = float(noise.mechanisms[-1].sizes[0]) * totals.deviation_units[1:]
         moments = spread_moments(curvature, deviations, self.logistic)
         offset = np.zeros(len(design.coordinates) - 1)
@@ -288,7 +290,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
         bounded = self._first_step(self._noise(price)).batch.bounded
         terms = replace(purchase([bounded], price, self._context.version), bounds=bounds)
-        first, *_, last = (format_number(each, 4) for each in self._gradient_deviations(self._noise(price)))
+        first, *_, last = (format_number(sigma, 4) for sigma in self._gradient_deviations(self._noise(price)))
         words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
         return make_receipt(
             result, terms, words, question=self.question.text, context=self._context, confidence=confidence

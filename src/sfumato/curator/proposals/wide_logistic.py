@@ -132,7 +132,9 @@ class WideLogisticProposal(LogisticProposal):
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Return that no coefficient has a ±."""
         design = self.logistic.design
-        terms = regressor_coefficients(design, tuple(each.reference or 0 for each in design.categories), self._origin)
+        terms = regressor_coefficients(
+            design, tuple(category.reference or 0 for category in design.categories), self._origin
+        )
         noise = self._noise(price)
         return RegressionForecast(
             tuple(terms),
