@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "a child counts for every parent of its unit",
         Kind.LIMITS,
-        "curator.proposals.table_links:_on",
+        "curator.proposals.table_links:_join_condition",
         "if linked.via is None:",
         "if True:",
         (f"{_SENSITIVITY}::test_a_child_belongs_to_the_parent_of_its_key_alone",),

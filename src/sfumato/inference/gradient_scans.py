@@ -27,7 +27,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Moment
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import RowTerms, ScanFactors
-from sfumato.inference.row_expressions import Floats, RowScore, integer
+from sfumato.inference.row_expressions import Floats, RowScore, integer_literal
 from sfumato.plan.aggregates.measures import Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
@@ -122,9 +122,9 @@ class WideScans:
 
     def _spread(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]
-        value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer(1)
+        value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer_literal(1)
         score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
-        return Sum(value, score.has_levels(moment.levels) if moment.levels else None)
+        return Sum(value, score.level_condition(moment.levels) if moment.levels else None)
 
     def spread_values(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the sum and the sum of squares of every coordinate, where one is within [−1, 1]."""

@@ -344,7 +344,7 @@ def propose_linked_tables(
         catalog,
         parent_select(linked, link),
         "aim",
-        _ways(ways, len(link.parent_columns) + 1),
+        _limit_ways(ways, len(link.parent_columns) + 1),
         rows=parent_rows,
         memory=memory,
     )
@@ -354,26 +354,26 @@ def propose_linked_tables(
         catalog,
         child_select(linked, link),
         "aim",
-        _ways(ways, child_columns),
+        _limit_ways(ways, child_columns),
         rows=link.max_children if linked.child.max_rows != 1 else None,
         memory=memory,
     )
     return LinkedTablesProposal(
         context,
         link,
-        _with_rules(parent, linked.parent),
-        _with_rules(
+        _with_impossible_cells(parent, linked.parent),
+        _with_impossible_cells(
             child, linked.child, (given_clique(child.attributes, link), *backward_cells(child.attributes, link))
         ),
     )
 
 
-def _ways(ways: int, columns: int) -> int:
+def _limit_ways(ways: int, columns: int) -> int:
     """Return the number of columns of a marginal, at most those of the model."""
     return min(exact_integer(ways, "ways", at_least=1), columns)
 
 
-def _with_rules(part: SynthesisProposal, table: Table, more: Zeros = ()) -> SynthesisProposal:
+def _with_impossible_cells(part: SynthesisProposal, table: Table, more: Zeros = ()) -> SynthesisProposal:
     """Add what the policy says no row of the table can be, and further empty cells."""
     face = replace(part.face, impossible=table.impossible)
     zeros = (*zeros_from_policy(table.name, part.attributes, face), *more)

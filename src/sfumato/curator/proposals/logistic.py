@@ -38,8 +38,8 @@ from sfumato.inference.logistic_scans import (
     ScanFactors,
     ScanRelease,
     ScanTotals,
+    design_moments,
     mean_steps,
-    spread_moments,
 )
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
 from sfumato.inference.step_noise import StepNoise, step_noise
@@ -199,7 +199,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             [0.0 if residual in moment.columns else values[moment] for moment in self.logistic.moments]
         )
         deviations = float(noise.mechanisms[-1].sizes[0]) * totals.deviation_units[1:]
-        moments = spread_moments(curvature, deviations, self.logistic)
+        moments = design_moments(curvature, deviations, self.logistic)
         offset = np.zeros(len(design.coordinates) - 1)
         # assumed counts are equal: their commonest value would be one that rounding chose
         fit = LogisticFit(design.with_first_references, moments, self.one_row_per_unit, offset, float(rows))
@@ -265,7 +265,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         fit = self._run_scans(steps, first, self._noise(price))
-        return self._build_answer(fit, steps.stored(None), price, confidence)
+        return self._build_answer(fit, steps.with_opening_line(None), price, confidence)
 
     def _run_scans(self, steps: OpenSteps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""

@@ -142,7 +142,7 @@ class RobustProposal(RegressionProposal):
         """Release the moments, then the meat at their coefficients."""
         noisy = steps.release(first, "moments")
         meat = steps.release(self._meat_release(self._fit(noisy), first.total), "squared residuals")
-        return self._robust_answer(steps.stored(noisy), meat, confidence)
+        return self._robust_answer(steps.with_opening_line(noisy), meat, confidence)
 
     def _dry_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
         return self._robust_answer(

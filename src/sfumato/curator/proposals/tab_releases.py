@@ -86,7 +86,7 @@ class OpenSteps:
     deadline: float | None
     """When all steps must have ended, by the monotonic clock; None without a limit."""
 
-    def stored(self, value: S) -> StoredResult[S]:
+    def with_opening_line(self, value: S) -> StoredResult[S]:
         """Return a released value with the line that opened the tab, which the receipt of all its steps names."""
         line = self.on_tab.tab.opening
         return StoredResult(value, line.number, line.time, line.hash, free=False)

@@ -231,7 +231,7 @@ def parent_select(linked: LinkedTables, link: TableLink) -> str:
     if link.max_parents > 1:
         columns.append(f'p."{_SIBLINGS}" AS {quoted(link.siblings_column)}')
         parents = f'(SELECT *, COUNT(*) OVER (PARTITION BY {unit}) AS "{_SIBLINGS}" FROM {parents})'
-    on = _on(linked, "p", "c")
+    on = _join_condition(linked, "p", "c")
     return f"SELECT {', '.join(columns)} FROM {parents} AS p LEFT JOIN ({counted}) AS c ON {on}"
 
 
@@ -250,10 +250,11 @@ def child_select(linked: LinkedTables, link: TableLink) -> str:
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),
     ]
     children = f"(SELECT {', '.join(inner)} FROM {quoted(link.child)}) AS c"
-    return f"SELECT {', '.join(columns)} FROM {children} JOIN {quoted(link.parent)} AS p ON {_on(linked, 'c', 'p')}"
+    on = _join_condition(linked, "c", "p")
+    return f"SELECT {', '.join(columns)} FROM {children} JOIN {quoted(link.parent)} AS p ON {on}"
 
 
-def _on(linked: LinkedTables, left: str, right: str) -> str:
+def _join_condition(linked: LinkedTables, left: str, right: str) -> str:
     parent, child = (left, right) if left == "p" else (right, left)
     condition = f"{parent}.{quoted(linked.parent_unit)} = {child}.{quoted(linked.child_unit)}"
     if linked.via is None:

@@ -164,7 +164,7 @@ class WideLogisticProposal(LogisticProposal):
             coefficients = descent.next_coefficients
             scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
             descent = descent.step(self.scans.gradient_values(steps.release(scan, "a scan").totals))
-        return self._prediction(descent, steps.stored(None), price, confidence)
+        return self._prediction(descent, steps.with_opening_line(None), price, confidence)
 
     def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5

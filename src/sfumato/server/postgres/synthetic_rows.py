@@ -20,7 +20,7 @@ from sqlglot import exp
 from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import rewriting
-from sfumato.server.postgres.catalog.answering import parsed
+from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.catalog.database import locked_engine
 from sfumato.server.postgres.catalog.engine_process import Limits
 from sfumato.server.postgres.catalog.parsing import NODES, named_tables, shown
@@ -59,7 +59,7 @@ def table_names(sql: str, known: Collection[str], database: str) -> list[str] | 
 
     Raises: Unsupported: It reads other tables beside them.
     """
-    tree = parsed(sql)
+    tree = parse_query(sql)
     read = [] if tree is None else [*named_tables(tree)]
     others = [table for table in read if not _is_known(table, known, database)]
     if len(others) == len(read):
@@ -120,9 +120,9 @@ class SyntheticRows:
         return answer
 
     def _generate(self, sql: str, parameters: Sequence[Any]) -> str:
-        tree = parsed(sql)
+        tree = parse_query(sql)
         assert tree is not None, "table_names has parsed it"
-        _check(tree)
+        _refuse_constructs(tree)
         rewritten = tree.copy()
         _bind(rewritten, parameters)
         rewriting.fold_identifiers(rewritten)
@@ -144,7 +144,7 @@ class SyntheticRows:
             table.set("catalog", None)
 
 
-def _check(tree: exp.Query) -> None:
+def _refuse_constructs(tree: exp.Query) -> None:
     """Refuse every construct and function that is not listed."""
     for node in tree.walk():
         if type(node) not in ROW_NODES:
