@@ -105,7 +105,7 @@ class Checker:
         self._whole = self.number == 0
 
     @classmethod
-    def whole(cls, origin: str) -> Checker:
+    def from_first_line(cls, origin: str) -> Checker:
         """Start a checker at the first line; ``origin`` is the hash that it must link to."""
         return cls(0, 0, origin)
 
