@@ -32,7 +32,8 @@ from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.inference.design import Design
-from sfumato.inference.gradient_descent import GRADIENT_SHARES, Descent
+from sfumato.inference.gradient_descent import Descent
+from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.logistic import LogisticFit
 from sfumato.inference.logistic_scans import NoisyScan, ScanTotals
@@ -164,7 +165,7 @@ def _units(design: Design) -> Floats:
 def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) -> None:
     """Print the errors and misses of so many draws at one price."""
     design, random = proposal.design, np.random.default_rng(11)
-    release = proposal._draw(Price(epsilon, DELTA))  # noqa: SLF001
+    release = proposal._strategy_at(Price(epsilon, DELTA))  # noqa: SLF001
     rows = coordinates(design, case.frame)
     exact = moments(design, rows)
     truth = _fit(design, MomentEstimates(exact, 1e-9 * np.eye(len(exact))), case)
@@ -335,7 +336,7 @@ def measure_prediction(case: Case, proposal: WideLogisticProposal, epsilon: str,
         squares = (rows[train] ** 2).sum(axis=0) + random.normal(0, spread, rows.shape[1])
         indicators = np.array([each.column is None for each in design.coordinates[:-1]])
         descent = Descent.of(
-            sums, np.where(indicators, sums, squares), deviations[0] * float(GRADIENT_SHARES[1]) ** 0.5
+            sums, np.where(indicators, sums, squares), deviations[0] * float(WIDE_SCAN_SHARES[1]) ** 0.5
         )
         for deviation in deviations:
             score = rows[train] @ (np.array(descent.next_coefficients) / COEFFICIENT_STEPS)

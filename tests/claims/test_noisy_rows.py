@@ -18,11 +18,11 @@ from sfumato.policy import Domain, Type
 from sfumato.release.noisy_rows import noisy_columns
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.noisy_rows.noisy_columns import (
+    ConfidenceStatement,
     Evaluated,
     ExactColumn,
     LinearColumn,
     NumberColumn,
-    Statement,
     TruthColumn,
     evaluate_on,
     objects,
@@ -149,7 +149,7 @@ SUMMED = LinearColumn(
     NoiseForm.single(np.arange(8)),
     IndependentNoises(((NoisyScale("0.25", sf.Laplace(2)), 8),), Fraction("0.95")),
     1,
-    Statement.about(8),
+    ConfidenceStatement.about(8),
 )
 
 

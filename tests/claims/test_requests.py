@@ -123,7 +123,7 @@ def test_sessions(clinics: dict[str, sf.Curator], world: str) -> None:
         asked = here.online("visits", ["sex", "age", "smokes"], 1, 3, textbook=textbook)
         found |= {f"online {textbook} {key}": each for key, each in free(asked).items()}
         found |= claims_of(f"online {textbook} price", outcome(lambda: asked.price(90, delta="1e-7")))
-        draw = asked._draw(Price(rho=2))
+        draw = asked._strategy_at(Price(rho=2))
         found |= claims_of(f"online {textbook} gate", repr(draw.batch.gate), words=True)
         found |= claims_of(f"online {textbook} noise", [repr(draw.batch.noise), draw.batch.rounds], words=True)
         found |= claims_of(f"online {textbook} leak", draw.batch.curve.epsilon("1e-7"))
@@ -195,7 +195,7 @@ def test_scores(clinics: dict[str, sf.Curator], world: str) -> None:
         found |= {f"{label} {key}": each for key, each in free(asked, goals).items()}
         found |= claims_of(f"{label} rows", asked.error(epsilon=1, rows=500))
         for kind in ("pure", "approximate", "concentrated"):
-            draw = asked._draw(Price(**PRICES[kind]))
+            draw = asked._strategy_at(Price(**PRICES[kind]))
             said = [repr(draw.noise), repr(draw.rows_noise), draw.view.grid, draw.view.total, draw.unit_value]
             found |= claims_of(f"{label} {kind} noise", said, words=True)
             found |= claims_of(f"{label} {kind} leak", draw.batch.curve.epsilon("1e-7"))
@@ -486,11 +486,11 @@ def test_steps_of_weights_at_small_prices(clinics: dict[str, sf.Curator], world:
     for power in range(12):
         price = Price(rho=Fraction(1, 10**power))
         found |= claims_of(f"synthesis {power}", outcome(lambda: model.setting(price).unit_value))
-        found |= claims_of(f"marginals {power}", outcome(lambda: counts._draw(price, None).plan.unit_value))
+        found |= claims_of(f"marginals {power}", outcome(lambda: counts._strategy_at(price, None).plan.unit_value))
         found |= claims_of(f"mwem {power}", outcome(lambda: fitted._bits(price)))
         pure = Price(Fraction(1, 10**power))
         found |= claims_of(f"pure synthesis {power}", outcome(lambda: model.setting(pure).unit_value))
-        found |= claims_of(f"pure marginals {power}", outcome(lambda: counts._draw(pure, None).plan.unit_value))
+        found |= claims_of(f"pure marginals {power}", outcome(lambda: counts._strategy_at(pure, None).plan.unit_value))
         found |= claims_of(f"pure mwem {power}", outcome(lambda: fitted._bits(pure)))
     record(f"steps {world}", found)
 

@@ -18,9 +18,9 @@ from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.errors import InvalidParameter, RequestDiffers, SfumatoError
-from sfumato.inference.logistic import SCAN_SHARES
 from sfumato.inference.logistic_scans import (
     CURVATURE_STEPS,
+    SCAN_SHARES,
     RowTerms,
     ScanFactors,
     ScanRelease,
@@ -142,7 +142,7 @@ def test_steps_of_the_mean_are_the_most_that_are_measured_exactly() -> None:
 
 def test_sums_beyond_64_bits_are_held_at_their_ends(tmp_path: Path) -> None:
     with curator(survey(20), tmp_path) as made:
-        totals = made.logistic("retired ~ age", "people")._start
+        totals = made.logistic("retired ~ age", "people")._totals_at_zero
         weights = np.array(totals.weights)
         for end in ((1 << 63) - 1, -(1 << 63)):
             held = totals.extract(np.full((1, len(weights)), end))
@@ -153,7 +153,7 @@ def test_sums_beyond_64_bits_are_held_at_their_ends(tmp_path: Path) -> None:
 def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
     """The theorem counts whole rows: a clipped total of a unit may be any part of them."""
     with curator(survey(20), tmp_path, max_rows=2) as made:
-        totals = made.logistic("retired ~ age", "people")._start
+        totals = made.logistic("retired ~ age", "people")._totals_at_zero
         plan = replace(
             totals.bounded.plan, keys=made.sql("SELECT sex, COUNT(*) FROM people GROUP BY sex").query.plan.keys
         )
@@ -167,7 +167,7 @@ def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
 def test_a_row_that_is_sure_and_wrong_is_charged_for_all_of_its_gradient(tmp_path: Path) -> None:
     """In few steps the curvature weighs so little that no other row moves further; in many, one is nearly as far."""
     with curator(survey(20), tmp_path) as made:
-        totals = made.logistic("retired ~ age", "people")._start
+        totals = made.logistic("retired ~ age", "people")._totals_at_zero
     logistic = totals.logistic
     for scale, most in ((16, 1.0), (logistic.design.scale, 1.01)):
         scaled = replace(totals, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))

@@ -186,7 +186,7 @@ def test_each_moment_has_a_noise_of_its_own(tmp_path: Path) -> None:
     frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
     with curator(frame, tmp_path, columns=COLUMNS) as made:
         proposal = made.regress("y ~ x + w + c", "people", where="world = 77")
-        draw = proposal._draw(Price(1, "1e-6"))
+        draw = proposal._strategy_at(Price(1, "1e-6"))
         zeros = np.zeros(draw.reading.shape, np.int64)
         signs = np.sign([draw.draw_from(zeros).totals for _ in range(60)])
     products = np.abs(signs.T @ signs)
@@ -199,7 +199,7 @@ def test_the_noise_has_the_deviation_that_is_charged(tmp_path: Path) -> None:
     frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
     with curator(frame, tmp_path, columns=COLUMNS) as made:
         proposal = made.regress("y ~ x + w + c", "people", where="world = 77")
-        draw = proposal._draw(Price(1, "1e-6"))
+        draw = proposal._strategy_at(Price(1, "1e-6"))
         curve = draw.mechanism.curve(proposal.moments.sensitivity)
         assert curve.delta(1) <= 1e-6
         assert draw.batch.curve.delta(1) == curve.delta(1)
@@ -215,7 +215,7 @@ def test_no_more_noise_is_added_than_the_norm_needs(formula: str, neighbours: st
     frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
     with curator(frame, tmp_path, neighbours=neighbours, columns=COLUMNS) as made:
         proposal = made.regress(formula, "people")
-        sigma = float(proposal._draw(Price(1, "1e-6")).mechanism.sizes[0])
+        sigma = float(proposal._strategy_at(Price(1, "1e-6")).mechanism.sizes[0])
     needed = sf.calibrate(sf.Gaussian, sf.Guarantee(1, "1e-6"), 10**6)  # one number that moves by a million steps
     norm = float(proposal.moments.sensitivity.l2)
     assert sigma / norm == pytest.approx(float(needed.sizes[0]) / 10**6, rel=1e-4)
@@ -225,7 +225,7 @@ def test_estimates_keep_what_the_policy_implies(tmp_path: Path) -> None:
     frame = pd.DataFrame([(1, 0, 0, 0.0, 5, "a")], columns=["who", "world", "x", "w", "y", "c"])
     with curator(frame, tmp_path, columns=COLUMNS) as made:
         proposal = made.regress("y ~ x + w + c", "people")
-        draw = proposal._draw(Price(1, "1e-6"))
+        draw = proposal._strategy_at(Price(1, "1e-6"))
         noisy = draw.draw_from(np.full(draw.reading.shape, 1000, np.int64))
     estimates, design = MomentEstimates.of(noisy, proposal.design), proposal.design
     assert len(design.constraints) >= 4

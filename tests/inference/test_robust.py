@@ -15,7 +15,7 @@ import pytest
 
 from inference.rows import curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
-from sfumato.curator.proposals.robust_regressions import SHARES, RobustProposal
+from sfumato.curator.proposals.robust_regressions import STEP_SHARES, RobustProposal
 from sfumato.errors import RequestDiffers, SfumatoError, Unsupported
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
@@ -172,7 +172,7 @@ def test_each_sum_of_the_meat_has_a_noise_of_its_own(tmp_path: Path) -> None:
     with curator(people(50), tmp_path) as made:
         proposal = made.regress(FORMULA, "people", robust=True)
         assert isinstance(proposal, RobustProposal)
-        totals, terms = proposal._start
+        totals, terms = proposal._meat_at_zero
         mechanism = proposal._noise(Price(1, "1e-6")).mechanisms[1]
         release = MeatRelease.of(totals, mechanism, terms)
         zeros = np.zeros((1, len(totals.weights) + 1), np.int64)
@@ -190,8 +190,8 @@ def test_both_steps_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -
         proposal = made.regress(FORMULA, "people", robust=True)
         assert isinstance(proposal, RobustProposal)
         noise = proposal._noise(price)
-        assert sum(SHARES) == 1
-        both = zip(noise.mechanisms, (proposal.moments.sensitivity, proposal._start[0].sensitivity), strict=True)
+        assert sum(STEP_SHARES) == 1
+        both = zip(noise.mechanisms, (proposal.moments.sensitivity, proposal._meat_at_zero[0].sensitivity), strict=True)
         curve = compose(mechanism.curve(sensitivity) for mechanism, sensitivity in both)
         assert price.kept_by(curve)
         if price.rho is None:
@@ -227,7 +227,9 @@ def robust_fit(proposal: RobustProposal, frame: pd.DataFrame, noise: tuple[Gauss
     coefficients = residual_coefficients(fit)
     residuals = hours - rows[:, :2] @ (np.array(coefficients) / COEFFICIENT_STEPS)
     squares = np.floor(np.minimum(residuals**2 / float(clamp) ** 2, 1) * SQUARE_STEPS + 0.5)
-    weights = np.array(proposal._start[0].weights, float) * [products.scale ** len(m.columns) for m in products.entries]
+    weights = np.array(proposal._meat_at_zero[0].weights, float) * [
+        products.scale ** len(m.columns) for m in products.entries
+    ]
     meat = moments_of(products, (rows[:, :2] * squares[:, None]).T @ rows[:, :2])
     totals = noise[1].apply(np.rint(meat * weights).astype(np.int64))
     return RobustFit.of(fit, NoisyMeat(coefficients, clamp, tuple(totals.tolist()), noise[1]), products)

@@ -17,8 +17,8 @@ from sfumato.curator.proposals.regressions import RegressionForecast
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
-from sfumato.inference.gradient_descent import FLOOR, GRADIENT_SHARES, MOMENTUM, Descent, regressor_coefficients
-from sfumato.inference.gradient_scans import SumTotals, WideScans
+from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, Descent, regressor_coefficients
+from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, SumTotals, WideScans
 from sfumato.inference.logistic_scans import ScanFactors
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.regression_answers import LogisticAnswer
@@ -141,8 +141,8 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
     with curator(people(20).assign(town=1, job=2), tmp_path, columns=WIDE) as made:
         proposal = proposal_of(made)
         noise = proposal._noise(price)
-        assert sum(GRADIENT_SHARES) == 1
-        changes = [proposal.spread.sensitivity, *[proposal._first_gradient.sensitivity] * (len(GRADIENT_SHARES) - 1)]
+        assert sum(WIDE_SCAN_SHARES) == 1
+        changes = [proposal.spread.sensitivity, *[proposal._first_gradient.sensitivity] * (len(WIDE_SCAN_SHARES) - 1)]
         pairs = zip(noise.mechanisms, changes, strict=True)
         assert price.kept_by(compose(mechanism.curve(change) for mechanism, change in pairs))
         if price.rho is None:
@@ -199,7 +199,7 @@ def test_steps_without_noise_lead_to_the_largest_likelihood() -> None:
         descent = descent.step(rows.T @ (event - 1 / (1 + np.exp(-rows @ coefficients))))
     gradient = rows.T @ (event - 1 / (1 + np.exp(-rows @ descent.coefficients)))
     assert np.abs(gradient).max() < 1e-3
-    assert Descent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * FLOOR] * 3
+    assert Descent.of(np.ones(3), np.ones(3), 5.0).squares.tolist() == [5 * SPREAD_FLOOR] * 3
 
 
 def test_coefficients_of_a_reference_predict_what_those_of_all_values_do(tmp_path: Path) -> None:

@@ -377,7 +377,7 @@ MUTANTS = (
         "a dry charge charges",
         Kind.CHARGE_ORDER,
         "curator.dry_charges:_Recorder.require",
-        "raise _Charged(charge, epsilon)",
+        "raise _ChargeReached(charge, epsilon)",
         "return None",
         (_DRY,),
     ),

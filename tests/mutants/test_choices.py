@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "limits of rows and of groups each cost the whole price",
         Kind.CHARGE_ORDER,
-        "curator.proposals.private_limits:LimitsProposal._draw",
+        "curator.proposals.private_limits:LimitsProposal._strategy_at",
         "exact_epsilon / len(self._limit_names)",
         "exact_epsilon",
         (f"{_LIMITS}test_a_release_is_charged_and_found_again",),

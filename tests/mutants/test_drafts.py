@@ -304,7 +304,7 @@ MUTANTS = (
     Mutant(
         "codes that begin with a 0 are numbers",
         Kind.NAN,
-        "engine.duckdb.file_inspection:_coded_columns",
+        "engine.duckdb.file_inspection:_leading_zero_columns",
         "if code and kinds[name].numeric",
         "if code and (not kinds[name].numeric)",
         ("engine/test_file_copies.py::test_a_number_that_begins_with_0_is_a_code",),

@@ -14,7 +14,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis_series:SynthesisSeries.run",
         "if not self.paid:",
-        "if not self.course.has_model:",
+        "if not self.synthesis.has_model:",
         ("curator/proposals/test_linked_tables.py::test_a_time_limit_before_children_are_counted_frees_nothing",),
     ),
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "a child counts for every parent of its unit",
         Kind.LIMITS,
-        "curator.proposals.table_links:_on",
+        "curator.proposals.table_links:_join_condition",
         "if linked.via is None:",
         "if True:",
         (f"{_SENSITIVITY}::test_a_child_belongs_to_the_parent_of_its_key_alone",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "a unit is drawn with more children than count",
         Kind.LIMITS,
-        "publish.linked.drawing:limit_per_unit",
+        "publish.linked.drawing:limit_children_per_unit",
         "return np.clip(limit - (before - before_unit), 0, children)",
         "return children",
         (f"{_TABLES}::test_visits_of_one_patient_and_their_drugs_keep_both_limits",),

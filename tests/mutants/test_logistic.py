@@ -136,7 +136,7 @@ MUTANTS = (
         "steps divide by a spread that noise may have made",
         Kind.RANGES,
         "inference.gradient_descent:Descent.of",
-        "FLOOR * deviation",
+        "SPREAD_FLOOR * deviation",
         "1e-09",
         (f"{_WIDE}::test_steps_without_noise_lead_to_the_largest_likelihood",),
     ),

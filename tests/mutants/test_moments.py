@@ -11,8 +11,8 @@ MUTANTS = (
         "a mean counts rows where its value is missing",
         Kind.NAN,
         "plan.sharing:_NeededMeasures.measures_of",
-        "if respelled(mean.rows, self.tests) == spelled)",
-        "if mean.where == spelled.where)",
+        "if canonical_request(mean.rows, self.tests) == canonical)",
+        "if mean.where == canonical.where)",
         (f"{_SHARING}::test_rows_are_never_counted_by_a_mean",),
     ),
     Mutant(

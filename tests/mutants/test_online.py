@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a session makes its gates for one row of a unit",
         Kind.SENSITIVITY,
-        "curator.proposals.online:OnlineProposal._prepare_draw",
+        "curator.proposals.online:OnlineProposal._prepare_strategy",
         "max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total)",
         "max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total / 3)",
         (f"{_TESTS}::test_one_unit_moves_scores_and_answers_no_further_than_is_charged",),

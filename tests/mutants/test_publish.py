@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a price is kept whatever the batch leaks",
         Kind.CHARGE_ORDER,
-        "curator.proposals.marginals:MarginalsProposal._prepare_draw",
+        "curator.proposals.marginals:MarginalsProposal._prepare_strategy",
         "if price.kept_by(batch.curve):",
         "if batch.curve:",
         ("publish/marginals/test_measuring.py::test_a_price_is_kept_by_what_is_run",),

@@ -176,8 +176,8 @@ MUTANTS = (
         "residuals are squared without their clamp",
         Kind.SENSITIVITY,
         "inference.robust_meat:MeatTerms.square",
-        "call('LEAST', steps, real(SQUARE_STEPS))",
-        "call('LEAST', steps, real(2 * SQUARE_STEPS))",
+        "call('LEAST', steps, real_literal(SQUARE_STEPS))",
+        "call('LEAST', steps, real_literal(2 * SQUARE_STEPS))",
         (_MEAT_MOVED,),
     ),
     Mutant(

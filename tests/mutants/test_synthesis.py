@@ -268,7 +268,7 @@ MUTANTS = (
         Kind.CHARGE_ORDER,
         "curator.proposals.synthesis_series:SynthesisSeries.__post_init__",
         "self.tab = self.on_tab.tab",
-        "self.tab = self.on_tab.tab\n    self.on_tab.engine.read(self.course.setting.reading, 1)",
+        "self.tab = self.on_tab.tab\n    self.on_tab.engine.read(self.synthesis.setting.reading, 1)",
         ("curator/proposals/test_synthesis.py::test_each_step_is_charged_before_it_reads_and_rows_are_read_once",),
     ),
     Mutant(

@@ -83,7 +83,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": 0}, "number of bins"),
     ({"type": "integer", "bounds": [0, 9], "bins": True}, "edges such as"),
     ({"type": "integer", "bins": 10}, "bounds"),
-    ({"type": "integer", "bounds": [3, 3], "bins": 1}, "unless bounds are declared"),
+    ({"type": "integer", "bounds": [3, 3], "bins": 1}, "between declared bounds low < high"),
     ({"type": "integer", "bounds": [0, 9], "bins": "month"}, "for a date"),
     ({"type": "date", "bounds": ["2024-01-01", "2024-12-31"], "bins": "decade"}, "one of day"),
     ({"type": "date", "bins": "month"}, "bounds"),

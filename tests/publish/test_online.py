@@ -99,7 +99,7 @@ def read(found: list[Row], units: bool, relation: str) -> tuple[SessionBatch, np
     with closing(DuckDB(policy)) as engine:
         context = Context(policy, engine, None, lambda _: None, "version 1")  # type: ignore[arg-type]
         own = propose_online(context, engine.catalog(), "people", COLUMNS, 2, 3, where=None, rows=None, textbook=False)
-        batch = own._draw(Price("1", "1e-9")).batch
+        batch = own._strategy_at(Price("1", "1e-9")).batch
         return batch, engine.read(batch.reading, 7)[0]
 
 

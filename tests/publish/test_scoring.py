@@ -50,7 +50,7 @@ def exact(rows: list[Row], candidate: Any = CANDIDATE, price: Price | None = Non
     own = {name: more.pop(name) for name in ("units", "relation") if name in more}
     found, engine = proposed(policy_of(rows, **own), candidate, **more)
     with closing(engine):
-        draw = found._draw(price or Price(2))
+        draw = found._strategy_at(price or Price(2))
         return draw, engine.read(draw.view.reading, 3)
 
 
@@ -74,7 +74,9 @@ def test_one_unit_moves_the_distance_within_its_bound(relation: str, units: bool
     policies = [policy_of(each, units=units, relation=relation) for each in worlds(relation, units)]
     with closing(DuckDB(policies[0])) as engine:
         draws = {
-            worst: [proposed_to(engine, each, worst=worst, total=1)._draw(Price(2)) for each in (CANDIDATE, ONE_CELL)]
+            worst: [
+                proposed_to(engine, each, worst=worst, total=1)._strategy_at(Price(2)) for each in (CANDIDATE, ONE_CELL)
+            ]
             for worst in (False, True)
         }
         (reading,) = {each.view.reading for both in draws.values() for each in both}
@@ -154,7 +156,7 @@ def _largest_loss(draw: ScoreDraw, relation: str, found: list[Any]) -> Fraction:
 def test_the_charge_is_the_price_and_no_more(tmp_path: Path, relation: str, price: dict[str, Any]) -> None:
     with curator(tmp_path, people(1, 30), relation=relation) as opened:
         ask = opened.score(CANDIDATE, k=2)
-        batch = ask._draw(Price(**price)).batch
+        batch = ask._strategy_at(Price(**price)).batch
         assert Price(**price).kept_by(batch.curve)
         ask.release(**price)
         if list(price) == ["epsilon"]:
@@ -261,9 +263,11 @@ def test_both_ranges_hold(units: bool, worst: bool) -> None:
 def test_a_number_of_rows_that_is_not_the_exact_one_widens_the_range_of_the_exact_score(worst: bool) -> None:
     """A caller's number, such as that of a synthetic table, is near the truth at best."""
     with closing(DuckDB(policy_of(people(3, 60)))) as engine:
-        rows = engine.read(proposed_to(engine, CANDIDATE)._draw(Price(2)).view.reading, 3)
+        rows = engine.read(proposed_to(engine, CANDIDATE)._strategy_at(Price(2)).view.reading, 3)
         for assumed in (1, 30, 55, 60, 70, 200):
-            draw = replace(proposed_to(engine, CANDIDATE, worst=worst, total=assumed)._draw(Price(2)), noise=NARROW)
+            draw = replace(
+                proposed_to(engine, CANDIDATE, worst=worst, total=assumed)._strategy_at(Price(2)), noise=NARROW
+            )
             low, high = draw.draw(lambda _: rows).nist_interval()
             assert low <= _at(draw, rows, 60).score <= high, assumed
 

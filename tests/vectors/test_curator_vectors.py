@@ -188,7 +188,7 @@ def _bought_ranged() -> Iterator[Vector]:
 @formula("curator.proposals.online.OnlineProposal.error")
 def _online_error() -> Iterator[Vector]:
     draw = SimpleNamespace(batch=SimpleNamespace(gate=GATE), step=0.25)
-    own = SimpleNamespace(rounds=ROUNDS, _draw=lambda _: draw)
+    own = SimpleNamespace(rounds=ROUNDS, _strategy_at=lambda _: draw)
     for sure in ("0.95", "0.9", "0.999"):
         beta = float(1 - Fraction(sure))
         yield exact((_close(beta) + 1) * 0.25, lambda sure: OnlineProposal.error(own, epsilon=1, confidence=sure), sure)  # type: ignore[arg-type]

@@ -163,7 +163,9 @@ def _stream_pairs(mechanism: AboveThreshold, neighbours: tuple[Any, Any]) -> lis
         ]
         if len(pairs) + math.prod(column.width for column in columns) > MAX_OUTCOMES:
             raise InvalidParameter(
-                "neighbours", neighbours, "lists of fewer queries, with fewer positives or less noise"
+                "neighbours",
+                neighbours,
+                "lists whose law can be enumerated: fewer queries, fewer positives or less noise",
             )
         pairs += [
             _multiply_pairs(stream_pair, value_pairs)

@@ -312,7 +312,7 @@ def stream_law(mechanism: AboveThreshold, values: Any) -> Law:
         raise InvalidParameter(
             "neighbours",
             ValueWords(f"lists of {len(query_values)}"),
-            "lists of fewer queries, or with fewer positives",
+            "lists whose law can be enumerated: fewer queries, or fewer positives",
         )
     return law
 

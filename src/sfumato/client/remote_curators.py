@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sfumato.client.remote_proposals import RemoteTable
     from sfumato.curator import Listing, PeriodStandings, Standing, Tables, WorkloadProposal
     from sfumato.ledger import Line
-    from sfumato.ledger.entries import AccountLines
+    from sfumato.ledger.history import AccountLines
     from sfumato.policy import PublicFace
 
 P = TypeVar("P")
@@ -99,7 +99,7 @@ class RemoteCurator(Proposing):
 
     def history(self, *, after: int = 0, limit: int | None = None) -> AccountLines:
         """List the account's ledger lines that the user may see, oldest first."""
-        from sfumato.ledger.entries import AccountLines
+        from sfumato.ledger.history import AccountLines
 
         max_lines = None if limit is None else exact_integer(limit, "limit", at_least=1)
         start = exact_integer(after, "after", at_least=0)

@@ -30,7 +30,7 @@ from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
-from sfumato.engine.opening import TextTrials, sample_texts
+from sfumato.engine.opening import TriedDeclarations, sample_texts
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.cell_rules import CASES, CellRules, upper
@@ -187,7 +187,7 @@ def propose_for_texts(
     }
     if not columns:
         return {}
-    with TextTrials(columns) as trials:
+    with TriedDeclarations(columns) as trials:
         proposals = {
             name: _propose(trials, name, samples[name], candidates[name], decimal, thresholds) for name in columns
         }
@@ -273,7 +273,7 @@ def _without_markers(texts: Mapping[str, int], markers: Collection[str]) -> dict
 
 
 def _propose(
-    trials: TextTrials,
+    trials: TriedDeclarations,
     name: str,
     texts: Mapping[str, int],
     readings: Sequence[Reading],
@@ -354,7 +354,7 @@ def _propose_formats(
     if len(formats) < 2:
         return None
     reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
-    with TextTrials({"": (texts, [reading.declaration])}) as trials:
+    with TriedDeclarations({"": (texts, [reading.declaration])}) as trials:
         if trials.fits("")[0] < thresholds.min_share * cells:
             return None
         return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))

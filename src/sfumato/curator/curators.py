@@ -45,7 +45,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.errors import InvalidParameter, LedgerUnavailable, SfumatoError
 from sfumato.ledger import Ledger, Line, SpendingLimit
 from sfumato.ledger.accounts.approvals import ChargeCondition
-from sfumato.ledger.entries import AccountLines
+from sfumato.ledger.history import AccountLines
 from sfumato.notebook_html import paragraph
 from sfumato.plan.nodes import Query
 from sfumato.policy import ROW, Domain, Policy, Table, Type, Value

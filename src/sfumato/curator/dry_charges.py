@@ -55,7 +55,7 @@ def dry_charge(context: Context, release: Callable[[Context, str], object]) -> D
     dry_context = replace(context, engine=_BindingEngine(context.engine, recorder), account=account)
     try:
         release(dry_context, f"dry-{bits.random_bits(128):032x}")
-    except _Charged as charged:
+    except _ChargeReached as charged:
         return recorder.dry_charge(charged, context)
     return None
 
@@ -79,7 +79,7 @@ def _declared_source(source: Source) -> tuple[str, ...]:
     return (type(source).__name__, *(f"{each.name}={getattr(source, each.name)}" for each in fields(source)))
 
 
-class _Charged(Exception):
+class _ChargeReached(Exception):
     """The release has come to its charge."""
 
     def __init__(self, charge: ProposedCharge, epsilon: Fraction | None) -> None:
@@ -95,9 +95,9 @@ class _Recorder:
     readings: list[PlanReading[Any]] = field(default_factory=list)
 
     def require(self, transaction: Transaction, charge: ProposedCharge, epsilon: Fraction | None) -> RequestUse | None:  # noqa: ARG002
-        raise _Charged(charge, epsilon)
+        raise _ChargeReached(charge, epsilon)
 
-    def dry_charge(self, charged: _Charged, context: Context) -> DryCharge:
+    def dry_charge(self, charged: _ChargeReached, context: Context) -> DryCharge:
         is_pure = read_cost(charged.charge.cost).pure is not None
         delta = None if is_pure or charged.epsilon is None else context.account.terms_in_force.budget.delta
         if not self.readings:

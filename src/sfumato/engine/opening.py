@@ -16,7 +16,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.duckdb.file_inspection import shared_inspection as shared_inspection
 from sfumato.engine.duckdb.inspection import (
     PairedTables as PairedTables,
-    TextTrials as TextTrials,
+    TriedDeclarations as TriedDeclarations,
     paired_tables as paired_tables,
 )
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector

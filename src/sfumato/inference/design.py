@@ -292,7 +292,9 @@ def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: in
     target = Factor(formula.target)
     if builder.is_category(target):
         rule = f"a column of numbers with declared bounds; {formula.target} is a category"
-        raise InvalidParameter("target", formula.target, rule, fix="regress a number; of a category, count its values")
+        raise InvalidParameter(
+            "target", formula.target, rule, fix="regress a number; for the odds of a category's value, use logistic"
+        )
     builder.add_block([Coordinate(column=builder.scaled_column(formula.target))])
     return builder.build(formula)
 
@@ -345,15 +347,18 @@ def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
         for factor in term:
             name, _ = builder.domain(factor.column)
             if name == builder.domain(formula.target)[0]:
-                raise InvalidParameter("formula", formula.text, f"terms without the target {name}")
+                rule, fix = f"without the target {name} among its terms", f"remove {name} from the right of ~"
+                raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
-                raise InvalidParameter("formula", formula.text, f"center(…) of numbers: {name} is a category")
+                rule = f"one that centres numbers only: {name} is a category"
+                raise InvalidParameter("formula", formula.text, rule, fix=f"write {name} without center(…)")
         if len(term) == 1:
             (factor,) = term
             name, _ = builder.domain(factor.column)
             if name in main_effects:
-                rule = f"different columns: {main_effects[name].label} and {factor.label} determine each other"
-                raise InvalidParameter("formula", formula.text, rule)
+                first, second = main_effects[name].label, factor.label
+                rule = f"a sum of different columns: {first} and {second} determine each other"
+                raise InvalidParameter("formula", formula.text, rule, fix=f"remove {first} or {second}")
             main_effects[name] = factor
     for term in formula.terms:
         _check_product(term, main_effects, formula, builder)
@@ -364,18 +369,20 @@ def _check_product(term: Term, main_effects: Mapping[str, Factor], formula: Form
         return
     names = [builder.domain(factor.column)[0] for factor in term]
     if names[0] == names[1] and builder.is_category(term[0]):
-        rule = f"products of different columns: {names[0]} is a category, and its indicators are their own squares"
-        raise InvalidParameter("formula", formula.text, rule)
+        rule = f"without squares of categories: indicators of {names[0]} are their own squares"
+        raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of {names[0]}")
     missing = [factor.label for name, factor in zip(names, term, strict=True) if name not in main_effects]
     if missing:
         label = term_label(term)
-        rule = f"products together with the columns they are made of: {label} is there without {missing[0]}"
+        rule = f"one that has products together with the columns in them: {label} needs {missing[0]} as a term too"
         fix = f"add {missing[0]}" if names[0] == names[1] else f"write {label.replace(':', ' * ')}, which adds both"
         raise InvalidParameter("formula", formula.text, rule, fix=fix)
     for name, factor in zip(names, term, strict=True):
         if builder.is_category(factor) is not builder.is_category(main_effects[name]):
-            rule = f"one use of {name}: as a number or as a category"
-            raise InvalidParameter("formula", formula.text, rule)
+            rule = f"one that uses {name} in one way: as a number or as a category"
+            raise InvalidParameter(
+                "formula", formula.text, rule, fix=f"write {main_effects[name].label} in the product"
+            )
 
 
 def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:

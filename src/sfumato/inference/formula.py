@@ -126,7 +126,8 @@ class _Parser:
             if self._take(symbol):
                 second = self._power()
                 if len(first) + len(second) > 2 or self._peek()[1] in (":", "*"):
-                    raise InvalidParameter("formula", self.text, "products of at most two columns")
+                    fix = "write products of two columns, such as age * sex"
+                    raise InvalidParameter("formula", self.text, "made of products of at most two columns", fix=fix)
                 product = (*first, *second)
                 return [product] if symbol == ":" else [first, second, product]
         return [first]
@@ -198,7 +199,10 @@ def _distinct(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
     distinct: dict[tuple[str, ...], Term] = {}
     for term in terms:
         key = tuple(sorted(map(repr, term)))
+        label = term_label(term)
         if key in distinct and "*" not in text:
-            raise InvalidParameter("formula", text, f"different terms: {term_label(term)} is there twice")
+            raise InvalidParameter(
+                "formula", text, f"a sum of different terms: {label} is there twice", fix=f"name {label} once"
+            )
         distinct.setdefault(key, term)
     return tuple(distinct.values())

@@ -2,9 +2,9 @@
 
 A curvature of p columns has p²/2 sums; for a hundred columns its noise would drown all but its largest directions. So
 only its diagonal is bought, once: the spread of every column. Columns are centred at their released means, and a step
-divides each part of the gradient by the released sum of squares around the mean, at least ``FLOOR`` times the noise
-that one scan for the whole price would have: a rare value moves by no more than its rows can tell. Steps have momentum
-(Polyak 1964). All constants are public, and were chosen on NIST's and PUMS's tables, not on ADULT.
+divides each part of the gradient by the released sum of squares around the mean, at least ``SPREAD_FLOOR`` times the
+noise that one scan for the whole price would have: a rare value moves by no more than its rows can tell. Steps have
+momentum (Polyak 1964). All constants are public, and were chosen on NIST's and PUMS's tables, not on ADULT.
 
 The result has no intervals: where it stops is decided by the number of steps, and the floor holds rare values back.
 """
@@ -12,7 +12,6 @@ The result has no intervals: where it stops is decided by the number of steps, a
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -21,13 +20,8 @@ from sfumato.inference.design import Design, regressors
 from sfumato.inference.row_expressions import Floats, rounded_coefficients
 from sfumato.quick_dataclass import dataclass
 
-STEPS = 12
-"""The number of gradients."""
-SPREAD_SHARE = Fraction(1, 20)
-GRADIENT_SHARES = (SPREAD_SHARE, *((1 - SPREAD_SHARE) / STEPS,) * STEPS)
-"""The share of ρ of each scan: the spread, then every gradient."""
 MOMENTUM = 0.8
-FLOOR = 120.0
+SPREAD_FLOOR = 120.0
 """The least sum of squares that a step divides by, in deviations of a gradient bought with the whole price."""
 
 
@@ -50,8 +44,8 @@ class Descent:
         rows = max(float(sums[0]), 1.0)
         means = np.clip(sums / rows, -1.0, 1.0)
         means[0] = 0.0
-        around = np.maximum(squares - rows * means**2, FLOOR * deviation)
-        return cls(means, around, sums, np.zeros(len(sums)), np.zeros(len(sums)))
+        centred_squares = np.maximum(squares - rows * means**2, SPREAD_FLOOR * deviation)
+        return cls(means, centred_squares, sums, np.zeros(len(sums)), np.zeros(len(sums)))
 
     @property
     def next_coefficients(self) -> tuple[int, ...]:
@@ -81,10 +75,10 @@ def commonest_references(design: Design, counts: Floats) -> tuple[int, ...]:
         coordinate.levels: place for place, coordinate in enumerate(design.coordinates) if coordinate.column is None
     }
     return tuple(
-        each.reference
-        if each.reference is not None
-        else max(range(len(each.values)), key=lambda value: counts[index[frozenset({(category, value)})]])
-        for category, each in enumerate(design.categories)
+        category.reference
+        if category.reference is not None
+        else max(range(len(category.values)), key=lambda value: counts[index[frozenset({(number, value)})]])
+        for number, category in enumerate(design.categories)
     )
 
 
@@ -100,4 +94,4 @@ def regressor_coefficients(design: Design, references: tuple[int, ...], coeffici
     lengths = np.linalg.norm(basis, axis=0)
     rows = assumed_coordinates(design)[:, : len(coefficients)]
     solution = np.linalg.lstsq(rows @ (basis / lengths), rows @ coefficients, rcond=None)[0]
-    return {each.label: float(value) for each, value in zip(fitted, solution / lengths, strict=True)}
+    return {regressor.label: float(value) for regressor, value in zip(fitted, solution / lengths, strict=True)}

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import reduce
 
 import numpy as np
@@ -26,7 +27,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Moment
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import RowTerms, ScanFactors
-from sfumato.inference.row_expressions import Floats, RowScore, integer
+from sfumato.inference.row_expressions import Floats, RowScore, integer_literal
 from sfumato.plan.aggregates.measures import Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.limits import Strategy
@@ -35,6 +36,11 @@ from sfumato.plan.values.functions import call
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
 
+GRADIENT_SCANS = 12
+"""The number of gradients."""
+SPREAD_SHARE = Fraction(1, 20)
+WIDE_SCAN_SHARES = (SPREAD_SHARE, *((1 - SPREAD_SHARE) / GRADIENT_SCANS,) * GRADIENT_SCANS)
+"""The share of ρ of each scan: the spread, then every gradient."""
 Bound = Callable[[tuple[Measure, ...]], BoundedPlan]
 _LARGEST = (1 << 62) - 1
 
@@ -116,9 +122,9 @@ class WideScans:
 
     def _spread(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]
-        value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer(1)
+        value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer_literal(1)
         score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
-        return Sum(value, score.test(moment.levels) if moment.levels else None)
+        return Sum(value, score.level_condition(moment.levels) if moment.levels else None)
 
     def spread_values(self, totals: Sequence[int]) -> tuple[Floats, Floats]:
         """Return the sum and the sum of squares of every coordinate, where one is within [−1, 1]."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -27,10 +26,6 @@ from sfumato.inference.logistic_scans import NoisyScan, ScanTotals, scan_estimat
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.quick_dataclass import dataclass
 
-SCAN_SHARES = tuple(Fraction(percent, 100) for percent in (5, 5, 10, 15, 25, 40))
-"""The share of ρ of each scan, of which there are as many: five that approach the coefficients, and the one that
-intervals are from. On ADULT at ε = 0.3, five even shares of 6 % left the last scan so far from the root that intervals
-missed it three times as often as they say; with these they do not, and are no wider."""
 _FLOOR = 0.75
 """The least eigenvalue of the curvature in a step that is not the last, in units of its noise's σ·√p."""
 
@@ -74,10 +69,12 @@ class LogisticFit(LinearFit):
         return 1.0
 
     @property
-    def pinned(self) -> Design:
+    def design_with_references(self) -> Design:
         """The design with the reference values of this fit named, so that later scans have the same coefficients."""
         categories = zip(self.design.categories, self.references, strict=True)
-        return replace(self.design, categories=tuple(replace(each, reference=index) for each, index in categories))
+        return replace(
+            self.design, categories=tuple(replace(category, reference=index) for category, index in categories)
+        )
 
     def next_coefficients(self) -> tuple[int, ...]:
         """Return the coefficients of the next scan: a Newton step that does not follow noise."""

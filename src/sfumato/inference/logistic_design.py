@@ -103,6 +103,6 @@ def _event_value(name: str, domain: Domain, event: object) -> Value:
 
 
 def _refused_target(name: str) -> InvalidParameter:
-    rule = f"a column of two declared values, or one of which an event is named; {name} is neither"
+    rule = f"a column with two declared values, or with more of them and an event; {name} is neither"
     fix = f"declare the values of {name}, and name the one that counts with event= (--event)"
     return InvalidParameter("target", name, rule, fix=fix)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
 from typing import Protocol
 
@@ -36,7 +37,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Level, Moment, largest_scale
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.moments import MomentEstimates
-from sfumato.inference.row_expressions import RowScore, integer, real, require_steps
+from sfumato.inference.row_expressions import RowScore, integer_literal, real_literal, require_steps
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
@@ -53,6 +54,10 @@ from sfumato.release.measurement import Batch, Measurement
 
 Floats = NDArray[np.float64]
 
+SCAN_SHARES = tuple(Fraction(percent, 100) for percent in (5, 5, 10, 15, 25, 40))
+"""The share of ρ of each scan, of which there are as many: five that approach the coefficients, and the one that
+intervals are from. On ADULT at ε = 0.3, five even shares of 6 % left the last scan so far from the root that intervals
+missed it three times as often as they say; with these they do not, and are no wider."""
 CURVATURE_STEPS = 1 << 6
 """The steps of w at its largest, 1/4."""
 CURVATURE_WEIGHT = 17
@@ -111,23 +116,29 @@ class RowTerms:
     def mean(self) -> Expression:
         """μ in steps: σ of the score within its farthest ends, rounded to the nearest."""
         within = self.score.clamped(_FARTHEST_SCORE)
-        odds = call("EXP", call("-", real(0.0), within))
-        mean = call("+", call("/", real(float(self.mean_steps)), call("+", real(1.0), odds)), real(0.5))
+        odds = call("EXP", call("-", real_literal(0.0), within))
+        mean = call(
+            "+", call("/", real_literal(float(self.mean_steps)), call("+", real_literal(1.0), odds)), real_literal(0.5)
+        )
         steps = call("CAST", call("FLOOR", mean), literal(Type.TEXT, Type.INTEGER.value))
-        return call("LEAST", call("GREATEST", steps, integer(0)), integer(self.mean_steps))
+        return call("LEAST", call("GREATEST", steps, integer_literal(0)), integer_literal(self.mean_steps))
 
     @cached_property
     def residual(self) -> Expression:
         """r in steps of μ."""
-        return call("-", call("CASE", self.factors.event, integer(self.mean_steps), integer(0)), self.mean)
+        return call(
+            "-", call("CASE", self.factors.event, integer_literal(self.mean_steps), integer_literal(0)), self.mean
+        )
 
     @cached_property
     def weight(self) -> Expression:
         """w in its steps; the clamp says to the plan what μ(1 − μ) ≤ 1/4 says to us."""
-        product = call("*", self.mean, call("-", integer(self.mean_steps), self.mean))
+        product = call("*", self.mean, call("-", integer_literal(self.mean_steps), self.mean))
         unit = weight_unit(self.mean_steps)
         return call(
-            "LEAST", call("//", call("+", product, integer(unit // 2)), integer(unit)), integer(CURVATURE_STEPS)
+            "LEAST",
+            call("//", call("+", product, integer_literal(unit // 2)), integer_literal(unit)),
+            integer_literal(CURVATURE_STEPS),
         )
 
     def measure(self, moment: Moment) -> Measure:
@@ -136,7 +147,7 @@ class RowTerms:
         first = self.residual if residual in moment.columns else self.weight
         factors = [self.factors.columns[column] for column in moment.columns if column != residual]
         value = reduce(lambda product, factor: call("*", product, factor), factors, first)
-        return Sum(value, self.score.test(moment.levels) if moment.levels else None)
+        return Sum(value, self.score.level_condition(moment.levels) if moment.levels else None)
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -308,7 +319,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
 def scan_estimates(noisy: NoisyScan, totals: ScanTotals) -> tuple[float, MomentEstimates]:
     """Return the released number of rows, and the gradient and curvature as moments with their noise."""
     values, deviations = scan_values(noisy, totals)
-    return float(values[0]), spread_moments(values[1:], deviations[1:], totals.logistic)
+    return float(values[0]), design_moments(values[1:], deviations[1:], totals.logistic)
 
 
 def scan_values(noisy: NoisyScan, totals: ScanTotals) -> tuple[Floats, Floats]:
@@ -317,8 +328,8 @@ def scan_values(noisy: NoisyScan, totals: ScanTotals) -> tuple[Floats, Floats]:
     return np.array(noisy.totals, float) * units, float(noisy.mechanism.sizes[0]) * units
 
 
-def spread_moments(values: Floats, deviations: Floats, logistic: LogisticDesign) -> MomentEstimates:
-    """Return the sums as moments of the design; the square of the residual, which nothing reads, stays 0."""
+def design_moments(values: Floats, deviations: Floats, logistic: LogisticDesign) -> MomentEstimates:
+    """Return the sums of a scan as moments of the design; the square of the residual, which nothing reads, stays 0."""
     order = {moment: index for index, moment in enumerate(logistic.design.entries)}
     places = [order[moment] for moment in logistic.moments]
     all_values, all_deviations = np.zeros(len(order)), np.ones(len(order))

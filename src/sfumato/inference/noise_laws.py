@@ -32,9 +32,7 @@ class NoiseLaw:
         refused.
         """
         if isinstance(scale, SampledScale):
-            rule = (
-                "a sampled answer cannot be tested: which units are in the sample is secret, and no part of the noise"
-            )
+            rule = "a sampled answer cannot be tested: the law of its noise does not cover which units were drawn"
             raise Unsupported("test-of-selection", rule, fix="ask without sample")
         if not isinstance(scale, NoisyScale):
             rule = "tests are of counts, means and shares; a quantile or a most frequent value has no additive noise"

@@ -310,7 +310,9 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
         warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be told at this price")
     ratio, names = fit.weakest
     if ratio < WEAK and not unbounded:
-        pair = f"{names[0]} and {names[1]} can hardly be told apart" if len(names) > 1 else f"{names[0]} hardly varies"
+        pair = (
+            f"{names[0]} and {names[1]} can hardly be distinguished" if len(names) > 1 else f"{names[0]} hardly varies"
+        )
         warnings.append(
             f"{pair} at this price: the noise is {format_number(1 / max(ratio, 1e-9), 2)} times what varies"
         )

@@ -168,7 +168,7 @@ def _centred_sum(above: float, below: float, axis: Axis) -> float:
 
 
 def discovered_groups_refusal() -> Unsupported:
-    rule = "groups that are found in the data are shown where they are large, and a test of those finds too much"
+    rule = "groups found in the data are shown only where they are large, so a test of them would reject too often"
     return Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
 
 
@@ -176,7 +176,7 @@ def require_plain(query: Query) -> None:
     """Refuse a question whose rows are selected by noisy numbers, or computed from them: selection biases a test."""
     finish = query.finish
     if finish.having is not None or finish.limit is not None or finish.offset:
-        rule = "HAVING and LIMIT select groups by their noisy numbers, and a test of what is left finds too much"
+        rule = "HAVING and LIMIT select groups by their noisy numbers, so a test of the others would reject too often"
         raise Unsupported("test-of-cut-answer", rule, fix=_CUT_FIX)
     if query.outer or query.combined or finish.sets or finish.windows or finish.qualify:
         rule = "tests are of plain counts, means and correlations by group"

@@ -28,7 +28,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design, Level, Moment, largest_scale
 from sfumato.inference.moments import WEIGHT, MomentEstimates, moment_weight
-from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, real, require_steps
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, real_literal, require_steps
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
@@ -125,9 +125,10 @@ class MeatTerms:
         """q: the squared residual within the clamp, in steps."""
         coefficients = (*self.coefficients, -COEFFICIENT_STEPS)
         score = RowScore(self.design.residual, self.factors.residual_columns, self.factors.levels, coefficients)
-        steps = call("*", call("*", score.value, score.value), real(SQUARE_STEPS / self.clamp**2))
-        within = call("GREATEST", call("LEAST", steps, real(SQUARE_STEPS)), real(0))  # a plan knows no squares
-        return call("CAST", call("FLOOR", call("+", within, real(0.5))), literal(Type.TEXT, Type.INTEGER.value))
+        steps = call("*", call("*", score.value, score.value), real_literal(SQUARE_STEPS / self.clamp**2))
+        # a plan knows no squares, so it is told that they are not negative
+        within = call("GREATEST", call("LEAST", steps, real_literal(SQUARE_STEPS)), real_literal(0))
+        return call("CAST", call("FLOOR", call("+", within, real_literal(0.5))), literal(Type.TEXT, Type.INTEGER.value))
 
     def measure(self, moment: Moment) -> Measure:
         """Return the sum of one product of regressors times q."""
@@ -239,7 +240,7 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
 
 def meat_estimates(noisy: NoisyMeat, design: Design) -> MomentEstimates:
     """Return the meat with the covariance of its noise, where regressors and the target are in [−1, 1]."""
-    entries = np.array([moment_weight(each) for each in design.entries.values()], float)
-    units = entries * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
+    weights = np.array([moment_weight(entries) for entries in design.entries.values()], float)
+    units = weights * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
     deviations = float(noisy.mechanism.sizes[0]) / units
     return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design)

@@ -25,11 +25,11 @@ COEFFICIENT_STEPS = 1 << 12
 LARGEST_COEFFICIENT = 50
 
 
-def integer(value: int) -> Expression:
+def integer_literal(value: int) -> Expression:
     return literal(Type.INTEGER, value)
 
 
-def real(value: float | Fraction) -> Expression:
+def real_literal(value: float | Fraction) -> Expression:
     return literal(Type.REAL, Fraction(value))
 
 
@@ -76,27 +76,27 @@ class RowScore:
     def value(self) -> Expression:
         """β·z as a real number, where a coordinate is in [−1, 1]."""
         unit = float(COEFFICIENT_STEPS * self.design.scale)
-        return call("/", call("CAST", self.steps, literal(Type.TEXT, Type.REAL.value)), real(unit))
+        return call("/", call("CAST", self.steps, literal(Type.TEXT, Type.REAL.value)), real_literal(unit))
 
     def clamped(self, limit: float | Fraction) -> Expression:
         """Return the score within ± a limit."""
-        return call("LEAST", call("GREATEST", self.value, real(-Fraction(limit))), real(limit))
+        return call("LEAST", call("GREATEST", self.value, real_literal(-Fraction(limit))), real_literal(limit))
 
     def _term(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
         first, coefficient = choices[0]
         if not first.levels:
-            return self._scaled(first, coefficient)
+            return self._weighted(first, coefficient)
         arguments: list[Expression] = []
-        for coordinate, each in choices:
-            arguments += [self.test(coordinate.levels), self._scaled(coordinate, each)]
-        return call("CASE", *arguments, integer(0))
+        for coordinate, weight in choices:
+            arguments += [self.level_condition(coordinate.levels), self._weighted(coordinate, weight)]
+        return call("CASE", *arguments, integer_literal(0))
 
-    def _scaled(self, coordinate: Coordinate, coefficient: int) -> Expression:
+    def _weighted(self, coordinate: Coordinate, coefficient: int) -> Expression:
         if coordinate.column is None:
-            return integer(coefficient * self.design.scale)
-        return call("*", self.columns[coordinate.column], integer(coefficient))
+            return integer_literal(coefficient * self.design.scale)
+        return call("*", self.columns[coordinate.column], integer_literal(coefficient))
 
-    def test(self, levels: frozenset[Level]) -> Expression:
+    def level_condition(self, levels: frozenset[Level]) -> Expression:
         """Return the condition that a row has all these values."""
         tests = [self.levels[level] for level in sorted(levels)]
         return reduce(lambda first, second: call("AND", first, second), tests)

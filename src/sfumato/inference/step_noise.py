@@ -40,7 +40,9 @@ class StepNoise:
     def of(cls, sensitivities: Sequence[Sensitivity], shares: Sequence[Fraction], sigma: Fraction) -> StepNoise:
         """Return the noise of all steps where one alone would have ``sigma`` times its sensitivity's norm."""
         pairs = zip(sensitivities, shares, strict=True)
-        sigmas = (sigma * Gaussian.norm(each) * Fraction(1 / float(share) ** 0.5) for each, share in pairs)
+        sigmas = (
+            sigma * Gaussian.norm(sensitivity) * Fraction(1 / float(share) ** 0.5) for sensitivity, share in pairs
+        )
         return cls(tuple(map(Gaussian, sigmas)), tuple(sensitivities))
 
 
@@ -52,9 +54,9 @@ def step_noise(sensitivities: tuple[Sensitivity, ...], shares: tuple[Fraction, .
         raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
     try:
         if price.rho is not None:
-            closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
-            assert closed is not None
-            return StepNoise.of(sensitivities, shares, closed * (1 + Fraction(1, 2**40)))
+            unit_sigma = Gaussian.closed_form(epsilon=None, rho=price.rho)
+            assert unit_sigma is not None
+            return StepNoise.of(sensitivities, shares, unit_sigma * (1 + Fraction(1, 2**40)))
         guarantee = Guarantee(price.epsilon or 0, price.delta)
         sigma = least_by(
             lambda size: shortfall(StepNoise.of(sensitivities, shares, size).curve, guarantee), f"{guarantee}"

@@ -3,6 +3,7 @@
 sealed_rows                  a line as it is stored and sealed; keyed hashes of what identifies private rows
 spending                     the arithmetic of spent and held; the mechanisms a charge is computed from
 entries                      what is passed in and returned: entries, lines, stored answers
+history                      the lines of an account as a table, with its columns
 stores.store, .opening       the protocol of a store; from an address to a store
 stores.sqlite                lines in one file, and copies to a new one
 stores.server_addresses      the address of a database, without a password

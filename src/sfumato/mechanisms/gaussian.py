@@ -77,10 +77,10 @@ class GaussianSampler:
             gamma = distance * distance / self._twice
             gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
             if v < _SURE or abs(gap) < _MARGIN * (1 + gamma):
-                if accepts_candidate(proposal.whole(0, *parts), self.sigma, v):
-                    return proposal.whole(value, *parts)
+                if accepts_candidate(proposal.add_parts(0, *parts), self.sigma, v):
+                    return proposal.add_parts(value, *parts)
             elif gap < 0:
-                return proposal.whole(value, *parts)
+                return proposal.add_parts(value, *parts)
 
 
 def draw_one(sigma: Fraction) -> int:

@@ -104,7 +104,7 @@ class LaplaceSampler:
 
     def added(self, value: int) -> int:
         """Add one discrete Laplace number to the value."""
-        return self.whole(value, *self.parts())
+        return self.add_parts(value, *self.parts())
 
     def parts(self) -> tuple[float, int, int]:
         """Draw one number, as (high, low, minus): its magnitude is high·unit + low."""
@@ -117,7 +117,7 @@ class LaplaceSampler:
             if high or low or not minus:  # minus zero is drawn anew
                 return high, low, minus
 
-    def whole(self, value: int, high: float, low: int, minus: int) -> int:
+    def add_parts(self, value: int, high: float, low: int, minus: int) -> int:
         """Add a draw, given by its parts, to the value."""
         offset_size = (int(high + _FAR) << self._low) + low  # and as much more as is taken off here
         return value + self._far - offset_size if minus else value - self._far + offset_size

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import cast
 
+from sfumato.plan.aggregates.canonical_requests import canonical_request
 from sfumato.plan.aggregates.disjoint import members_of, take_together
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
-from sfumato.plan.aggregates.spellings import respelled
 from sfumato.plan.keys import conditions
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.values.expressions import Expression
@@ -47,7 +47,7 @@ class MeasuredRequest:
     """The measures that a requested aggregate is computed from, by their indices among the members of a part."""
 
     request: AggregateRequest
-    """The aggregate in the spelling that its measures have."""
+    """The aggregate in the canonical form that its measures have."""
     part: int
     measures: tuple[int, ...]
 
@@ -94,10 +94,10 @@ def with_measures(plan: Aggregate) -> Aggregate:
 
 @dataclass(frozen=True)
 class _NeededMeasures:
-    """The measures for requests of the same rows; equal ones have one spelling."""
+    """The measures for requests of the same rows; equal ones have one canonical form."""
 
-    spellings: Mapping[AggregateRequest, AggregateRequest]
-    """For each request, and each measure that one needs, its spelling."""
+    canonical_requests: Mapping[AggregateRequest, AggregateRequest]
+    """For each request, and each measure that one needs, its canonical form."""
     shared_means: tuple[Mean, ...]
     """The means of values whose sum and count are both requested."""
     tests: tuple[Expression, ...]
@@ -105,7 +105,7 @@ class _NeededMeasures:
 
     @classmethod
     def of(cls, requests: Sequence[AggregateRequest], tests: tuple[Expression, ...]) -> _NeededMeasures:
-        """Return those of these requests. One alone shares nothing, and keeps its spelling.
+        """Return those of these requests. One alone shares nothing, and stays as it was typed.
 
         A mean is measured as two sums that take one price together, so that it gives the sum and the number with less
         noise than if both were measured.
@@ -113,29 +113,31 @@ class _NeededMeasures:
         needed = dict.fromkeys((*requests, *(measure for request in requests for measure in request.measures_for(()))))
         if len(requests) < 2 or requests[0].reads is not ReadingKind.TOTALS:
             return cls({request: request for request in needed}, (), ())
-        means = {request for request in needed if isinstance(request, Mean) and respelled(request, tests) == request}
-        spellings = {
+        means = {
+            request for request in needed if isinstance(request, Mean) and canonical_request(request, tests) == request
+        }
+        canonical_requests = {
             # the mean of the same value measures a sum too, under any spelling of it
-            request: request if _has_mean(request, means) else respelled(request, tests)
+            request: request if _has_mean(request, means) else canonical_request(request, tests)
             for request in needed
         }
-        counts = {request for request in spellings.values() if type(request) is Count}
-        summed = (Mean(request.value, request.where) for request in spellings.values() if type(request) is Sum)
-        shared_means = tuple(mean for mean in summed if respelled(mean.rows, tests) in counts)
-        return cls(spellings, shared_means, tests)
+        counts = {request for request in canonical_requests.values() if type(request) is Count}
+        summed = (Mean(request.value, request.where) for request in canonical_requests.values() if type(request) is Sum)
+        shared_means = tuple(mean for mean in summed if canonical_request(mean.rows, tests) in counts)
+        return cls(canonical_requests, shared_means, tests)
 
     @property
     def _requests(self) -> tuple[AggregateRequest, ...]:
-        return tuple(dict.fromkeys((*self.spellings.values(), *self.shared_means)))
+        return tuple(dict.fromkeys((*self.canonical_requests.values(), *self.shared_means)))
 
     def measures_of(self, request: AggregateRequest) -> tuple[Measure, ...]:
         """Return the measures of one request. The rows that a mean averages are counted by its two sums."""
-        spelled = self.spellings[request]
-        if type(spelled) is Count:
+        canonical = self.canonical_requests[request]
+        if type(canonical) is Count:
             means = (mean for mean in self._requests if isinstance(mean, Mean))
-            return (next((mean for mean in means if respelled(mean.rows, self.tests) == spelled), spelled),)
-        measures = spelled.measures_for(self._requests)
-        return tuple(cast("Measure", self.spellings.get(measure, measure)) for measure in measures)
+            return (next((mean for mean in means if canonical_request(mean.rows, self.tests) == canonical), canonical),)
+        measures = canonical.measures_for(self._requests)
+        return tuple(cast("Measure", self.canonical_requests.get(measure, measure)) for measure in measures)
 
 
 def _has_mean(request: AggregateRequest, means: Collection[AggregateRequest]) -> bool:
@@ -144,7 +146,7 @@ def _has_mean(request: AggregateRequest, means: Collection[AggregateRequest]) ->
 
 
 def _reading_part(plan: Aggregate, requests: Sequence[AggregateRequest], needed: _NeededMeasures) -> ReadingPart:
-    needed_measures = [(needed.spellings[request], needed.measures_of(request)) for request in requests]
+    needed_measures = [(needed.canonical_requests[request], needed.measures_of(request)) for request in requests]
     part_measures = tuple(dict.fromkeys(measure for _, measures in needed_measures for measure in measures))
     reads = requests[0].reads if requests else ReadingKind.TOTALS
     if reads is not ReadingKind.TOTALS:
@@ -163,4 +165,4 @@ def _source(
     members = (
         member for measure in needed.measures_of(request) for member in part.replacements.get(measure, (measure,))
     )
-    return MeasuredRequest(needed.spellings[request], number, tuple(map(part.members.index, members)))
+    return MeasuredRequest(needed.canonical_requests[request], number, tuple(map(part.members.index, members)))

@@ -156,7 +156,7 @@ def _parse_bins(domain: Domain, bins: Any, levels: Any) -> Coding:
         level_starts, level_end = _bin_starts_and_end(domain, declared_level, "levels")
         if not set(level_starts) <= set(finer_starts) or level_starts[0] != starts[0] or level_end != end:
             rule = "ordered from fine to coarse, with the same outer edges, each made of whole parts of the one before"
-            raise InvalidParameter("levels", declared_level, rule, fix=_nesting_fix(declared_level))
+            raise InvalidParameter("levels", declared_level, rule, fix=_nested_levels_fix(declared_level))
         parts = tuple(bisect_right(level_starts, start) - 1 for start in starts)
         parsed_levels.append(Level(parts, declared_level if isinstance(declared_level, str) else ""))
         finer_starts = level_starts
@@ -205,7 +205,7 @@ def _check_no_empty_bin(domain: Domain, coding: Coding, values: Sequence[Any]) -
             raise InvalidParameter("spikes", values, rule, fix=f"use a wider bin than the one that starts at {start}")
 
 
-def _nesting_fix(level: object) -> str:
+def _nested_levels_fix(level: object) -> str:
     if level == "week" or not isinstance(level, str):
         return "a week can lie in two months: leave it out" if level == "week" else "use edges of the finer level"
     return 'write them from fine to coarse, such as ["day", "month", "year"]; weeks do not nest in months'
@@ -241,7 +241,7 @@ def _as_compared(value: Any) -> Any:
 
 def _bounds(domain: Domain, declared_bins: object, name: str) -> tuple[Any, Any]:
     if domain.bounds is None or domain.bounds[0] == domain.bounds[1]:
-        rule = "a list of edges, unless bounds are declared to be divided"
+        rule = "a list of edges, or a number of bins between declared bounds low < high"
         raise InvalidParameter(name, declared_bins, rule, fix="declare bounds = [low, high]")
     return domain.bounds
 

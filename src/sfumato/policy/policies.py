@@ -552,7 +552,7 @@ def _check_accounts(policy: Policy) -> None:
     if not isinstance(account_period, str) or account_period not in periods:
         period_list = f"{', '.join(periods[:-1])} or {periods[-1]}"
         raise InvalidPolicy(
-            f"per is one of {period_list}: each has its own account", place=place, fix='write per = "month"'
+            f"per must be {period_list}: every period has an account of its own", place=place, fix='write per = "month"'
         )
     if unit_period is None:
         every = account_period if account_period in PERIODS else "month"

@@ -245,7 +245,7 @@ class ColumnSampler:
         """Compute what each cell of a column holds."""
         step = _step(attribute, domain)
         step_ranges = (
-            _text_steps(attribute)
+            _text_ranges(attribute)
             if attribute.type is Type.TEXT
             else [_steps(cell, attribute.type, step) for cell in attribute.cells]
         )
@@ -360,7 +360,7 @@ def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
     return (low, high - low + 1) if fits else (0, 0)
 
 
-def _text_steps(attribute: Attribute) -> list[tuple[int, int]]:
+def _text_ranges(attribute: Attribute) -> list[tuple[int, int]]:
     """Return the number of the first text of each cell, and how many it has."""
     counts = [len(_texts_of(cell)) for cell in attribute.cells]
     return list(zip(np.cumsum([0, *counts[:-1]]).tolist(), counts, strict=True))

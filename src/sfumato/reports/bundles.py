@@ -182,7 +182,7 @@ def manifest_terms(account_report: AccountReport) -> tuple[str, str, tuple[Budge
         str(account_report.unit),
         account_report.neighbours.value,
         account_report.budgets,
-        write_cost(_newest(account_report.lines).held),
+        write_cost(_newest_account_line(account_report.lines).held),
     )
 
 
@@ -223,6 +223,6 @@ def _publish_line(line: Line, account_numbers: dict[str, int], question: Reporte
     return replace(published, question=question.question, salt=question.salt or "", parts=line.parts)
 
 
-def _newest(lines: Sequence[Line]) -> Line:
+def _newest_account_line(lines: Sequence[Line]) -> Line:
     """Return the newest line of the account itself, not of a period account."""
     return next(line for line in reversed(lines) if line.account == lines[0].account)

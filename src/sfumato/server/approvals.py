@@ -189,7 +189,7 @@ class ApprovalDesk:
         record = self._seen(caller, name, number)
         if record.subject.policy != self._served.curator(name).policy_hash:
             rule = "the policy has changed since this request was filed, and an approval would be for the earlier one"
-            raise Unsupported("policy-changed", rule, place=f"request {number}", fix="ask for a new request")
+            raise Unsupported("policy-changed", rule, place=f"request {number}", fix="ask the analyst to file it again")
         return self._take(caller, name, number, RequestStep(RequestAct.APPROVE, caller.user, reason))
 
     def refuse(self, caller: Caller, name: str, number: int, reason: str) -> RequestView:

@@ -54,7 +54,7 @@ def frame(*units: tuple[Any, ...]) -> pd.DataFrame:
 
 
 def totals(made: sf.Curator, key: int = 7) -> np.ndarray:
-    draw = made.bounds("visits", "cost")._draw(1)
+    draw = made.bounds("visits", "cost")._strategy_at(1)
     return made._context.engine.read(draw.reading, key)
 
 
@@ -66,7 +66,7 @@ def people(values: Any) -> pd.DataFrame:
 def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(relation: str, tmp_path: Path) -> None:
     """Every pair of units of every kind, with a third added or exchanged; and every range that could be chosen."""
     with curator(frame((3.0,)), tmp_path, FEW_STEPS, relation) as made:
-        draw = made.bounds("visits", "cost")._draw(1)
+        draw = made.bounds("visits", "cost")._strategy_at(1)
     steps, split = draw.search.measurements
     read: dict[tuple[Any, ...], np.ndarray] = {}
     with closing(DuckDB(policy_of(frame((3.0,)), FEW_STEPS, relation))) as engine:
@@ -106,7 +106,7 @@ def test_no_outcome_is_more_than_e_to_the_epsilon_likelier(relation: str, tmp_pa
     """
     epsilon = Fraction(2)
     with curator(frame((1.0,)), tmp_path, {"cost": {"type": "integer", "bounds": (0, 2)}}, relation) as made:
-        search = made.bounds("visits", "cost", cover="0.5")._draw(epsilon).search
+        search = made.bounds("visits", "cost", cover="0.5")._strategy_at(epsilon).search
     worlds = [np.array(each) for each in product(range(3), repeat=3)]
     scales = [Fraction(each.mechanism.scale) for each in search.measurements]
     pairs = [each for each in product(worlds, repeat=2) if _neighbours(*each, relation)]
@@ -146,7 +146,7 @@ def test_what_is_drawn_is_the_counts_and_the_two_numbers_and_nothing_else(
     with curator(frame(*[(3.0,)] * 300, *[(700.0,)] * 300), tmp_path) as made:
         proposal = made.bounds("visits", "cost")
         exact = totals(made)
-        found = proposal._draw(1).search.draw(exact)
+        found = proposal._strategy_at(1).search.draw(exact)
         assert [each.scale for each, _ in asked] == [Fraction(5, 4), Fraction(5)]
         assert np.array_equal(asked[0][1].reshape(-1), exact[:, 0])
         assert found.span is not None
@@ -167,7 +167,7 @@ def test_samples_do_not_refute_the_promise_and_do_refute_a_third_of_the_noise(re
     for units in worlds:
         columns = {"cost": {"type": "integer", "bounds": (0, 2)}}
         with curator(frame(*units), tmp_path, columns, relation) as made:
-            search, exact = made.bounds("visits", "cost")._draw(2).search, totals(made)
+            search, exact = made.bounds("visits", "cost")._strategy_at(2).search, totals(made)
             read.append(exact)
     claim = sf.Guarantee(2)
     assert sf.audit.falsify([_sampler(search, each, read) for each in read], claim, 1_500, "0.999999").holds
@@ -202,7 +202,7 @@ def test_rows_beyond_every_limit_are_one_unit_still(tmp_path: Path) -> None:
     many = tuple(float(10**power) for power in range(12))
     kept = set()
     with curator(frame((3.0,), many), tmp_path) as made:
-        reading = made.bounds("visits", "cost")._draw(1).reading
+        reading = made.bounds("visits", "cost")._strategy_at(1).reading
         for key in range(6):
             exact = made._context.engine.read(reading, key)[:, 0]
             assert exact.sum() == 2
@@ -233,7 +233,7 @@ def test_the_range_is_about_that_of_the_values(name: str, many: int, tmp_path: P
     made, lows, highs = VALUES[name]
     values = made(np.random.default_rng(5), many)
     with curator(people(values), tmp_path) as opened:
-        draw, exact = opened.bounds("visits", "cost")._draw("0.1"), totals(opened)
+        draw, exact = opened.bounds("visits", "cost")._strategy_at("0.1"), totals(opened)
     spans = [draw.search.draw(exact).span for _ in range(12)]
     ends = np.array([[float(end) for end in draw.ladder.bounds_of(span)] for span in spans if span is not None])  # type: ignore[arg-type]
     assert len(ends) == 12
@@ -248,7 +248,7 @@ def test_the_numbers_inside_and_outside_are_as_close_as_is_said(tmp_path: Path) 
     """Of 400 releases at 95 %, more than 60 misses would have a probability below 1e-6."""
     values = np.random.default_rng(5).lognormal(3, 1, 2000)
     with curator(people(values), tmp_path) as opened:
-        search, exact = opened.bounds("visits", "cost")._draw("0.5").search, totals(opened)
+        search, exact = opened.bounds("visits", "cost")._strategy_at("0.5").search, totals(opened)
     missed = 0
     for each in (search.draw(exact) for _ in range(400)):
         inside = exact[each.first : each.last + 1, 0].sum()  # type: ignore[operator]

@@ -41,7 +41,7 @@ def frame(*units: str) -> pd.DataFrame:
 
 
 def totals(made: sf.Curator, *by: str) -> np.ndarray:
-    return made._context.engine.read(made.limits("visits", by=by)._draw(1).reading, 7)
+    return made._context.engine.read(made.limits("visits", by=by)._strategy_at(1).reading, 7)
 
 
 def table(made: sf.Curator, exact: np.ndarray, *by: str) -> dict[tuple[Any, ...], int]:
@@ -55,7 +55,7 @@ def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(
     relation: str, by: tuple[str, ...], tmp_path: Path
 ) -> None:
     with curator(frame("a"), tmp_path, relation) as made:
-        draw = made.limits("visits", by=by)._draw(1)
+        draw = made.limits("visits", by=by)._strategy_at(1)
     read, searches = {}, draw.searches
     with closing(DuckDB(policy_of(frame("a"), relation))) as engine:
         for units in combinations_with_replacement(UNITS, 2):
@@ -161,5 +161,5 @@ def test_a_period_is_part_of_the_unit(tmp_path: Path) -> None:
     unit = sf.PrivacyUnit("patient", period="day", period_column="when")
     with sf.Curator(sf.Policy(unit, sf.Budget(10), {"visits": held}), tmp_path / "a.ledger") as made:
         assert table(made, totals(made)) == {(1,): 1, (2,): 1}
-        draw = made.bounds("visits", "when")._draw(1)
+        draw = made.bounds("visits", "when")._strategy_at(1)
         assert made._context.engine.read(draw.reading, 7).sum() == 2

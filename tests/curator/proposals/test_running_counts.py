@@ -167,7 +167,7 @@ def test_ranges_hold_as_often_as_they_say(tmp_path: Path, price: Any) -> None:
     """Each by itself, and all together: a sound range fails this with probability below 1e-6."""
     with curator(tmp_path, budget=(10**6, "1e-6")) as made:
         proposal = made.running(VISITS)
-        draw = proposal._draw(_price(price), None)
+        draw = proposal._strategy_at(_price(price), None)
         (measurement,) = draw.batch.measurements
         noise, many = draw.noise, 4000
         drawn = measurement.mechanism.apply(np.zeros((many, len(noise.factorisation.weights)), np.int64))
@@ -188,7 +188,7 @@ def _verdict(proposal: Any, divided: int) -> sf.audit.Verdict:
     """An attacker who knows all but one person, who has a row on the first day, looks at all running totals; the noise
     is so many times smaller than it should be.
     """
-    draw = proposal._draw(_price({"epsilon": 1}), None)
+    draw = proposal._strategy_at(_price({"epsilon": 1}), None)
     (measurement,) = draw.batch.measurements
     decoder, noise = draw.noise.factorisation.decoder, sf.Laplace(measurement.mechanism.scale / divided)
     weights = measurement.reading.weights
@@ -210,7 +210,7 @@ def test_samples_do_not_refute_the_promise_and_refute_noise_for_a_release_of_eac
     """The broken twin adds noise as if every row were in one block alone: it is in one of each size."""
     with curator(tmp_path, every_row=True) as made:
         proposal = made.running(VISITS)
-        draw = proposal._draw(_price({"epsilon": 1}), None)
+        draw = proposal._strategy_at(_price({"epsilon": 1}), None)
         levels = int(draw.batch.measurements[0].sensitivity.l1) // 2**draw.noise.factorisation.bits
         assert levels == 2
         assert _verdict(proposal, 1).holds
@@ -220,9 +220,9 @@ def test_samples_do_not_refute_the_promise_and_refute_noise_for_a_release_of_eac
 @pytest.mark.parametrize("price", [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-7"}, {"rho": "0.05"}], ids=str)
 def test_what_is_charged_keeps_the_price(clinic: sf.Curator, price: Any) -> None:
     for family in (None, sf.Gaussian) if "delta" in price else (None,):
-        draw = clinic.running(VISITS)._draw(_price(price), family)
+        draw = clinic.running(VISITS)._strategy_at(_price(price), family)
         assert draw.total.kept_by(draw.batch.curve)
-    less = clinic.running(VISITS)._draw(
+    less = clinic.running(VISITS)._strategy_at(
         _price({k: v if k == "delta" else float(v) / 2 for k, v in price.items()}), None
     )
     assert less.noise.widths().max() > draw.noise.widths().max()

@@ -112,7 +112,7 @@ def test_a_version_that_is_named_is_read(form: str, by: str) -> None:
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 @pytest.mark.parametrize("version", ["main", "-1", "1.5", " 7", "²"])
 def test_a_version_that_may_move_is_refused(form: str, version: str) -> None:
-    with pytest.raises(InvalidPolicy, match="must be a whole number; a branch would move") as refused:
+    with pytest.raises(InvalidPolicy, match="must be a whole number: a branch or tag can change") as refused:
         _opened(form, Said((7,)), relation="visits", version=version)
     assert refused.value.place == "tables.t.version"
 

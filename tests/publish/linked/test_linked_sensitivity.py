@@ -142,7 +142,7 @@ def test_a_child_may_equal_the_previous_one_and_not_be_below_it() -> None:
 def test_noise_of_both_tables_is_drawn_apart() -> None:
     """No two measurements have the same noise, in units of its size."""
     proposal, exact = exact_counts(clinic_policy(people(1, 40)), PRICE, ["patients", "visits"])
-    state = proposal._start(PRICE)
+    state = proposal._start_state(PRICE)
     rows = dict(zip((state.parent.setting.reading, state.child.setting.reading), exact, strict=True))
     noises: list[tuple[float, ...]] = []
 

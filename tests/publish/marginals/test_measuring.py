@@ -103,7 +103,7 @@ def exact_blocks_at(policy: Policy, prices: Iterable[Price], **more: Any) -> lis
     """What is measured at each price, before noise."""
     with closing(DuckDB(policy)) as engine:
         asked = proposal(policy, engine, **more)
-        draws = [asked._draw(price, None) for price in prices]
+        draws = [asked._strategy_at(price, None) for price in prices]
         read = [engine.read(draw.reading, 3) for draw in draws]
     return [
         (draw, [each.reading.extract(found) for each in draw.batch.measurements])
@@ -136,7 +136,7 @@ def test_one_unit_moves_every_block_within_its_sensitivity(units: bool, relation
     policies = [policy_of(found, units=units, relation=relation) for found in tables]
     with closing(DuckDB(policies[0])) as engine:
         asked = proposal(policies[0], engine)
-        draws = [asked._draw(Price(**each), None) for each in PRICES]
+        draws = [asked._strategy_at(Price(**each), None) for each in PRICES]
         read = [[refill(engine, each).read(draw.reading, 3) for draw in draws] for each in policies]
     for draw, found in zip(draws, zip(*read, strict=True), strict=True):
         own = [[each.reading.extract(exact) for each in draw.batch.measurements] for exact in found]
@@ -171,7 +171,7 @@ def test_weights_are_as_fine_as_large_counts_allow() -> None:
     with closing(DuckDB(replace(policy, tables={"people": table}))) as engine:
         plan = (
             proposal(replace(policy, tables={"people": table}), engine, [["a", "b", "c"]])
-            ._draw(Price(1, "1e-9"), None)
+            ._strategy_at(Price(1, "1e-9"), None)
             .plan
         )
     cut = min(most_count(each.block, plan.attributes, each.grid) for each in plan.blocks)
@@ -598,7 +598,7 @@ def test_large_plans_are_rehearsed_in_part(price: dict[str, Any], most: int, mon
     monkeypatch.setattr("sfumato.publish.marginals.measuring._MAX_DRY_RUN_CELLS", most)
     policy = policy_of(rows(1), units=True)
     with closing(DuckDB(policy)) as engine:
-        draw = proposal(policy, engine)._draw(Price(**price), None)
+        draw = proposal(policy, engine)._strategy_at(Price(**price), None)
     tried = draw.dry_run_result()
     numbers = [each.values for each in (*tried.blocks, *tried.marginals)]
     assert sum(each.size for each in numbers) <= max(1, most)
@@ -621,11 +621,11 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
     policy = policy_of(rows(1), units=True)
     with closing(DuckDB(policy)) as engine:
         for price in PRICES:
-            draw = proposal(policy, engine)._draw(Price(**price), None)
+            draw = proposal(policy, engine)._strategy_at(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.price_in_rho", lambda _: Fraction(1))
         with pytest.raises(sf.InvalidParameter, match="pay for noise on this many numbers"):
-            proposal(policy, engine)._draw(Price(rho="0.5"), None)
+            proposal(policy, engine)._strategy_at(Price(rho="0.5"), None)
 
 
 def test_only_the_largest_sets_are_read() -> None:

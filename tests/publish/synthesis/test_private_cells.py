@@ -24,7 +24,7 @@ from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CodedRows, Me
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
 from sfumato.publish.synthesis.budget import Concentrated, Currency, Pure
 from sfumato.publish.synthesis.candidates import NoisyCells
-from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_OWN_CELLS, QuantileBins, ValueGroups, with_fine_cells
+from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_OWN_CELLS, QuantileBins, ValueGroups, fine_codings
 from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import Price
@@ -252,7 +252,7 @@ def test_no_rows_and_tiny_prices_give_bins_all_the_same(tmp_path: Path) -> None:
 
 def test_grids_cover_the_bounds_and_whole_numbers_have_one_width() -> None:
     columns = {**COLUMNS, "pay": {"type": "integer", "bounds": [0, 999_999]}, "seen": {"type": "timestamp"}}
-    grids = with_fine_cells(policy(columns).tables["people"])
+    grids = fine_codings(policy(columns).tables["people"])
     assert sorted(grids) == ["age", "born", "height", "pay", "rooms"]  # no bounds, no grid
     assert grids["pay"].width == 245
     assert len(grids["pay"].starts) == 4082

@@ -11,7 +11,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
-from sfumato.release.noisy_rows.noisy_columns import LinearColumn, NumberColumn, Statement, count_statements
+from sfumato.release.noisy_rows.noisy_columns import ConfidenceStatement, LinearColumn, NumberColumn, count_statements
 from sfumato.release.noisy_rows.row_totals import Presence, pair_total
 from sfumato.release.parts.scales import NoisyScale
 
@@ -106,7 +106,9 @@ def test_a_noise_of_two_kinds_holds_by_a_union_bound() -> None:
 def test_rows_that_a_join_repeats_are_counted_as_often() -> None:
     """All of twelve differences from one total hold at once: twelve statements, not one."""
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 1),), Fraction("0.95"))
-    total = LinearColumn(np.ones(1), np.ones(1), NoiseForm.single(np.arange(1)), noises, 1, Statement.about(1))
+    total = LinearColumn(
+        np.ones(1), np.ones(1), NoiseForm.single(np.arange(1)), noises, 1, ConfidenceStatement.about(1)
+    )
     repeated = total.take(np.zeros(12, int))
     assert count_statements(repeated.ranged.statements, jointly=True) == 12
     assert count_statements(repeated.ranged.statements, jointly=False) == 1
@@ -117,7 +119,7 @@ def test_a_slope_over_noisy_numbers_has_no_range() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(30)), 8),), Fraction("0.95"))
     y, x = (
         LinearColumn(np.arange(4.0), np.arange(4.0), NoiseForm.single(4 * part + np.arange(4)), noises, 1, about)
-        for part, about in enumerate((Statement.about(4), Statement.about(4)))
+        for part, about in enumerate((ConfidenceStatement.about(4), ConfidenceStatement.about(4)))
     )
     everywhere, codes = Presence.everywhere(4), np.zeros(4, int)
     slopes = [pair_total("REGR_SLOPE", y, other, everywhere, codes, 1) for other in (x, x.ranged)]

@@ -130,7 +130,7 @@ def test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked(wire
             f"CLOSE a; DECLARE a CURSOR WITH HOLD FOR {fresh_question()}; FETCH 1 FROM b",
         ):
             told = error_of(client.ask(query(text)))
-            assert (told["C"], told["M"]) == ("0A000", "one text asks two questions")
+            assert (told["C"], told["M"]) == ("0A000", "one query string asks two questions")
         assert wire.charges() == before
         assert errors_in(client.ask(query("FETCH 1 FROM a; FETCH 1 FROM a"))) == []
         assert errors_in(client.ask(query("FETCH 1 FROM a; FETCH 1 FROM b"))) == []
@@ -159,7 +159,7 @@ def test_rolling_back_refunds_nothing_and_says_so(wire: WireServer) -> None:
         client.ask(query("BEGIN"))
         client.ask(query(fresh_question()))
         notices = [fields_of(each)["M"] for each in client.ask(query("ROLLBACK")) if each[0] == b"N"]
-        assert notices == ["what was asked in this transaction stays charged: its answers are released"]
+        assert notices == ["questions asked in this transaction stay charged: their answers have been released"]
         assert kinds_in(client.ask(query("BEGIN; ROLLBACK"))) == b"CCZ"
     assert wire.charges() == before + 1
 

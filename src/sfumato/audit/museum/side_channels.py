@@ -17,7 +17,7 @@ def _with_code(code: int, noisy: Outputs) -> Outputs:
     return np.stack([np.full(len(noisy), code), noisy], axis=1)
 
 
-def _sum_and_error(cells: Sequence[str]) -> tuple[int, int]:
+def _sum_and_error_code(cells: Sequence[str]) -> tuple[int, int]:
     """Sum the numeric cells, each at most 1, and return a hash of the first cell that is not numeric."""
     invalid = [cell for cell in cells if not cell.isdigit()]
     return sum(min(1, int(cell)) for cell in cells if cell.isdigit()), sum(
@@ -26,12 +26,12 @@ def _sum_and_error(cells: Sequence[str]) -> tuple[int, int]:
 
 
 def _cell_in_message(noise: Noise, cells: Sequence[str], runs: int) -> Outputs:
-    total, printed = _sum_and_error(cells)
+    total, printed = _sum_and_error_code(cells)
     return _with_code(printed, total + noise.laplace(1, runs))
 
 
 def _cell_as_missing(noise: Noise, cells: Sequence[str], runs: int) -> Outputs:
-    return _with_code(_NO_ERROR, _sum_and_error(cells)[0] + noise.laplace(1, runs))
+    return _with_code(_NO_ERROR, _sum_and_error_code(cells)[0] + noise.laplace(1, runs))
 
 
 def _sum_reciprocals(noise: Noise, values: Sequence[int], runs: int) -> Outputs:

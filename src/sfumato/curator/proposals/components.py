@@ -50,7 +50,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
-        draw = self._draw(assumed.price)
+        draw = self._strategy_at(assumed.price)
         error = format_number(self._error(draw, confidence), 3)
         rows = self.assumed_rows
         operators = (
@@ -71,7 +71,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         confidence: Number = "0.95",
     ) -> float:
         """Return the ± of every variance at this price, of columns scaled to [−1, 1], for assumed rows. Free."""
-        return self._error(self._draw(AssumedPrice.of(epsilon, delta, rho).price), confidence)
+        return self._error(self._strategy_at(AssumedPrice.of(epsilon, delta, rho).price), confidence)
 
     def _error(self, draw: MomentsRelease, confidence: Number) -> float:
         values = assumed_moments(self.design, self.assumed_rows)

@@ -173,7 +173,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the release at this price, step by step. This is free."""
-        policy, noise = self._context.policy, self._draw(epsilon).noise
+        policy, noise = self._context.policy, self._strategy_at(epsilon).noise
         sensitivity, confidence_text = (
             self.reading.sensitivity,
             format_percent(exact(confidence, "confidence", CONFIDENCE)),
@@ -194,14 +194,14 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
 
     def error(self, epsilon: Number, confidence: Number = "0.95") -> float:
         """Return the half-width of each number at this price and confidence. Free."""
-        return float(self._draw(epsilon).noise.error(confidence))
+        return float(self._strategy_at(epsilon).noise.error(confidence))
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
         """Find the least ε at which each number has at most this half-width. This is free."""
         error_limit = exact(within, "within", POSITIVE)
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within")))
 
-    def _draw(self, epsilon: Number) -> _DegreesDraw:
+    def _strategy_at(self, epsilon: Number) -> _DegreesDraw:
         exact_epsilon, reading = exact(epsilon, "epsilon", POSITIVE), self.reading
         batch = Batch((Measurement(reading, Laplace(reading.sensitivity.l1 / exact_epsilon)),))
         return _DegreesDraw(batch, self.nodes, Price(epsilon), self._context.version)

@@ -115,7 +115,7 @@ class LinkedTablesProposal(StoredProposal):
                 Operator("table", name, f"{part_price}, of {price}"),
                 *part.operators(part.setting(part_price), level),
             ]
-        operators.append(Operator("link", self._link_words, "keys are new integers; limits hold in the rows drawn"))
+        operators.append(Operator("link", self._link_summary, "keys are new integers; limits hold in the rows drawn"))
         closing = self._context.closing_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), tuple(operators), _REASON, (*self._limit_notes, *closing))
 
@@ -131,7 +131,7 @@ class LinkedTablesProposal(StoredProposal):
         )
 
     @property
-    def _link_words(self) -> str:
+    def _link_summary(self) -> str:
         link = self.link
         left_out = [name for name in link.parent_columns if name not in link.linked_columns]
         more = f"; not given {', '.join(left_out)}" if left_out else ""
@@ -172,7 +172,7 @@ class LinkedTablesProposal(StoredProposal):
     ) -> SynthesisForecast:
         """Forecast time and memory for so many rows in each table, by default the policy's number of units. Free."""
         price = Price(epsilon, delta, rho)
-        state, count = self._start(price), self._invented_rows(rows)
+        state, count = self._start_state(price), self._invented_rows(rows)
         curve = currency(price).hold(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         parent, child = (
@@ -200,9 +200,9 @@ class LinkedTablesProposal(StoredProposal):
     ) -> SyntheticTables:
         """Run everything on invented rows, drawn from the declared cells. Free: no row of a table is read."""
         price = Price(epsilon, delta, rho)
-        state = self._start(price)
+        state = self._start_state(price)
         count = self._invented_rows(rows)
-        invented = {each.setting.reading: invent_rows(each.setting, count) for each in (state.parent, state.child)}
+        invented = {part.setting.reading: invent_rows(part.setting, count) for part in (state.parent, state.child)}
         report = progress or ignore_progress
 
         def read(reading: PlanReading[Any]) -> Any:
@@ -241,7 +241,7 @@ class LinkedTablesProposal(StoredProposal):
         stored_answer = request.find_stored()
         if stored_answer is not None:
             return self._restore(stored_answer)
-        state = self._start(price)
+        state = self._start_state(price)
         warn_of_weak_price(price, context)
         context.engine.check(state.parent.setting.reading, state.child.setting.reading).close()
         hold = amount_to_hold(
@@ -259,7 +259,7 @@ class LinkedTablesProposal(StoredProposal):
                 request.finish(tab, tables)
         return tables
 
-    def _start(self, price: Price) -> LinkedState:
+    def _start_state(self, price: Price) -> LinkedState:
         """Refuse a price that cannot buy the first steps of both models, and return their states."""
         settings = [
             part.check_price(part_price) for part, part_price in zip(self._parts, split_price(price), strict=True)
@@ -344,7 +344,7 @@ def propose_linked_tables(
         catalog,
         parent_select(linked, link),
         "aim",
-        _ways(ways, len(link.parent_columns) + 1),
+        _limit_ways(ways, len(link.parent_columns) + 1),
         rows=parent_rows,
         memory=memory,
     )
@@ -354,26 +354,26 @@ def propose_linked_tables(
         catalog,
         child_select(linked, link),
         "aim",
-        _ways(ways, child_columns),
+        _limit_ways(ways, child_columns),
         rows=link.max_children if linked.child.max_rows != 1 else None,
         memory=memory,
     )
     return LinkedTablesProposal(
         context,
         link,
-        _with_rules(parent, linked.parent),
-        _with_rules(
+        _with_impossible_cells(parent, linked.parent),
+        _with_impossible_cells(
             child, linked.child, (given_clique(child.attributes, link), *backward_cells(child.attributes, link))
         ),
     )
 
 
-def _ways(ways: int, columns: int) -> int:
+def _limit_ways(ways: int, columns: int) -> int:
     """Return the number of columns of a marginal, at most those of the model."""
     return min(exact_integer(ways, "ways", at_least=1), columns)
 
 
-def _with_rules(part: SynthesisProposal, table: Table, more: Zeros = ()) -> SynthesisProposal:
+def _with_impossible_cells(part: SynthesisProposal, table: Table, more: Zeros = ()) -> SynthesisProposal:
     """Add what the policy says no row of the table can be, and further empty cells."""
     face = replace(part.face, impossible=table.impossible)
     zeros = (*zeros_from_policy(table.name, part.attributes, face), *more)

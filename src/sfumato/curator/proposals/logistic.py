@@ -1,7 +1,7 @@
 """A proposal of a logistic regression: Newton steps on a tab, each a scan of the rows at released coefficients.
 
-The number of scans and the share of the price that each gets are fixed before the charge (``inference.logistic``).
-Every scan is a complete release, charged before it reads.
+The number of scans and the share of the price that each gets are fixed before the charge
+(``inference.logistic_scans``). Every scan is a complete release, charged before it reads.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from sfumato.curator.proposals.moment_proposals import (
 )
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast
-from sfumato.curator.proposals.tab_releases import SteppedRelease, Steps
+from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter
 from sfumato.inference.assumed import assumed_moments
-from sfumato.inference.logistic import SCAN_SHARES, LogisticFit
+from sfumato.inference.logistic import LogisticFit
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import (
+    SCAN_SHARES,
     NoisyScan,
     RowTerms,
     ScanFactors,
     ScanRelease,
     ScanTotals,
+    design_moments,
     mean_steps,
-    spread_moments,
 )
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
 from sfumato.inference.step_noise import StepNoise, step_noise
@@ -93,17 +94,17 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return ScanTotals(for_neighbours(bounded, self._context.policy.neighbours), self.logistic, steps)
 
     @cached_property
-    def _start(self) -> ScanTotals:
+    def _totals_at_zero(self) -> ScanTotals:
         """The sums of the first scan, at coefficients of 0."""
         return self.totals_at(self._zeros)
 
     @property
     def one_row_per_unit(self) -> bool:
         """Whether rows are independent, so that sampling errors can be computed from them."""
-        return self._start.rows_per_unit == 1
+        return self._totals_at_zero.rows_per_unit == 1
 
     def _noise(self, price: Price) -> StepNoise:
-        return step_noise((self._start.sensitivity,) * len(SCAN_SHARES), SCAN_SHARES, price)
+        return step_noise((self._totals_at_zero.sensitivity,) * len(SCAN_SHARES), SCAN_SHARES, price)
 
     def explain(
         self,
@@ -120,7 +121,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
         operators = (
             *source_operators(self.question.query, self._context.policy),
-            limit_operator(self._start.bounded),
+            limit_operator(self._totals_at_zero.bounded),
             Operator("scale", ", ".join(design.names), "to [−1, 1]; a row with a missing value counts in no sum"),
             Operator(
                 "scan",
@@ -133,7 +134,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
                 "on each number of the gradient",
             ),
             Operator(
-                "fit", f"Newton steps for the odds of {self.logistic.event_label}", "intervals from the last; free"
+                "fit", f"Newton steps for the odds of {self.logistic.event_label}", "intervals from the last step; free"
             ),
             Operator(
                 "expect",
@@ -147,7 +148,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return Explanation(self.question.text, str(assumed.price), operators, reason, (*notes, *forecast.warnings))
 
     def _gradient_deviations(self, noise: StepNoise) -> list[float]:
-        unit = float(self._start.deviation_units[1:].max())
+        unit = float(self._totals_at_zero.deviation_units[1:].max())
         return [float(mechanism.sizes[0]) * unit for mechanism in noise.mechanisms]
 
     def error(
@@ -190,19 +191,21 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
-        noise, design, totals = self._noise(price), self.logistic.design, self._start
+        noise, design, totals = self._noise(price), self.logistic.design, self._totals_at_zero
         rows = self._context.policy.size or ASSUMED_ROWS
         values = dict(zip(design.entries, assumed_moments(design, rows) / 4, strict=True))
         residual = self.logistic.residual
-        curvature = np.array([0.0 if residual in each.columns else values[each] for each in self.logistic.moments])
+        curvature = np.array(
+            [0.0 if residual in moment.columns else values[moment] for moment in self.logistic.moments]
+        )
         deviations = float(noise.mechanisms[-1].sizes[0]) * totals.deviation_units[1:]
-        moments = spread_moments(curvature, deviations, self.logistic)
+        moments = design_moments(curvature, deviations, self.logistic)
         offset = np.zeros(len(design.coordinates) - 1)
         # assumed counts are equal: their commonest value would be one that rounding chose
         fit = LogisticFit(design.with_first_references, moments, self.one_row_per_unit, offset, float(rows))
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         ratio, names = fit.weakest
-        warning = f"{' and '.join(names)} can hardly be told apart at this price" if ratio < WEAK else ""
+        warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),
@@ -250,7 +253,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         )
 
     def _first_step(self, noise: StepNoise) -> ScanRelease:
-        return ScanRelease.of(self._start, noise.mechanisms[0], self._zeros)
+        return ScanRelease.of(self._totals_at_zero, noise.mechanisms[0], self._zeros)
 
     @property
     def _zeros(self) -> tuple[int, ...]:
@@ -258,20 +261,20 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return (0,) * (len(self.logistic.design.coordinates) - 1)
 
     def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
-        return self._build_answer(self._fit(result.value, self._start), result, price, confidence)
+        return self._build_answer(self._fit(result.value, self._totals_at_zero), result, price, confidence)
 
-    def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+    def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         fit = self._run_scans(steps, first, self._noise(price))
-        return self._build_answer(fit, steps.stored(None), price, confidence)
+        return self._build_answer(fit, steps.with_opening_line(None), price, confidence)
 
-    def _run_scans(self, steps: Steps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
+    def _run_scans(self, steps: OpenSteps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
-        fit = self._fit(steps.run(first, "a scan"), self._start)
+        fit = self._fit(steps.run(first, "a scan"), self._totals_at_zero)
         for mechanism in noise.mechanisms[1:]:
             coefficients = fit.next_coefficients()
             totals = self.totals_at(coefficients)
             scan = steps.run(ScanRelease.of(totals, mechanism, coefficients), "a scan")
-            fit = replace(self._fit(scan, totals), design=fit.pinned)
+            fit = replace(self._fit(scan, totals), design=fit.design_with_references)
         return fit
 
     def _fit(self, scan: NoisyScan, totals: ScanTotals) -> LogisticFit:
@@ -287,7 +290,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
         bounded = self._first_step(self._noise(price)).batch.bounded
         terms = replace(purchase([bounded], price, self._context.version), bounds=bounds)
-        first, *_, last = (format_number(each, 4) for each in self._gradient_deviations(self._noise(price)))
+        first, *_, last = (format_number(sigma, 4) for sigma in self._gradient_deviations(self._noise(price)))
         words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
         return make_receipt(
             result, terms, words, question=self.question.text, context=self._context, confidence=confidence

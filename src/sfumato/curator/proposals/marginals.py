@@ -155,7 +155,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain the release at this price, with the plan as a table; at ρ = 1/2 when none is given. Free."""
         has_price = epsilon is not None or rho is not None
-        draw = self._draw(Price(epsilon, delta, rho) if has_price else Price(rho="0.5"), mechanism)
+        draw = self._strategy_at(Price(epsilon, delta, rho) if has_price else Price(rho="0.5"), mechanism)
         confidence_level = float(exact(confidence, "confidence", CONFIDENCE))
         noise_text = "whole marginals with Laplace noise" if draw.plan.marginals else "blocks with Gaussian noise"
         cells = sum(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
@@ -234,7 +234,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     ) -> MarginalsForecast:
         """Return the half-width of every cell of each marginal at this price. Free."""
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         return MarginalsForecast(
             self.sets,
@@ -307,7 +307,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         progress: Progress | None = None,
     ) -> Synopsis:
         """Charge the price once for all marginals and measure them; a stored release as accurate is free."""
-        draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         return release_or_find(
             draw,
             draw.total,
@@ -343,11 +343,11 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     # ── planning at a price ────────────────────────────────────────────────────────────
 
-    def _draw(self, price: Price, mechanism: NamedNoise | None) -> MarginalsDraw:
+    def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> MarginalsDraw:
         family = noise_family(mechanism)
         price = _effective_price(price, family)
         if price not in self._cached_draws:
-            self._cached_draws[price] = self._prepare_draw(price)
+            self._cached_draws[price] = self._prepare_strategy(price)
         return self._cached_draws[price]
 
     @cached_property
@@ -355,7 +355,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         """The planned release at each price."""
         return {}
 
-    def _prepare_draw(self, price: Price) -> MarginalsDraw:
+    def _prepare_strategy(self, price: Price) -> MarginalsDraw:
         """Prepare the release that spends nearly all of the price, and certainly no more."""
         for held_back in _HELD_BACK:
             plan = self._scaled_plan(price, held_back)

@@ -96,7 +96,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         """Charge the price, draw the moments, and return the table. Stored moments of no more noise are free."""
         refuse_sample_of_all(sample, "regressions and components")
         exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(Price(epsilon, delta, rho))
+        draw = self._strategy_at(Price(epsilon, delta, rho))
         return release_or_find(
             draw,
             draw.total,
@@ -135,17 +135,17 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
 
     def _least_epsilon(self, delta: Number, is_within: Callable[[MomentsRelease], bool]) -> float:
         """Return the least ε, at this δ, at which a release is accurate enough, and its noise can be drawn."""
-        self._draw(Price(1, delta))  # refuses a δ that no ε helps
+        self._strategy_at(Price(1, delta))  # refuses a δ that no ε helps
 
         def is_enough(epsilon: Fraction) -> bool:
             try:
-                return is_within(self._draw(Price(epsilon, delta)))
+                return is_within(self._strategy_at(Price(epsilon, delta)))
             except InvalidParameter:
                 return False
 
         return float(rounded_up(least(is_enough, "within", Fraction(1, 2**14))))
 
-    def _draw(self, price: Price) -> MomentsRelease:
+    def _strategy_at(self, price: Price) -> MomentsRelease:
         return MomentsRelease.of(self.moments, price, self._context.version)
 
     def _moment_operators(self, draw: MomentsRelease) -> tuple[Operator, ...]:

@@ -97,7 +97,7 @@ class OnlineProposal(PreviewedByOldName):
     ) -> Explanation:
         """Explain a session at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
-        draw = self._draw(price)
+        draw = self._strategy_at(price)
         batch, step = draw.batch, draw.step
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         close_text = format_number((close_width(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4)
@@ -134,7 +134,7 @@ class OnlineProposal(PreviewedByOldName):
         For sums and means it is in rows of the largest value. What the synopsis measured narrows it further.
         """
         beta = 1 - float(exact(confidence, "confidence", CONFIDENCE))
-        draw = self._draw(Price(epsilon, delta, rho))
+        draw = self._strategy_at(Price(epsilon, delta, rho))
         return (close_width(draw.batch.gate, self.rounds, beta) + 1) * draw.step
 
     def price(self, within: Number, *, delta: Number, confidence: Number = "0.95") -> float:
@@ -160,7 +160,7 @@ class OnlineProposal(PreviewedByOldName):
         A ``request_id`` opens one session: it is not charged twice, and the session cannot be returned twice either.
         """
         price = Price(epsilon, delta, rho)
-        draw = self._draw(price)
+        draw = self._strategy_at(price)
         synopsis = release_or_find(
             draw,
             price,
@@ -205,20 +205,20 @@ class OnlineProposal(PreviewedByOldName):
         )
         return Synopsis(result.value, synopsis_receipt)
 
-    def _draw(self, price: Price) -> OnlineDraw:
+    def _strategy_at(self, price: Price) -> OnlineDraw:
         """Prepare the session that spends nearly all of the price, and certainly no more."""
         if not price.allows_gaussian:
             rule = "stated with a delta, or in ρ: an online session uses Gaussian noise"
             raise InvalidParameter("price", str(price), rule, fix="give a delta such as 1e-9")
         rho = price_in_rho(price)
         for share in _SPENT_SHARES:
-            draw = self._prepare_draw(price, rho * share * (1 - Fraction(1, 10**6)))
+            draw = self._prepare_strategy(price, rho * share * (1 - Fraction(1, 10**6)))
             if price.kept_by(draw.batch.curve):
                 return draw
         rule = "high enough to pay for this many rounds"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
-    def _prepare_draw(self, price: Price, rho: Fraction) -> OnlineDraw:
+    def _prepare_strategy(self, price: Price, rho: Fraction) -> OnlineDraw:
         synopsis_rho, gates_rho, answers_rho = (
             share * rho for share in (_TEXTBOOK_SHARES if self.textbook else _SHARES)
         )

@@ -44,7 +44,7 @@ class EpsilonPricedProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         """The context of the release, with the paying account."""
 
     @abstractmethod
-    def _draw(self, epsilon: Number) -> PricedStrategy[T]:
+    def _strategy_at(self, epsilon: Number) -> PricedStrategy[T]:
         """Return the draw at this price."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class EpsilonPricedProposal(PreviewedByOldName, StoredProposal, Generic[T]):
     ) -> T:
         """Charge ε and draw; a stored result that is at least as accurate is returned free."""
         exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(epsilon)
+        draw = self._strategy_at(epsilon)
         return release_or_find(
             draw,
             draw.total,

@@ -127,7 +127,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""
-        policy, search = self._context.policy, self._draw(epsilon).search
+        policy, search = self._context.policy, self._strategy_at(epsilon).search
         low, high = (toml_value(end) for end in self.ladder.bounds_of((0, len(self.ladder) - 1)))
         row_limit = "every row counts" if policy.unit.every_row else f"one value of each {policy.unit.name} counts"
         operators = (
@@ -144,11 +144,11 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         """Return the count from which a step is inside the range with this confidence, unless its share may be
         excluded. Free.
         """
-        return self._draw(epsilon).search.error(confidence)
+        return self._strategy_at(epsilon).search.error(confidence)
 
     def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
         """Return the half-width of the number of values outside. Free."""
-        return self._draw(epsilon).search.rank_error(confidence)
+        return self._strategy_at(epsilon).search.rank_error(confidence)
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
         """Find the least ε at which no step with this many values is missed. This is free."""
@@ -162,7 +162,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
     def _policy_table(self) -> Table:
         return self._context.policy.tables[self.table]
 
-    def _draw(self, epsilon: Number) -> _BoundsDraw:
+    def _strategy_at(self, epsilon: Number) -> _BoundsDraw:
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
         steps = range(len(self.ladder))
         uncovered = (1 - self.cover) / 2

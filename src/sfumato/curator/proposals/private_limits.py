@@ -197,7 +197,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
 
     def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
         """Explain the search at this price, step by step. This is free."""
-        policy, draw = self._context.policy, self._draw(epsilon)
+        policy, draw = self._context.policy, self._strategy_at(epsilon)
         operators = [
             Operator("scan", self.table, f"protects {policy.unit}, {policy.neighbours.value}"),
             Operator("per unit", f"counts {' and '.join(self._limit_names)}", f"one row for each {policy.unit.name}"),
@@ -213,11 +213,11 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         """Return the number of units from which a step is within the limit with this confidence, unless its share may
         be excluded. Free.
         """
-        return self._draw(epsilon).searches[0].error(confidence)
+        return self._strategy_at(epsilon).searches[0].error(confidence)
 
     def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
         """Return the half-width of the number of units above the limit. Free."""
-        return self._draw(epsilon).searches[0].rank_error(confidence)
+        return self._strategy_at(epsilon).searches[0].rank_error(confidence)
 
     def price(self, within: Number, confidence: Number = "0.95") -> float:
         """Find the least ε at which no step with this many units is missed. This is free."""
@@ -253,7 +253,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     def _keys(self) -> tuple[GroupKey, ...]:
         return tuple(product(range(len(self.ladder)), repeat=len(self._limit_names)))
 
-    def _draw(self, epsilon: Number) -> _LimitsDraw:
+    def _strategy_at(self, epsilon: Number) -> _LimitsDraw:
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
         keys = self._keys
         names = [count_field.name for count_field in self._units.columns]

@@ -108,7 +108,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
-        draw = self._draw(assumed.price)
+        draw = self._strategy_at(assumed.price)
         forecast = self._forecast(draw, confidence)
         operators = (
             *self._moment_operators(draw),
@@ -143,7 +143,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
     ) -> RegressionForecast:
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
-        draw = self._draw(assumed.price)
+        draw = self._strategy_at(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         forecast = self._forecast(draw, confidence)
         closing = () if stored else self._context.closing_warnings(self._curve(draw))
@@ -159,7 +159,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         confidence: Number = "0.95",
     ) -> float:
         """Find the least ε, at this δ, at which the forecast ± of these coefficients, or of all, is at most this."""
-        terms = self._forecast(self._draw(Price(1, delta)), confidence).terms
+        terms = self._forecast(self._strategy_at(Price(1, delta)), confidence).terms
         goals = dict(within) if isinstance(within, Mapping) else dict.fromkeys(terms, within)
         unknown = [name for name in goals if name not in terms]
         if unknown or not goals:
@@ -185,7 +185,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         fit = LinearFit(self.design, estimates, self.one_row_per_unit)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         ratio, names = fit.weakest
-        warning = f"{' and '.join(names)} can hardly be told apart at this price" if ratio < WEAK else ""
+        warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),
             tuple(fit.noise_half_widths(float(confidence_level)).tolist()),

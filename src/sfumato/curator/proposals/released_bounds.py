@@ -85,7 +85,7 @@ class Bounds:
         """Return one row: the bounds, and the numbers of values inside and outside with their intervals."""
         if self.receipt is None:
             raise InvalidParameter(
-                "receipt", None, "the receipt of released bounds: only those have rows", fix="release the bounds first"
+                "receipt", None, "a receipt: only released bounds can be shown as rows", fix="release the bounds first"
             )
         half_width = self.steps.rank_error(self.receipt.confidence or "0.95")
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}

@@ -16,7 +16,7 @@ from sfumato.curator.proposals.moment_proposals import lower_sums, moment_questi
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, RegressionProposal, parse_model
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
-from sfumato.curator.proposals.tab_releases import SteppedRelease, Steps
+from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.design import Design, regression_design, regressor_design
 from sfumato.inference.linear import LinearFit
@@ -49,7 +49,7 @@ from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall
 from sfumato.release.releasing import Progress, StoredResult
 
-SHARES = Fraction(4, 5), Fraction(1, 5)
+STEP_SHARES = Fraction(4, 5), Fraction(1, 5)
 """The share of ρ of the moments and of the meat. On ADULT at ε = 1 the meat's part of an interval is then known to
 about 5 %, and a larger share widens the interval by the noise of the moments more than it gains."""
 
@@ -64,7 +64,7 @@ class RobustProposal(RegressionProposal):
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured: the meat belongs to one model."""
-        terms = (repr(self.design.formula), *map(str, SHARES), self.meat_design.products.scale)
+        terms = (repr(self.design.formula), *map(str, STEP_SHARES), self.meat_design.products.scale)
         return self.question.plan_key.derive(lambda key: digest("robust", key, *terms))
 
     @cached_property
@@ -80,14 +80,14 @@ class RobustProposal(RegressionProposal):
         return MeatTotals(for_neighbours(bounded, neighbours), self.meat_design.products), terms
 
     @cached_property
-    def _start(self) -> tuple[MeatTotals, MeatTerms]:
+    def _meat_at_zero(self) -> tuple[MeatTotals, MeatTerms]:
         """The meat of coefficients of 0: what one unit changes is the same at all."""
         return self.meat_at((0,) * (len(self.design.coordinates) - 1), residual_clamp(1.0))
 
     def _noise(self, price: Price) -> StepNoise:
-        return step_noise((self.moments.sensitivity, self._start[0].sensitivity), SHARES, price)
+        return step_noise((self.moments.sensitivity, self._meat_at_zero[0].sensitivity), STEP_SHARES, price)
 
-    def _draw(self, price: Price) -> MomentsRelease:
+    def _strategy_at(self, price: Price) -> MomentsRelease:
         return MomentsRelease.with_noise(self.moments, self._noise(price).mechanisms[0], price, self._context.version)
 
     def _curve(self, draw: MomentsRelease) -> Curve:
@@ -98,8 +98,8 @@ class RobustProposal(RegressionProposal):
         meat = Operator(
             "second step",
             f"{sums} of products times squared residuals",
-            f"at the released coefficients, residuals clamped at {CLAMP_DEVIATIONS} of their standard deviations by "
-            f"released sums; {format_percent(SHARES[1])} of ρ",
+            f"at the released coefficients; residuals are clamped at {CLAMP_DEVIATIONS} standard deviations, computed "
+            f"from released sums; {format_percent(STEP_SHARES[1])} of ρ",
         )
         return meat, *super()._fit_operators(forecast)
 
@@ -127,7 +127,7 @@ class RobustProposal(RegressionProposal):
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
             return stored_answer
-        first = self._draw(price)
+        first = self._strategy_at(price)
         return stepped.run(
             price,
             self._noise(price),
@@ -138,11 +138,11 @@ class RobustProposal(RegressionProposal):
             confidence,
         )
 
-    def _run_steps(self, steps: Steps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
+    def _run_steps(self, steps: OpenSteps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
         """Release the moments, then the meat at their coefficients."""
         noisy = steps.run(first, "moments")
         meat = steps.run(self._meat_release(self._fit(noisy), first.total), "squared residuals")
-        return self._robust_answer(steps.stored(noisy), meat, confidence)
+        return self._robust_answer(steps.with_opening_line(noisy), meat, confidence)
 
     def _dry_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
         return self._robust_answer(

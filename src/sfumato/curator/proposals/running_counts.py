@@ -170,7 +170,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 if none is given. This is free."""
         has_price = epsilon is not None or rho is not None
-        draw = self._draw(Price(epsilon if has_price else 1, delta, rho), mechanism)
+        draw = self._strategy_at(Price(epsilon if has_price else 1, delta, rho), mechanism)
         (measurement,), (scaled,) = draw.batch.measurements, draw.batch.bounded.measures
         unit_change = measurement.mechanism.norm(measurement.sensitivity) * scaled.unit_value
         unit_change /= 2**draw.noise.factorisation.bits
@@ -217,7 +217,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         fresh: bool = False,
     ) -> RunningForecast:
         """Return the half-width of every period's running total at this price. This is free."""
-        draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         closing_notes = () if stored else self._context.closing_warnings(draw.batch.curve)
         return RunningForecast(
@@ -238,7 +238,10 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         error_limit = float(exact(within, "within", POSITIVE))
 
         def is_within(epsilon: Fraction) -> bool:
-            return float(self._widths(self._draw(Price(epsilon, delta), None), confidence, joint).max()) <= error_limit
+            return (
+                float(self._widths(self._strategy_at(Price(epsilon, delta), None), confidence, joint).max())
+                <= error_limit
+            )
 
         if error_limit <= self._rounding:
             rule = f"a number above {format_number(self._rounding)}: the totals are rounded to whole numbers"
@@ -265,7 +268,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         With ``joint`` the confidence holds for all ranges jointly, otherwise for each by itself.
         """
         exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(Price(epsilon, delta, rho), mechanism)
+        draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         return release_or_find(
             draw,
             draw.total,
@@ -314,7 +317,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
     def _widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
         return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding
 
-    def _draw(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
+    def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
         family = noise_family(mechanism)
         if family is Gaussian and not price.allows_gaussian:
             raise InvalidParameter("mechanism", "Gaussian", GAUSSIAN_NEEDS, fix=GIVE_DELTA)

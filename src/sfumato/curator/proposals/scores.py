@@ -130,7 +130,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain the release at this price, step by step. This is free."""
         price, confidence_level = Price(epsilon, delta, rho), exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(price)
+        draw = self._strategy_at(price)
         bounded, unit = draw.view.bounded, draw.unit_value
         unit_change = draw.view.sensitivity.total * self._distance_step(draw)
         width = self._width(draw, confidence_level)
@@ -181,7 +181,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
 
         By default ``rows`` is the public number of rows, or that of the candidate.
         """
-        draw = self._draw(Price(epsilon, delta, rho))
+        draw = self._strategy_at(Price(epsilon, delta, rho))
         return self._score_width(draw, exact(confidence, "confidence", CONFIDENCE), rows)
 
     def price(
@@ -206,7 +206,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         progress: Progress | None = None,
     ) -> CandidateScore:
         """Charge the price and score the candidate; a stored score at least as accurate is returned free."""
-        draw = self._draw(Price(epsilon, delta, rho))
+        draw = self._strategy_at(Price(epsilon, delta, rho))
         return release_or_find(
             draw,
             draw.total,
@@ -261,18 +261,18 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
-    def _draw(self, price: Price) -> ScoreDraw:
+    def _strategy_at(self, price: Price) -> ScoreDraw:
         if not price.allows_gaussian:
             assert price.epsilon is not None
-            return self._prepare_draw(price, price.epsilon)
+            return self._prepare_strategy(price, price.epsilon)
         rho = price_in_rho(price)
         for held_back in _HELD_BACK:
-            draw = self._prepare_draw(price, rho * (1 - held_back))
+            draw = self._prepare_strategy(price, rho * (1 - held_back))
             if price.kept_by(draw.batch.curve):
                 return draw
         raise InvalidParameter("price", str(price), "high enough to pay for noise on two numbers", fix="pay more")
 
-    def _prepare_draw(self, price: Price, amount: Fraction) -> ScoreDraw:
+    def _prepare_strategy(self, price: Price, amount: Fraction) -> ScoreDraw:
         """Prepare the release that spends this ε, or ρ; all on the distance if the number of rows is public.
 
         The first part is rounded to fifteen decimals and the other is the rest, so that both add up: the ledger rounds

@@ -67,11 +67,11 @@ from sfumato.publish.synthesis.implications import (
 )
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import (
-    FOR_CELLS,
+    CELLS_SHARE,
     CellPlan,
+    fine_codings,
     has_many_values,
     plan_cells,
-    with_fine_cells,
 )
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
@@ -498,7 +498,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
 def _share_text(plan: CellPlan) -> str:
     """Return the share of the price that buys cells."""
-    share = FOR_CELLS * len(plan.cells) / len(plan.fine)
+    share = CELLS_SHARE * len(plan.cells) / len(plan.fine)
     return str(share) if share.numerator == 1 else format_percent(share)
 
 
@@ -557,7 +557,7 @@ def propose_synthesis(
     else:
         policy_table = context.policy.tables.get(table)
         buys_cells = policy_table is not None and not policy_table.public and not is_on_server(policy_table.source)
-        codings = with_fine_cells(policy_table) if policy_table is not None and buys_cells else None
+        codings = fine_codings(policy_table) if policy_table is not None and buys_cells else None
         fine_table = policy_table if policy_table is None or codings is None else replace(policy_table, codings=codings)
         if columns is None and fine_table is not None:
             require_all_coded(fine_table)

@@ -48,7 +48,7 @@ def run_steps(steps: Steps, release: Callable[[Step], Outcome]) -> None:
             return
 
 
-class SynthesisCourse(Protocol):
+class SynthesisProgress(Protocol):
     """What was measured so far, and its model."""
 
     @property
@@ -65,7 +65,7 @@ class SynthesisCourse(Protocol):
     def finish(self) -> None: ...
 
 
-def step_phase(state: SynthesisCourse, step: Step) -> str:
+def step_phase(state: SynthesisProgress, step: Step) -> str:
     """Return the progress message of a step: rounds, never scores."""
     if not state.marginals:
         return "counting rows"
@@ -78,7 +78,7 @@ class SynthesisSeries:
 
     on_tab: TabSeries
     question: str
-    course: SynthesisCourse
+    synthesis: SynthesisProgress
 
     def __post_init__(self) -> None:
         self.tab = self.on_tab.tab
@@ -90,10 +90,10 @@ class SynthesisSeries:
         """Run all steps; return whether all were run. After an early end, the model so far is used."""
         try:
             run_steps(steps, self._release_step)
-            self.course.finish()
+            self.synthesis.finish()
         except KeyboardInterrupt:  # between steps, each complete: stopping reveals only what was released
             self.tab.stop()
-            if not self.course.has_model:
+            if not self.synthesis.has_model:
                 raise
         except _TimeLimitReached:
             self._forfeit()
@@ -103,7 +103,7 @@ class SynthesisSeries:
                 raise
             self._forfeit()
         except Unanswered:
-            if self._remaining_seconds() is None or self._remaining_seconds() > 0 or not self.course.has_model:  # type: ignore[operator]
+            if self._remaining_seconds() is None or self._remaining_seconds() > 0 or not self.synthesis.has_model:  # type: ignore[operator]
                 raise
         else:
             return True
@@ -114,7 +114,7 @@ class SynthesisSeries:
         is freed. Without a model, that is all that is said.
         """
         self.tab.forfeit()
-        if not self.course.has_model:
+        if not self.synthesis.has_model:
             raise Unanswered(self.tab.opening.number) from None
 
     def _remaining_seconds(self) -> float | None:
@@ -126,7 +126,7 @@ class SynthesisSeries:
         self.on_tab.raise_if_pending()
         if remaining is not None and remaining <= 0 and self.paid:
             raise _TimeLimitReached
-        phase = step_phase(self.course, step)
+        phase = step_phase(self.synthesis, step)
         self.on_tab.progress(phase)
         seconds = None if remaining is None else max(remaining, 1e-3)
         strategy: ReleaseStrategy[Outcome] = step

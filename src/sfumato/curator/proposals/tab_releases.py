@@ -44,7 +44,7 @@ class SteppedRelease(Generic[A]):
         noise: StepNoise,
         first: ReleaseStrategy[S],
         dry_answer: Callable[[StoredResult[S]], A],
-        run_steps: Callable[[Steps], A],
+        run_steps: Callable[[OpenSteps], A],
         call: ReleaseCall,
         confidence: Number,
     ) -> A:
@@ -61,7 +61,7 @@ class SteppedRelease(Generic[A]):
                 limit = call.time_limit(context.seconds)
                 deadline = None if limit is None else time.monotonic() + limit
                 on_tab = TabSeries(context, self.series, self.plan_key.current, tab, call)
-                answer = run_steps(Steps(on_tab, self.question, deadline))
+                answer = run_steps(OpenSteps(on_tab, self.question, deadline))
                 series.finish(tab, answer)
         return answer
 
@@ -78,7 +78,7 @@ class SteppedRelease(Generic[A]):
 
 
 @dataclass(frozen=True)
-class Steps:
+class OpenSteps:
     """The steps of one release while its tab is open."""
 
     on_tab: TabSeries
@@ -86,7 +86,7 @@ class Steps:
     deadline: float | None
     """When all steps must have ended, by the monotonic clock; None without a limit."""
 
-    def stored(self, value: S) -> StoredResult[S]:
+    def with_opening_line(self, value: S) -> StoredResult[S]:
         """Return a released value with the line that opened the tab, which the receipt of all its steps names."""
         line = self.on_tab.tab.opening
         return StoredResult(value, line.number, line.time, line.hash, free=False)

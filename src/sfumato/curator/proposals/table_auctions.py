@@ -119,7 +119,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
 
     def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
         """Explain the auction at this price, step by step. This is free."""
-        policy, draw = self._context.policy, self._draw(epsilon, counting)
+        policy, draw = self._context.policy, self._strategy_at(epsilon, counting)
         plan = self.bounded.plan
         confidence_text = f"with {format_percent(exact(confidence, 'confidence', CONFIDENCE))} confidence"
         selection, *counts = draw.batch.measurements
@@ -146,7 +146,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
 
     def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
         """Return how far the revenue may be below that of the best listed price, with this confidence. Free."""
-        return self._draw(epsilon, counting).error(confidence)
+        return self._strategy_at(epsilon, counting).error(confidence)
 
     def price(self, within: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
         """Find the least ε at which the revenue is within this of the best. This is free."""
@@ -184,7 +184,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         ``progress`` default to the curator's.
         """
         exact(confidence, "confidence", CONFIDENCE)
-        draw = self._draw(epsilon, counting)
+        draw = self._strategy_at(epsilon, counting)
         return release_or_find(
             draw,
             draw.total,
@@ -206,7 +206,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         """The key of the auction, different from that of a count of the same bids."""
         return self.question.plan_key.derive(lambda key: digest("auction", key, self.prices))
 
-    def _draw(self, epsilon: Number, counting: Number) -> PriceDraw:
+    def _strategy_at(self, epsilon: Number, counting: Number) -> PriceDraw:
         batch = self.batch(epsilon, counting)
         return PriceDraw(batch, self.question.groups, self.prices, self.unit, Price(epsilon), self._context.version)
 

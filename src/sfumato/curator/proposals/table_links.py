@@ -60,15 +60,17 @@ class LinkedTables:
     def check_columns(self, chosen: Any) -> None:
         """Refuse names that are no columns of the two tables."""
         tables = [(table, {key.lower() for key in self.keys[table.name]}) for table in (self.parent, self.child)]
-        known = [f"{table.name}.{name}" for table, keys in tables for name in table.columns if name.lower() not in keys]
-        by_name = {name.lower() for name in known}
+        columns = [
+            f"{table.name}.{name}" for table, keys in tables for name in table.columns if name.lower() not in keys
+        ]
+        lower_names = {name.lower() for name in columns}
         is_list = isinstance(chosen, (list, tuple)) and all(isinstance(name, str) for name in chosen)
         if chosen is not None and (not is_list or not chosen):
-            raise InvalidParameter("columns", chosen, f"a list of columns such as {known[-1]}")
+            raise InvalidParameter("columns", chosen, f"a list of columns such as {columns[-1]}")
         for name in chosen or ():
-            if name.lower() not in by_name:
+            if name.lower() not in lower_names:
                 rule = f"no column of {self.parent.name} or {self.child.name} is called {name[:60]}"
-                raise Unsupported("unknown-column", rule, fix=suggest_name(name, known))
+                raise Unsupported("unknown-column", rule, fix=suggest_name(name, columns))
 
 
 # ── which table belongs to which ─────────────────────────────────────────────────────────────────
@@ -170,7 +172,7 @@ def describe_link(
     )
 
 
-def cells_of(table: Table, name: str) -> int:
+def _cell_count(table: Table, name: str) -> int:
     """Return the number of cells of a column, with that of missing values."""
     coding, domain = table.codings.get(name), table.columns[name]
     if coding is not None and coding.starts:
@@ -178,19 +180,24 @@ def cells_of(table: Table, name: str) -> int:
     return len(domain.values or (False, True)) + 1
 
 
+def _joint_cells(table: Table, names: Sequence[str]) -> int:
+    """Return the number of combinations of cells of these columns."""
+    return math.prod(_cell_count(table, name) for name in names)
+
+
 def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] | None, room: int) -> tuple[str, ...]:
     """Return the columns of the parent that children depend on: those named, or all in order that leave room."""
     if given is None:
         fitting: list[str] = []
         for name in names:
-            if math.prod(cells_of(parent, each) for each in (*fitting, name)) <= room:
+            if _joint_cells(parent, (*fitting, name)) <= room:
                 fitting.append(name)
         return tuple(fitting)
     by_name = {name.lower(): name for name in names}
     if isinstance(given, str) or any(str(name).lower() not in by_name for name in given):
         raise InvalidParameter("given", given, f"a list of columns of {parent.name}: {', '.join(names)}")
     chosen = tuple(dict.fromkeys(by_name[name.lower()] for name in given))
-    cells = math.prod(cells_of(parent, name) for name in chosen)
+    cells = _joint_cells(parent, chosen)
     if cells > room:
         rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {cells:,}"
         raise Unsupported("too-many-cells", rule, fix="name fewer columns in given, or give them coarser bins")
@@ -205,10 +212,9 @@ def _previous_columns(child: Table, names: tuple[str, ...], order: Any, room: in
     first = by_name[order.lower()]
     chosen: list[str] = []
     for name in (first, *(name for name in names if name != first)):
-        cells = math.prod(cells_of(child, each) for each in (*chosen, name))
-        if cells <= math.isqrt(room) * 4:
+        if _joint_cells(child, (*chosen, name)) <= math.isqrt(room) * 4:
             chosen.append(name)
-    return tuple(chosen), max(1, room // math.prod(cells_of(child, name) for name in chosen))
+    return tuple(chosen), max(1, room // _joint_cells(child, chosen))
 
 
 def parent_select(linked: LinkedTables, link: TableLink) -> str:
@@ -225,7 +231,7 @@ def parent_select(linked: LinkedTables, link: TableLink) -> str:
     if link.max_parents > 1:
         columns.append(f'p."{_SIBLINGS}" AS {quoted(link.siblings_column)}')
         parents = f'(SELECT *, COUNT(*) OVER (PARTITION BY {unit}) AS "{_SIBLINGS}" FROM {parents})'
-    on = _on(linked, "p", "c")
+    on = _join_condition(linked, "p", "c")
     return f"SELECT {', '.join(columns)} FROM {parents} AS p LEFT JOIN ({counted}) AS c ON {on}"
 
 
@@ -244,10 +250,11 @@ def child_select(linked: LinkedTables, link: TableLink) -> str:
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),
     ]
     children = f"(SELECT {', '.join(inner)} FROM {quoted(link.child)}) AS c"
-    return f"SELECT {', '.join(columns)} FROM {children} JOIN {quoted(link.parent)} AS p ON {_on(linked, 'c', 'p')}"
+    on = _join_condition(linked, "c", "p")
+    return f"SELECT {', '.join(columns)} FROM {children} JOIN {quoted(link.parent)} AS p ON {on}"
 
 
-def _on(linked: LinkedTables, left: str, right: str) -> str:
+def _join_condition(linked: LinkedTables, left: str, right: str) -> str:
     parent, child = (left, right) if left == "p" else (right, left)
     condition = f"{parent}.{quoted(linked.parent_unit)} = {child}.{quoted(linked.child_unit)}"
     if linked.via is None:

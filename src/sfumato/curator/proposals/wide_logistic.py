@@ -20,17 +20,11 @@ from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import DEFAULT_DELTA, AssumedPrice, lower_sums, unit_rows
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
-from sfumato.curator.proposals.tab_releases import Steps
+from sfumato.curator.proposals.tab_releases import OpenSteps
 from sfumato.errors import Unsupported
 from sfumato.inference.design import largest_scale
-from sfumato.inference.gradient_descent import (
-    GRADIENT_SHARES,
-    STEPS,
-    Descent,
-    commonest_references,
-    regressor_coefficients,
-)
-from sfumato.inference.gradient_scans import SumTotals, WideScans
+from sfumato.inference.gradient_descent import Descent, commonest_references, regressor_coefficients
+from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, SumTotals, WideScans
 from sfumato.inference.logistic_design import logistic_design
 from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
 from sfumato.inference.regression_answers import FOR_PREDICTION, LogisticAnswer, prediction_answer
@@ -56,7 +50,7 @@ class WideLogisticProposal(LogisticProposal):
     def plan_key(self) -> PlanKey:
         """The key of what is measured: models of the same columns differ in their terms and in the event."""
         terms = (repr(self.logistic.design.formula), self.logistic.event_label)
-        shares = list(map(str, GRADIENT_SHARES))
+        shares = list(map(str, WIDE_SCAN_SHARES))
         return self.question.plan_key.derive(lambda key: digest("wide-logistic", key, shares, *terms))
 
     @cached_property
@@ -83,8 +77,8 @@ class WideLogisticProposal(LogisticProposal):
         return self.gradient_at(self._zeros)
 
     def _noise(self, price: Price) -> StepNoise:
-        sensitivities = (self.spread.sensitivity, *(self._first_gradient.sensitivity,) * STEPS)
-        return step_noise(sensitivities, GRADIENT_SHARES, price)
+        sensitivities = (self.spread.sensitivity, *(self._first_gradient.sensitivity,) * GRADIENT_SCANS)
+        return step_noise(sensitivities, WIDE_SCAN_SHARES, price)
 
     def _gradient_deviations(self, noise: StepNoise) -> list[float]:
         unit = 1 / (self.scans.mean_steps * self.logistic.design.scale)
@@ -114,7 +108,7 @@ class WideLogisticProposal(LogisticProposal):
             ),
             Operator(
                 "scan",
-                f"{STEPS} times, {count_with_noun(len(self._first_gradient.weights), 'sum')} each",
+                f"{GRADIENT_SCANS} times, {count_with_noun(len(self._first_gradient.weights), 'sum')} each",
                 "the gradient at released coefficients",
             ),
             Operator("noise", f"discrete Gaussian, σ = {format_number(gradient, 4)}", "on each number of a gradient"),
@@ -138,7 +132,9 @@ class WideLogisticProposal(LogisticProposal):
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Return that no coefficient has a ±."""
         design = self.logistic.design
-        terms = regressor_coefficients(design, tuple(each.reference or 0 for each in design.categories), self._origin)
+        terms = regressor_coefficients(
+            design, tuple(category.reference or 0 for category in design.categories), self._origin
+        )
         noise = self._noise(price)
         return RegressionForecast(
             tuple(terms),
@@ -161,17 +157,17 @@ class WideLogisticProposal(LogisticProposal):
     def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
         return self._prediction(self._start_descent(result.value, price), result, price, confidence)
 
-    def _run_steps(self, steps: Steps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
+    def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         """Release the spread, then every gradient at the coefficients that the one before leads to."""
         descent = self._start_descent(steps.run(first, "a scan"), price)
         for mechanism in self._noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
             scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
             descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
-        return self._prediction(descent, steps.stored(None), price, confidence)
+        return self._prediction(descent, steps.with_opening_line(None), price, confidence)
 
     def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
-        share = float(GRADIENT_SHARES[1]) ** 0.5
+        share = float(WIDE_SCAN_SHARES[1]) ** 0.5
         deviation = self._gradient_deviations(self._noise(price))[0] * share
         return Descent.of(*self.scans.spread_values(scan.totals), deviation)
 

@@ -118,7 +118,7 @@ def inferred_types(source: Path, relation: str | None = None, nulls: Collection[
         present = ", ".join(f"{_null_if_listed(cell.sql, nulls)} AS {cell.sql}" for cell in sniffed.values())
         execute(f"CREATE TABLE sniffed AS SELECT {present} FROM {opened.sql} LIMIT {_SNIFFED_ROWS}")
         kinds |= discovery.inferred_types(sniffed, "sniffed", execute)
-        return kinds | _simpler_types(sniffed, kinds, execute) | _coded_columns(sniffed, kinds, execute)
+        return kinds | _simpler_types(sniffed, kinds, execute) | _leading_zero_columns(sniffed, kinds, execute)
 
 
 def _null_if_listed(sql: str, words: Collection[str]) -> str:
@@ -142,7 +142,7 @@ def _simpler_types(
     return simpler
 
 
-def _coded_columns(
+def _leading_zero_columns(
     columns: Mapping[str, Cell], kinds: Mapping[str, Type], execute: Callable[[str], list[tuple[Any, ...]]]
 ) -> dict[str, Type]:
     """Return the columns of numbers of which more than a few begin with a zero: they are codes, which are text."""

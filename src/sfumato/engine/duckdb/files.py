@@ -152,7 +152,7 @@ def count_csv_records(files: Files, place: str) -> int:
     per opening; a later change is detected before anything is charged. The owner who opens them may show the refusal to
     others: it does not say where in the file.
     """
-    counts = [_count_lines(path) for path in files.paths]
+    counts = [_count_well_quoted_lines(path) for path in files.paths]
     if not all(well_quoted for _, well_quoted in counts):
         raise InvalidPolicy(
             "each record of a CSV file must be one line: quotes enclose a whole cell, are doubled inside it, and close "
@@ -168,11 +168,11 @@ def first_misquoted_line(path: str) -> int | None:
     """Return the number of the first line of a CSV file whose quotes span lines or are malformed; None if there is
     none.
     """
-    lines, well_quoted = _count_lines(path)
+    lines, well_quoted = _count_well_quoted_lines(path)
     return None if well_quoted else lines
 
 
-def _count_lines(path: str) -> tuple[int, bool]:
+def _count_well_quoted_lines(path: str) -> tuple[int, bool]:
     """Return the number of lines of a CSV file and True, or the first line with malformed quotes and False."""
     lines = 1
     with open(path, "rb") as file:

@@ -191,7 +191,7 @@ _COUNT, _POSITION = "n", "i"
 Declaration = Mapping[str, Any]
 
 
-class TextTrials:
+class TriedDeclarations:
     """The counted texts of columns, each read under several declarations. PRIVATE."""
 
     def __init__(self, columns: Mapping[str, tuple[Mapping[str, int], Sequence[Declaration]]]) -> None:

@@ -28,7 +28,7 @@ class RowScope(Protocol):
         """Flush a small real to 0, and map a large one to NULL."""
         ...
 
-    def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+    def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
         """Map dates outside the calendar to NULL."""
         ...
 

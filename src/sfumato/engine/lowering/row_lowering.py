@@ -102,7 +102,9 @@ class RowLowering:
             return scalar
         if domain.type is Type.REAL:
             return self.limited(scalar)
-        return self.dated(scalar, *CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
+        return (
+            self.null_outside_calendar(scalar, *CALENDAR[domain.type], domain.type) if domain.type.temporal else scalar
+        )
 
     def limited(self, scalar: Scalar) -> Scalar:
         """Flush a real below 2^-500 in size to 0, and map one above 2^500, or no number, to NULL."""
@@ -113,7 +115,7 @@ class RowLowering:
             inside, x, apply(ScalarFunction.LESS, size, real(SMALLEST_REAL)), real(0), otherwise=missing(Type.REAL)
         )
 
-    def dated(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
+    def null_outside_calendar(self, scalar: Scalar, low: Value, high: Value, kind: Type) -> Scalar:
         """Map dates outside the calendar to NULL."""
         x = self.shared(scalar)
         return case(is_within(x, low, high, kind), x, otherwise=missing(kind))
@@ -398,7 +400,7 @@ def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:
     if kind is Type.DATE:
         day = apply(ScalarFunction.CONVERT, _parse_text(rows, x, Type.TIMESTAMP), detail=(kind,))
         return case(*converted, otherwise=day)
-    return rows.dated(case(*converted, otherwise=missing(kind)), *CALENDAR[kind], kind)
+    return rows.null_outside_calendar(case(*converted, otherwise=missing(kind)), *CALENDAR[kind], kind)
 
 
 def _strptime(call: Application) -> Scalar:

@@ -153,7 +153,7 @@ def moment(rows: RowLowering, x: Scalar, stored: Stored, domain: Domain) -> Scal
     kind = domain.type
     if stored.name != kind.name:
         x = rows.shared(apply(ScalarFunction.CONVERT, x, detail=(kind,)))
-    return _clamp(x, domain) if domain.bounds is not None else rows.dated(x, *_CALENDAR[kind], kind)
+    return _clamp(x, domain) if domain.bounds is not None else rows.null_outside_calendar(x, *_CALENDAR[kind], kind)
 
 
 def _matches(x: Scalar, grammar: str) -> Scalar:
@@ -215,7 +215,11 @@ def _parse_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         day_of_time = apply(ScalarFunction.CONVERT, time, detail=(Type.DATE,))
         pairs = [_matches(x, GRAMMARS[Type.DATE]), day, _matches(x, GRAMMARS[Type.TIMESTAMP]), day_of_time]
     value = rows.shared(apply(ScalarFunction.CASE, *pairs, missing(kind)))
-    clamped = _clamp(value, domain) if domain.bounds is not None else rows.dated(value, *_CALENDAR[kind], kind)
+    clamped = (
+        _clamp(value, domain)
+        if domain.bounds is not None
+        else rows.null_outside_calendar(value, *_CALENDAR[kind], kind)
+    )
     return _or_bound(x, value, clamped, domain, kind)
 
 

@@ -281,7 +281,7 @@ def _open_version(
     """Open one version of a Delta or Iceberg table: the one that is named, or the newest."""
     if source.version is not None and not (source.version.isascii() and source.version.isdigit()):
         raise InvalidPolicy(
-            "the version of a Delta or Iceberg table must be a whole number; a branch would move",
+            "the version of a Delta or Iceberg table must be a whole number: a branch or tag can change",
             place=place.removesuffix("source") + "version",
             fix="write the version or snapshot number from the table's history",
         )

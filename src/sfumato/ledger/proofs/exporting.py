@@ -199,7 +199,7 @@ class CompleteExport:
 
     def _check(self) -> None:
         """Raise for an export in which a line was changed, or is missing, before anything is written."""
-        checker = Checker.whole(KeyedHash(bytes.fromhex(self.key)).origin)
+        checker = Checker.from_first_line(KeyedHash(bytes.fromhex(self.key)).origin)
         verification = checker.check(self._rows({}))
         if not verification.holds:
             raise LedgerDamaged(verification.bad, verification.why)

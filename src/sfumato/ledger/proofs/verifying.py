@@ -105,7 +105,7 @@ class Checker:
         self._whole = self.number == 0
 
     @classmethod
-    def whole(cls, origin: str) -> Checker:
+    def from_first_line(cls, origin: str) -> Checker:
         """Start a checker at the first line; ``origin`` is the hash that it must link to."""
         return cls(0, 0, origin)
 
@@ -149,7 +149,7 @@ class Checker:
         number, _, tab, _, terms, kind, account, analyst = row[:8]
         written_cost, written_left, totals, share, own = row[16:21]
         cost = NO_COST if written_cost == _ZERO else read_cost(written_cost)
-        before, left = self._tab(row, cost) if tab or written_left or kind in _ON_TABS else _NO_TAB
+        before, left = self._check_tab(row, cost) if tab or written_left or kind in _ON_TABS else _NO_TAB
         state = self.accounts.get(account)
         if state is None or state[1] != terms or kind in _STATING_TERMS:
             self._account(row, cost, before, left)
@@ -206,7 +206,7 @@ class Checker:
             raise _Bad("the analyst's share was changed")
         self.analysts[key] = totals, row.share
 
-    def _tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
+    def _check_tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
         """Check what the tab held and holds: a step moves its cost out of it, opening and closing all or nothing."""
         left = read_cost(row.left)
         if row.kind == "tab-open":

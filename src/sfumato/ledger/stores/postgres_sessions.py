@@ -307,7 +307,7 @@ class PostgresSession:
                 )
             books = self.run(f"SELECT version, id, key FROM {schema}.book")
         if len(books) != 1:
-            raise LedgerDamaged(None, "its book does not have one row")
+            raise LedgerDamaged(None, f"its table book has {len(books)} rows instead of one")
         require_known(books[0][0], self.place)
         version, ledger, key = books[0]
         return Book(version, ledger, key, is_owner, is_owner or owns_part)

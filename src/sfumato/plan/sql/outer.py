@@ -454,7 +454,7 @@ class OuterBuilder:
             raise refuse(
                 node,
                 "type-mismatch",
-                f"{clause.upper()} must be true or false",
+                f"{clause.upper()} must be a condition",
                 "compare it with something, such as n > 100",
             )
         return predicate

@@ -208,7 +208,7 @@ class _PerUnitBuilder:
             raise refuse(
                 having,
                 "type-mismatch",
-                "HAVING must be true or false",
+                "HAVING must be a condition",
                 "compare an aggregate with a number, such as COUNT(*) > 3",
             )
         return predicate
@@ -331,7 +331,7 @@ class WindowColumns:
             raise refuse(
                 qualify,
                 "type-mismatch",
-                "QUALIFY must be true or false",
+                "QUALIFY must be a condition",
                 "compare a window function with a number, such as ROW_NUMBER() OVER (…) <= 3",
             )
         return predicate

@@ -579,7 +579,7 @@ def _lower_finish(select: exp.Select, building: _SelectBuilder, outputs: tuple[O
             raise refuse(
                 having_clause,
                 "type-mismatch",
-                "HAVING must be true or false",
+                "HAVING must be a condition",
                 "compare an aggregate with a number, such as COUNT(*) > 100",
             )
     qualify = _lower_qualify(select, building)
@@ -607,5 +607,5 @@ def _lower_qualify(select: exp.Select, building: _SelectBuilder) -> Expression |
     predicate = _lower_finish_expression(clause.this, building, renamed=True)
     if predicate.domain.type is not Type.BOOLEAN:
         fix = "compare a window with a number, such as RANK() OVER (ORDER BY n DESC) <= 3"
-        raise refuse(clause, "type-mismatch", "QUALIFY must be true or false", fix)
+        raise refuse(clause, "type-mismatch", "QUALIFY must be a condition", fix)
     return predicate

@@ -265,7 +265,9 @@ class _Parser:
             ranges.extend(low)
         found = _complement(_union(ranges)) if negated else _union(ranges)
         if not found or not _complement(found):
-            raise _refuse("brackets must hold a letter, and leave one out", "write . for any letter but a newline")
+            raise _refuse(
+                "a set in brackets must match some characters, but not all", "write . for any character but a newline"
+            )
         return found
 
     def _bracket_item(self, first: bool) -> Ranges:

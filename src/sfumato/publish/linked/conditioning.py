@@ -22,7 +22,7 @@ def conditionals_given(model: GraphicalModel, given: Sequence[int]) -> tuple[Con
         raise InvalidParameter("given", tuple(given), "columns that one clique of the model holds")
     conditionals = []
     for index, parent in _rooted_order(model.tree, root):
-        shared = tuple(given) if parent is None else _shared(model.tree, index, parent)
+        shared = tuple(given) if parent is None else _shared_attributes(model.tree, index, parent)
         new = tuple(place for place in model.tree.cliques[index] if place not in shared)
         if new:
             table = transpose_to(model.beliefs[index], model.tree.cliques[index], (*shared, *new))
@@ -30,7 +30,7 @@ def conditionals_given(model: GraphicalModel, given: Sequence[int]) -> tuple[Con
     return tuple(conditionals)
 
 
-def _shared(tree: JunctionTree, index: int, neighbour: int) -> AttributeSet:
+def _shared_attributes(tree: JunctionTree, index: int, neighbour: int) -> AttributeSet:
     """Return what a clique shares with a neighbour; with none in another component."""
     return tuple(place for place in tree.cliques[index] if place in tree.cliques[neighbour])
 

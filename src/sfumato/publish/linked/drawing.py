@@ -39,7 +39,7 @@ class LinkedModels:
         link = self.link
         parent_cells = self.parent.sample_cells(parents)
         units, parent_cells = self._group_by_unit(parent_cells)
-        children = limit_per_unit(self._draw_child_counts(parent_cells), units, link.max_children)
+        children = limit_children_per_unit(self._draw_child_counts(parent_cells), units, link.max_children)
         owners = np.repeat(np.arange(parents), children)
         keys = {link.unit: units + 1, link.parent_key: np.arange(1, parents + 1)}
         parent_rows = self.parent.typed_rows(parent_cells).to_arrow().select(list(link.parent_columns))
@@ -65,11 +65,11 @@ class LinkedModels:
 
     def _draw_child_counts(self, cells: Codes) -> Integers:
         link = self.link
-        bands = self._bands(self.parent)[cells[:, self.parent.columns.index(link.count_column)]]
+        bands = self._cell_bands(self.parent)[cells[:, self.parent.columns.index(link.count_column)]]
         widths = np.array(link.band_widths)[bands]
         return np.asarray(np.array(link.bands)[bands] + bits.random_each_below(widths))
 
-    def _bands(self, model: Synthetic) -> Integers:
+    def _cell_bands(self, model: Synthetic) -> Integers:
         """Return the band of each cell of the number of children; missing counts as none."""
         attribute = model.attributes[model.columns.index(self.link.count_column)]
         labels = self.link.band_labels
@@ -80,19 +80,21 @@ class LinkedModels:
     def _draw_children(self, parent_cells: Codes, children: Integers, owners: Integers) -> pyarrow.Table:
         link, child = self.link, self.child
         codes = np.zeros((len(owners), len(child.attributes)), np.int32, order="F")
-        band_cells = np.argsort(self._bands(child)[:-1])  # the cell of each band from 1 on
+        band_cells = np.argsort(self._cell_bands(child)[:-1])  # the cell of each band from 1 on
         bands = np.searchsorted(np.array(link.bands), children, side="right") - 1
         codes[:, child.columns.index(link.count_column)] = band_cells[np.maximum(bands - 1, 0)][owners]
         for column in link.linked_columns:
             parent_place = self.parent.columns.index(column)
             codes[:, child.columns.index(link.linked_name(column))] = parent_cells[owners, parent_place]
-        self._extend(codes, children)
+        self._draw_columns(codes, children)
         rows = child.typed_rows(codes)
         if link.order:
-            sort_in_order(rows, child.columns.index(link.order), owners, whole=bool(child.released.face.impossible))
+            sort_within_parents(
+                rows, child.columns.index(link.order), owners, whole=bool(child.released.face.impossible)
+            )
         return rows.to_arrow().select(list(link.child_columns))
 
-    def _extend(self, codes: Codes, children: Integers) -> None:
+    def _draw_columns(self, codes: Codes, children: Integers) -> None:
         """Draw the columns of all children; with an order, all first ones, then all second ones, and so on."""
         given = [self.child.columns.index(name) for name in self.link.given_names]
         conditionals = conditionals_given(self.child.sampling_model, given)
@@ -114,7 +116,7 @@ class LinkedModels:
             codes[rows] = drawn
 
 
-def limit_per_unit(children: Integers, units: Integers, limit: int) -> Integers:
+def limit_children_per_unit(children: Integers, units: Integers, limit: int) -> Integers:
     """Cut the numbers of children so that those of one unit add up to at most the limit; units are consecutive."""
     before = np.cumsum(children) - children
     is_first = np.diff(units, prepend=-1) > 0
@@ -128,7 +130,7 @@ def _listed_numbers(attributes: Attributes, place: int) -> list[int]:
     return [int(cell.value) if isinstance(cell, ListedCell) else 1 for cell in cells]  # type: ignore[arg-type]
 
 
-def sort_in_order(rows: SampledRows, place: int, owners: Integers, *, whole: bool) -> None:
+def sort_within_parents(rows: SampledRows, place: int, owners: Integers, *, whole: bool) -> None:
     """Sort the values of the order column within each parent, missing ones last; with ``whole``, sort whole rows, so
     that a condition on several columns that a row met before it is still met.
     """

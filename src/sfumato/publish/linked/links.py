@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import pairwise
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
 
-_MAX_EXACT = 12
+_MAX_LIMIT_OF_EXACT_BANDS = 12
 """The largest limit of children for which every number is a band of its own."""
 _EXACT_BANDS = 5
 _BAND_GROWTH = 1.4
@@ -22,7 +21,7 @@ def count_bands(limit: int) -> tuple[int, ...]:
     >>> count_bands(3), count_bands(30)
     ((0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 7, 9, 12, 16, 22, 30))
     """
-    if limit <= _MAX_EXACT:
+    if limit <= _MAX_LIMIT_OF_EXACT_BANDS:
         return tuple(range(limit + 1))
     bands = list(range(_EXACT_BANDS + 1))
     while (following := max(bands[-1] + 1, int(bands[-1] * _BAND_GROWTH))) < limit:
@@ -92,10 +91,6 @@ class TableLink:
     def band_widths(self) -> tuple[int, ...]:
         """The number of different numbers in each band."""
         return (*(high - low for low, high in pairwise(self.bands)), 1)
-
-    def band_of(self, children: int) -> int:
-        """Return the band of a number of children."""
-        return bisect_right(self.bands, children) - 1
 
     # ── names of columns in the models ───────────────────────────────────────────────────────────
 

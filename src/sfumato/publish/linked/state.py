@@ -63,12 +63,12 @@ class LinkedState:
 
     def steps(self, method: Method) -> Steps:
         """Request all steps of the parent, and then those of the child, whose model starts from the parent's."""
-        yield from self._count(method(self.parent))
+        yield from self._count_parent_steps(method(self.parent))
         self.parent.finish()
-        self.child.known = (self._children_by_parent(),)
+        self.child.derived_observations = (self._children_by_parent(),)
         yield from method(self.child)
 
-    def _count(self, steps: Steps) -> Steps:
+    def _count_parent_steps(self, steps: Steps) -> Steps:
         step = next(steps, None)
         while step is not None:
             outcome = yield step

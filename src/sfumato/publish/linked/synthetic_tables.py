@@ -41,7 +41,7 @@ _MAX_JSON_CHARACTERS = 1 << 31
 _FILE_FORMATS = ("parquet", "csv")
 
 
-def _renamed(model: Synthetic, name: str) -> Synthetic:
+def _with_table_name(model: Synthetic, name: str) -> Synthetic:
     return replace(model, released=replace(model.released, table=name))
 
 
@@ -84,7 +84,12 @@ class SyntheticTables:
     def renamed(self, parent: str, child: str) -> SyntheticTables:
         """Return the same tables under other names, for rows and questions."""
         names = parent, child
-        return replace(self, parent=_renamed(self.parent, parent), child=_renamed(self.child, child), other_names=names)
+        return replace(
+            self,
+            parent=_with_table_name(self.parent, parent),
+            child=_with_table_name(self.child, child),
+            other_names=names,
+        )
 
     @property
     def is_preview(self) -> bool:
@@ -107,15 +112,17 @@ class SyntheticTables:
         """Draw so many new parents and their children. This is free."""
         count = exact_integer(parents, "parents", at_least=1)
         children_per_parent = max(1.0, self.child.total / self.parent.total)
-        if count > (most := int(MAX_HELD / children_per_parent)):
-            raise InvalidParameter("parents", count, f"a number up to {most:,}, so that all children fit in memory")
+        if count > (max_parents := int(MAX_HELD / children_per_parent)):
+            raise InvalidParameter(
+                "parents", count, f"a number up to {max_parents:,}, so that all children fit in memory"
+            )
         drawn = LinkedModels(self.link, self.parent, self.child).draw(count)
         return {name: drawn[table] for name, table in zip(self.names, (self.link.parent, self.link.child), strict=True)}
 
     def __getitem__(self, name: str) -> pyarrow.Table:
         """Return one of the tables."""
         if name not in self.names:
-            raise InvalidParameter("name", name, f"one of {' and '.join(self.names)}")
+            raise InvalidParameter("name", name, " or ".join(self.names))
         return self._tables[name]
 
     def to_pandas(self, parents: int | None = None) -> dict[str, pandas.DataFrame]:

@@ -238,14 +238,14 @@ def _difference(order: Places, upper: Places, lower: Places, children: Integers,
     is_split = children > 1
     is_measured = is_split[upper]
     counts = children[is_split].astype(np.int64)
-    scale = _scale(counts)
+    scale = _common_scale(counts)
     weights = np.maximum(1, np.rint(scale / counts).astype(np.int64)) if len(counts) else counts
     starts = _part_starts(_number_parts(lower[is_measured])) if is_measured.any() else np.zeros(0, np.intp)
     groups = (np.cumsum(counts) - counts).astype(np.intp)
     return LevelDifference(scale, order[is_measured], starts, groups, counts, weights, shares[is_measured], len(order))
 
 
-def _scale(counts: Integers) -> int:
+def _common_scale(counts: Integers) -> int:
     distinct_counts = np.unique(counts).tolist()
     multiple, largest = 1, max(distinct_counts, default=1)
     for count in distinct_counts:

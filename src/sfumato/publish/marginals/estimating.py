@@ -200,7 +200,7 @@ def least_squares(
     means = _PrecisionMeans(read_attributes)
     for measured_block in measured_blocks:
         if measured_marginals and any(attributes[place].levels for place, _ in measured_block.block):
-            rule = "on attributes without levels, since whole marginals were measured too"
+            rule = "blocks of attributes without levels: blocks of levels cannot be combined with whole marginals"
             raise InvalidParameter("blocks", measured_block.block, rule)
         _require_shape(
             measured_block.values,

@@ -419,7 +419,7 @@ class _Terms:
     def of(cls, workload: MarginalWorkload, attributes: Attributes, objective: str) -> _Terms:
         _require_objective(objective)
         if workload.ranges and objective != "total":
-            raise InvalidParameter("objective", objective, '"total" if ranges are requested')
+            raise InvalidParameter("objective", objective, '"total" for marginals with ranges')
         factors = [_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)]
         block_numbers: dict[Block, int] = {}
         entries: list[tuple[int, int, float]] = []

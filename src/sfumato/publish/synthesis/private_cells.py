@@ -5,7 +5,7 @@ synthesis selects which of them are its quantiles. Where it lists more values of
 measures how often each occurs: values above a threshold of that noise keep cells of their own, and the others share
 one, or one for each part of a level of theirs. What is measured afterwards are counts of these parts.
 
-*Price.* Each column is bought for a share of the price that is fixed before, ``FOR_CELLS`` of an even share of all
+*Price.* Each column is bought for a share of the price that is fixed before, ``CELLS_SHARE`` of an even share of all
 columns, whatever its rows are.
 
 *Theorem.* The steps together keep the price. *Proof.* Which parts a column has follows from released numbers and the
@@ -53,7 +53,7 @@ from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
 from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
 from sfumato.quick_dataclass import dataclass
 
-FOR_CELLS = Fraction(1, 10)
+CELLS_SHARE = Fraction(1, 10)
 """The share of an even share of the price that buys the cells of a column."""
 MAX_BINS = 16
 """The most bins that are bought."""
@@ -147,7 +147,7 @@ class ValueGroups:
 
     @property
     def planned_parts(self) -> Parts:
-        return self._parts(np.arange(MAX_OWN_CELLS))
+        return self._parts_with(np.arange(MAX_OWN_CELLS))
 
     def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
         counts = CellCounts(reading, (place,))
@@ -162,9 +162,9 @@ class ValueGroups:
         logarithm = math.log(counts.size)
         threshold = scale * (logarithm if isinstance(step.noise, Laplace) else math.sqrt(2 * logarithm))
         most_frequent = np.argsort(-counts, kind="stable")[:MAX_OWN_CELLS]
-        return self._parts(np.sort(most_frequent[counts[most_frequent] > threshold]))
+        return self._parts_with(np.sort(most_frequent[counts[most_frequent] > threshold]))
 
-    def _parts(self, own_cells: NDArray[np.intp]) -> Parts:
+    def _parts_with(self, own_cells: NDArray[np.intp]) -> Parts:
         keys = len(own_cells) + np.append(np.array(self.groups), max(self.groups) + 1)
         keys[own_cells] = np.arange(len(own_cells))
         return np.unique(keys, return_inverse=True)[1].astype(np.int32)
@@ -182,10 +182,10 @@ def _value_cell(values: Sequence[Any]) -> Cell:
     return ListedCell(values[0]) if len(values) == 1 else GroupCell(tuple(values))
 
 
-def with_fine_cells(table: Table) -> dict[str, Coding]:
+def fine_codings(table: Table) -> dict[str, Coding]:
     """Return the codings of a table, with a public grid for every bounded, ordered column that has no cells."""
     grids = {
-        name: _grid(domain)
+        name: _fine_grid(domain)
         for name, domain in table.columns.items()
         if not table.is_coded(name)
         and domain.type not in (Type.TEXT, Type.BOOLEAN)
@@ -195,7 +195,7 @@ def with_fine_cells(table: Table) -> dict[str, Coding]:
     return {**table.codings, **grids}
 
 
-def _grid(domain: Domain) -> Coding:
+def _fine_grid(domain: Domain) -> Coding:
     """Divide the bounds: whole numbers and days by one width, so that a division finds the cell."""
     assert domain.bounds is not None
     low, high = domain.bounds
@@ -224,12 +224,12 @@ def plan_cells(table: Table, attributes: Attributes) -> CellPlan | None:
         if not table.is_coded(attribute.name) and attribute.size - 1 > MAX_BINS:
             cells[place] = QuantileBins(fine)
         elif has_many_values(table.columns[attribute.name]):
-            cells[place] = ValueGroups(fine, _groups(attribute))
+            cells[place] = ValueGroups(fine, _level_groups(attribute))
     parts = {place: private.planned_parts for place, private in cells.items()}
     return CellPlan(cells, attributes, parts) if cells else None
 
 
-def _groups(attribute: Attribute) -> tuple[int, ...]:
+def _level_groups(attribute: Attribute) -> tuple[int, ...]:
     """Return the parts of the finest level with few parts, or one for all values."""
     for level in attribute.levels:
         if len(set(level)) - 1 <= _MAX_GROUPS:

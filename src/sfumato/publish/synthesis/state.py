@@ -29,7 +29,7 @@ from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, noise_scale, round_amount_down
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_closure
 from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_from_model
-from sfumato.publish.synthesis.private_cells import FOR_CELLS, CellPlan
+from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
 from sfumato.quick_dataclass import dataclass
@@ -73,7 +73,7 @@ class SynthesisSetting:
     @property
     def cell_amount(self) -> Fraction:
         """The amount that buys the cells of one column."""
-        return round_amount_down(self.currency.total * FOR_CELLS / len(self.attributes))
+        return round_amount_down(self.currency.total * CELLS_SHARE / len(self.attributes))
 
     @property
     def pairs(self) -> list[AttributeSet]:
@@ -112,7 +112,7 @@ class SynthesisState:
     def __init__(self, setting: SynthesisSetting) -> None:
         self.setting = setting
         self.budget = SynthesisBudget(setting.currency)
-        self.known: tuple[Observation, ...] = ()
+        self.derived_observations: tuple[Observation, ...] = ()
         """Counts that earlier releases tell of these rows: the model is fitted to them too."""
         self.released: list[tuple[MeasuredMarginal, SynthesisRound]] = []
         """Each measurement with its round: appended together, so that an interrupt never separates them."""
@@ -159,7 +159,7 @@ class SynthesisState:
     def fit(self, tolerance: float = ROUGH, more_zeros: Zeros = (), max_rounds: int = 1000) -> None:
         """Fit the model to all that was measured, starting from the current one."""
         observations, sizes = [_observation(each) for each in self.marginals if each.places], self.setting.sizes
-        observations += self.known
+        observations += self.derived_observations
         total, zeros = self.total if self.marginals else 1.0, (*self.setting.zeros, *more_zeros)
         self._predicted = {}
         self._model = fit_model(

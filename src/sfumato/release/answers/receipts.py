@@ -112,7 +112,7 @@ class Receipt:
         return f"{scope} {errors} with {format_percent(self.confidence)} confidence"
 
     @property
-    def _purchase_note(self) -> str:
+    def _guarantee_suffix(self) -> str:
         if self.is_preview:
             return ", if it were bought"
         return ", bought before: free" if self.free else ""
@@ -156,7 +156,7 @@ class Receipt:
         lines = [
             *([("preview", PREVIEW_NOTE.removeprefix("preview: "))] if self.is_preview else []),
             ("protects", f"{self.unit}, {self.neighbours} neighbours"),
-            ("this answer", f"{self.guarantee}{self._purchase_note}"),
+            ("this answer", f"{self.guarantee}{self._guarantee_suffix}"),
             *(("warning", reason) for reason in self.weak),
             (
                 "the account",

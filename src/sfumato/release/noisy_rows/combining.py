@@ -26,13 +26,13 @@ from sfumato.release.noisy_rows.noisy_columns import (
     Evaluated,
     ExactColumn,
     TruthColumn,
+    confidence_statements,
     evaluate_on,
     missing,
     numbers,
     objects,
     over_rows,
     relying_on,
-    statements_of,
 )
 from sfumato.release.noisy_rows.row_selection import ranks, stack_columns, take_rows
 from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes
@@ -95,12 +95,12 @@ def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
             np.concatenate([left_rows, np.full(len(unmatched), -1)]),
             np.concatenate([right_rows, unmatched]),
         )
-    columns = (*_taken(left, left_rows), *_taken(right, right_rows))
+    columns = (*_take_columns(left, left_rows), *_take_columns(right, right_rows))
     count = len(left_rows)
     return Finished(columns, np.arange(count), np.ones(count, bool), left.statements | right.statements)
 
 
-def _taken(rows: Finished, indices: Places) -> tuple[Evaluated, ...]:
+def _take_columns(rows: Finished, indices: Places) -> tuple[Evaluated, ...]:
     """Return the shown rows with these positions; −1 is NULL."""
     if not len(rows.shown):
         return tuple(take_rows(column, np.full(len(indices), -1)) for column in _with_one_row(rows.columns))
@@ -185,7 +185,7 @@ def _without_duplicates(rows: Finished) -> Finished:
         return replace(rows, shown=shown)
     exact_codes, _ = group_codes(exact, everywhere)
     sure = rows.sure & (np.bincount(exact_codes)[exact_codes] == 1)
-    return Finished(rows.columns, shown, sure, rows.statements | statements_of(*rows.columns))
+    return Finished(rows.columns, shown, sure, rows.statements | confidence_statements(*rows.columns))
 
 
 def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:

@@ -35,17 +35,17 @@ from sfumato.release.noisy_rows.noise_forms import LinearEstimate
 from sfumato.release.noisy_rows.noisy_columns import (
     NONE,
     Bools,
+    ConfidenceStatement,
+    ConfidenceStatements,
     Evaluated,
     ExactColumn,
     LinearColumn,
     NumberColumn,
-    Statement,
-    Statements,
+    confidence_statements,
     count_statements,
     evaluate_on,
     numbers,
     objects,
-    statements_of,
     truths,
 )
 from sfumato.release.noisy_rows.row_selection import ranks, take_rows
@@ -62,7 +62,7 @@ class Finished:
     shown: Places
     sure: Bools
     """Which rows are shown, or not shown, for all values within the intervals."""
-    statements: Statements = NONE
+    statements: ConfidenceStatements = NONE
     """What decided on the shown rows, where noisy values did."""
 
 
@@ -106,7 +106,7 @@ def finish_for(
         columns[GroupingFlag(index)] = ExactColumn(objects(is_summed_over.astype(int).tolist()))
     noises = [measure.noises for measure in query.plan.measures]
     for index, estimate in enumerate(estimated(draws)):
-        columns[Result(index)] = _estimate_column(estimate, Statement.about(row_count, noises[index]), draws)
+        columns[Result(index)] = _estimate_column(estimate, ConfidenceStatement.about(row_count, noises[index]), draws)
     finished_rows = _finish_rows(query.finish, columns, Presence.everywhere(len(rows.keys)))
     for outer in query.outer:
         finished_rows = apply_outer(outer, finished_rows)
@@ -121,10 +121,10 @@ def with_intervals(finished_for: Callable[[int], Finished], *, joint: bool, comb
     first = finished_for(1)
     if joint:
         decisive = first.statements if combined else NONE
-        count = count_statements(statements_of(*first.columns) | decisive, jointly=True)
+        count = count_statements(confidence_statements(*first.columns) | decisive, jointly=True)
         first = finished_for(max(1, count))
         return _ranged(first, first.columns)
-    counts = [count_statements(statements_of(column), jointly=False) for column in first.columns]
+    counts = [count_statements(confidence_statements(column), jointly=False) for column in first.columns]
     columns = tuple(finished_for(max(1, count)).columns[index] for index, count in enumerate(counts))
     return _ranged(first, columns)
 
@@ -134,7 +134,7 @@ def _ranged(finished: Finished, columns: Sequence[Evaluated]) -> Finished:
     return Finished(ranged, finished.shown, finished.sure, finished.statements)
 
 
-def _estimate_column(estimate: GroupEstimate, statement: Statement, draws: int) -> Evaluated:
+def _estimate_column(estimate: GroupEstimate, statement: ConfidenceStatement, draws: int) -> Evaluated:
     """Return a result as a column: of numbers, or of values that a selection decided on."""
     if isinstance(estimate, LinearEstimate):
         return LinearColumn(estimate.value, estimate.centre, estimate.form, estimate.noises, draws, statement)
@@ -189,7 +189,7 @@ def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Pr
         return Finished(outputs, shown_rows, present.sure, present.statements)
     end = None if query.limit is None else query.offset + query.limit
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in query.order)
-    statements = present.statements | statements_of(*order_columns)
+    statements = present.statements | confidence_statements(*order_columns)
     return Finished(outputs, shown_rows[query.offset : end], np.full(count, is_certain), statements)
 
 

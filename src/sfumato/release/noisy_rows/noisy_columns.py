@@ -37,7 +37,7 @@ _next_identity = itertools.count().__next__
 
 
 @dataclass(frozen=True)
-class Statement:
+class ConfidenceStatement:
     """A column of intervals that others are computed from."""
 
     identity: int
@@ -47,21 +47,21 @@ class Statement:
     """The number of its intervals in all rows."""
 
     @classmethod
-    def about(cls, rows: int, noises: int = 1) -> Statement:
+    def about(cls, rows: int, noises: int = 1) -> ConfidenceStatement:
         """Return a new statement about so many noises in each row."""
         return cls(_next_identity(), noises, noises * rows)
 
 
-Statements = frozenset[Statement]
-NONE: Statements = frozenset()
+ConfidenceStatements = frozenset[ConfidenceStatement]
+NONE: ConfidenceStatements = frozenset()
 
 
-def over_rows(statements: Statements) -> Statements:
+def over_rows(statements: ConfidenceStatements) -> ConfidenceStatements:
     """Return the statements behind a cell that combines several rows: those about all rows."""
     return frozenset(replace(statement, per_cell=statement.total) for statement in statements)
 
 
-def count_statements(statements: Iterable[Statement], *, jointly: bool) -> int:
+def count_statements(statements: Iterable[ConfidenceStatement], *, jointly: bool) -> int:
     """Count the intervals behind one cell, or behind all cells jointly."""
     counts: dict[int, int] = {}
     for statement in statements:
@@ -78,7 +78,7 @@ class NumberColumn:
     low: Floats
     high: Floats
     """Where noise decides whether a cell is NULL, the interval is that of its number, if it has one."""
-    statements: Statements = NONE
+    statements: ConfidenceStatements = NONE
     nulls_sure: Bools | None = None
     """Where it is the same for all values within the intervals whether a cell is NULL; None: where a cell is not NULL,
     or its interval is a point or empty."""
@@ -95,7 +95,7 @@ class LinearColumn:
     noises: IndependentNoises
     draws: int
     """The number of intervals that hold at once."""
-    statement: Statement
+    statement: ConfidenceStatement
 
     @cached_property
     def ranged(self) -> NumberColumn:
@@ -108,7 +108,7 @@ class LinearColumn:
     def derived(self, value: Floats, centre: Floats, form: NoiseForm) -> LinearColumn:
         """Return a column computed from this one and others of the same release."""
         total = max(self.statement.total, len(value))  # a join may repeat rows
-        statement = Statement(_next_identity(), 1, total)
+        statement = ConfidenceStatement(_next_identity(), 1, total)
         return replace(self, value=value, centre=centre, form=form, statement=statement)
 
     def take(self, rows: NDArray[np.intp]) -> LinearColumn:
@@ -125,7 +125,7 @@ class TruthColumn:
     known: Bools
     sure: Bools
     """Whether the value is the same for all numbers within the intervals."""
-    statements: Statements = field(default=NONE)
+    statements: ConfidenceStatements = field(default=NONE)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], co
     evaluated = _FUNCTIONS[expression.function](expression, arguments)
     if expression.function not in _NULL_AWARE:
         evaluated = _as_sure_as(evaluated, arguments)
-    return relying_on(evaluated, statements_of(*arguments))
+    return relying_on(evaluated, confidence_statements(*arguments))
 
 
 def _as_sure_as(column: Evaluated, arguments: Sequence[Evaluated]) -> Evaluated:
@@ -190,18 +190,18 @@ def are_nulls_sure(column: Evaluated) -> Bools:
     return np.asarray(~missing(column) | is_sure(column) | no_number, bool)
 
 
-def statements_of(*columns: Evaluated | None) -> Statements:
+def confidence_statements(*columns: Evaluated | None) -> ConfidenceStatements:
     """Return the statements behind some columns."""
     return frozenset().union(*(_own_statements(column) for column in columns if column is not None))
 
 
-def _own_statements(column: Evaluated) -> Statements:
+def _own_statements(column: Evaluated) -> ConfidenceStatements:
     if isinstance(column, LinearColumn):
         return column.ranged.statements
     return NONE if isinstance(column, ExactColumn) else column.statements
 
 
-def relying_on(column: Evaluated, statements: Statements) -> Evaluated:
+def relying_on(column: Evaluated, statements: ConfidenceStatements) -> Evaluated:
     """Return a column whose intervals rely on these statements."""
     if isinstance(column, (LinearColumn, ExactColumn)) or column.statements >= statements:
         return column

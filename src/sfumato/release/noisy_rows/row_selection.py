@@ -21,10 +21,10 @@ from sfumato.release.noisy_rows.noisy_columns import (
     are_nulls_sure,
     as_linear,
     choose_rows,
+    confidence_statements,
     missing,
     numbers,
     objects,
-    statements_of,
     truths,
 )
 
@@ -36,16 +36,16 @@ def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
     here = rows >= 0
     if isinstance(column, NumberColumn):
         value, low, high = (np.where(here, part[rows], np.nan) for part in (column.value, column.low, column.high))
-        return NumberColumn(value, low, high, column.statements, _taken(column.nulls_sure, rows))
+        return NumberColumn(value, low, high, column.statements, _take_nulls_sure(column.nulls_sure, rows))
     if isinstance(column, ExactColumn):
         value = np.where(here, column.value[rows], objects([None] * len(rows)))
-        return replace(column, value=value, nulls_sure=_taken(column.nulls_sure, rows))
+        return replace(column, value=value, nulls_sure=_take_nulls_sure(column.nulls_sure, rows))
     return replace(
         column, true=column.true[rows] & here, known=column.known[rows] & here, sure=column.sure[rows] | ~here
     )
 
 
-def _taken(nulls_sure: Bools | None, rows: NDArray[np.intp]) -> Bools | None:
+def _take_nulls_sure(nulls_sure: Bools | None, rows: NDArray[np.intp]) -> Bools | None:
     return None if nulls_sure is None else nulls_sure[rows] | (rows < 0)
 
 
@@ -68,12 +68,14 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
         true, known, sure = (
             np.concatenate([getattr(column, part) for column in truth_columns]) for part in ("true", "known", "sure")
         )
-        return TruthColumn(true, known, sure, statements_of(*columns))
+        return TruthColumn(true, known, sure, confidence_statements(*columns))
     number_columns = [numbers(column) for column in columns]
     value, low, high = (
         np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
     )
-    return NumberColumn(value, low, high, statements_of(*columns), np.concatenate([*map(are_nulls_sure, columns)]))
+    return NumberColumn(
+        value, low, high, confidence_statements(*columns), np.concatenate([*map(are_nulls_sure, columns)])
+    )
 
 
 def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:

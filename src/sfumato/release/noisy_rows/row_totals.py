@@ -17,17 +17,17 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.noisy_columns import (
     NONE,
     Bools,
+    ConfidenceStatements,
     Evaluated,
     LinearColumn,
     NumberColumn,
-    Statements,
     TruthColumn,
     are_nulls_sure,
+    confidence_statements,
     is_sure,
     missing,
     numbers,
     over_rows,
-    statements_of,
 )
 from sfumato.release.noisy_rows.row_selection import ranks
 
@@ -40,7 +40,7 @@ class Presence:
 
     present: Bools
     sure: Bools
-    statements: Statements = NONE
+    statements: ConfidenceStatements = NONE
     """What decided on the rows, where noisy values did."""
 
     @classmethod
@@ -67,7 +67,7 @@ class Presence:
         """Keep the rows in which a column has a value."""
         is_null, null_sure = missing(column), are_nulls_sure(column)
         sure = (self.sure & null_sure) | (self.sure & ~self.present) | (null_sure & is_null)
-        decided_by = NONE if isinstance(column, LinearColumn) else statements_of(column)
+        decided_by = NONE if isinstance(column, LinearColumn) else confidence_statements(column)
         return Presence(self.present & ~is_null, sure, self.statements | decided_by)
 
     def take(self, rows: Places) -> Presence:
@@ -107,7 +107,7 @@ def row_total(
 
     Sums and means of linear columns are linear where it is certain which rows they add up.
     """
-    statements = over_rows(present.statements | statements_of(argument))
+    statements = over_rows(present.statements | confidence_statements(argument))
     if argument is not None:
         present = present.not_null(argument)
     if function == "COUNT":
@@ -122,7 +122,9 @@ def row_total(
     if linear is not None:
         total = _narrow(total, linear, ~_any_row(~present.sure, codes, count))
     some_surely, some_possibly = (_any_row(rows, codes, count) for rows in (present.surely, present.possibly))
-    return replace(total, statements=statements | statements_of(linear), nulls_sure=some_surely | ~some_possibly)
+    return replace(
+        total, statements=statements | confidence_statements(linear), nulls_sure=some_surely | ~some_possibly
+    )
 
 
 def _linear_total(
@@ -230,13 +232,13 @@ def pair_total(
     with np.errstate(divide="ignore", invalid="ignore"):
         if function == "CORR":
             value = np.where((spread > 0) & (y_spread > 0), joint / np.sqrt(spread * y_spread), np.nan)
-            return NumberColumn(value, np.full(count, -1.0), np.ones(count), over_rows(statements_of(y, x)))
+            return NumberColumn(value, np.full(count, -1.0), np.ones(count), over_rows(confidence_statements(y, x)))
         slope = np.where(spread > 0, joint / spread, np.nan)
         weights = np.where(here & (spread > 0)[codes], x_gaps / spread[codes], 0)
     if isinstance(y, LinearColumn) and present.sure.all() and is_sure(xs)[here].all():
         centre = np.where(np.isnan(slope), np.nan, sum_by(np.where(here, weights * y.centre, 0), codes, count))
         return y.derived(slope, centre, y.form.scaled(weights).summed(np.where(here, codes, -1), count))
-    return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(statements_of(y, x)))
+    return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(confidence_statements(y, x)))
 
 
 def _average(values: Floats, here: Bools, codes: Places, count: int) -> Floats:

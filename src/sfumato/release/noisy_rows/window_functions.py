@@ -25,11 +25,11 @@ from sfumato.release.noisy_rows.noisy_columns import (
     NumberColumn,
     TruthColumn,
     are_nulls_sure,
+    confidence_statements,
     missing,
     numbers,
     over_rows,
     relying_on,
-    statements_of,
 )
 from sfumato.release.noisy_rows.row_selection import ranks, select_rows, take_rows
 from sfumato.release.noisy_rows.row_totals import (
@@ -62,7 +62,7 @@ def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], prese
         order_positions = np.unique(
             order_positions * (int(key_ranks.max(initial=0)) + 1) + key_ranks, return_inverse=True
         )[1]
-    statements = over_rows(present.statements | statements_of(*keys, argument))
+    statements = over_rows(present.statements | confidence_statements(*keys, argument))
     if over.function in RANKS:
         return relying_on(_rank_rows(over, keys, order_positions, present, codes), statements)
     ordered = _OrderedRows.of(order_positions, codes, present)
@@ -173,7 +173,7 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
     known = np.ones(ordered.count, bool)
     known[ordered.rows] = nulls_sure
     ends = [ordered.spread(part) for part in (value, low, high)]
-    return NumberColumn(ends[0], ends[1], ends[2], over_rows(statements_of(argument)), known)
+    return NumberColumn(ends[0], ends[1], ends[2], over_rows(confidence_statements(argument)), known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +294,7 @@ def _share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Se
             position < in_longer, position // (short + 1), longer + (position - in_longer) // np.maximum(short, 1)
         )
     value = ordered.spread(values.astype(np.float64))
-    is_exact = bool(present.sure.all()) and not statements_of(*keys) and not _chosen(keys)
+    is_exact = bool(present.sure.all()) and not confidence_statements(*keys) and not _chosen(keys)
     return NumberColumn(value, value, value) if is_exact else NumberColumn(
         value, np.full(len(value), low), np.full(len(value), high)
     )  # fmt: skip

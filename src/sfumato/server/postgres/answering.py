@@ -21,10 +21,10 @@ from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import ProvenToken
 from sfumato.server.people.token_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
-from sfumato.server.postgres import own_tables, types
+from sfumato.server.postgres import service_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.lexing import blank_database
-from sfumato.server.postgres.ranged_subqueries import RangedSubquery, names_range, take_apart
+from sfumato.server.postgres.ranged_subqueries import RangedSubquery, names_range_column, split_ranged_subquery
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
@@ -143,16 +143,16 @@ class StatementSource:
 
     async def reads_catalog(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog or constants."""
-        if own_tables.find(sql) is not None or await self._reads_synthetic(sql):
+        if service_tables.find(sql) is not None or await self._reads_synthetic(sql):
             return False
-        if _asks_process(sql):
+        if _asks_backend_pid(sql):
             return True
         covered: bool | None = self.catalog.recall("covers", sql)
         return await in_thread(self.catalog.covers, sql) if covered is None else covered
 
     async def is_question(self, sql: str) -> bool:
         """Return whether a statement asks the curator, and so may spend."""
-        if own_tables.find(sql) is not None or await self._reads_synthetic(sql):
+        if service_tables.find(sql) is not None or await self._reads_synthetic(sql):
             return False
         return not await self.reads_catalog(sql)
 
@@ -164,7 +164,9 @@ class StatementSource:
 
     async def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
         """Return the parts of a statement about an answer's ranges; only where no question costs anything."""
-        return None if self.published is None or not names_range(sql) else await in_thread(take_apart, sql)
+        if self.published is None or not names_range_column(sql):
+            return None
+        return await in_thread(split_ranged_subquery, sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
@@ -179,8 +181,8 @@ class StatementSource:
         ranged = await self._ranged_subquery(rows.sql)
         if ranged is not None:
             columns = await self.describe(replace(rows, sql=ranged.inner), parameters, cancelled, ranges=True)
-            return await self.queue.run(self.user, partial(ranged.describe, columns), _run_to_end, cancelled)
-        if _asks_process(rows.sql):
+            return await self.queue.run(self.user, partial(ranged.describe, columns), _no_interrupt, cancelled)
+        if _asks_backend_pid(rows.sql):
             return _PROCESS_COLUMNS
         if self.published is not None and await self._reads_synthetic(rows.sql):
             call = partial(self.published.describe, rows.sql, parameters)
@@ -189,19 +191,19 @@ class StatementSource:
             return await in_thread(self._describe, rows, parameters, ranges)
         listed: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
         if listed is None:
-            listed = await self._in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
+            listed = await self._run_in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
         return _result_columns(listed)
 
     async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
-        if _asks_process(rows.sql):
+        if _asks_backend_pid(rows.sql):
             return Result(_PROCESS_COLUMNS, [(self.process,)])
         if await self.reads_catalog(rows.sql):
             return await self._run_catalog(rows.sql, parameters, terms.cancelled)
         ranged = await self._ranged_subquery(rows.sql)
         if ranged is not None:
             answer = await self.run(replace(rows, sql=ranged.inner), parameters, None, replace(terms, ranges=True))
-            return await self.queue.run(self.user, partial(ranged.run, answer), _run_to_end, terms.cancelled)
+            return await self.queue.run(self.user, partial(ranged.run, answer), _no_interrupt, terms.cancelled)
         if self.published is not None and await self._reads_synthetic(rows.sql):
             confidence = str(terms.price.get("confidence", "0.95"))
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
@@ -219,24 +221,24 @@ class StatementSource:
             lines = await self._ask_synthetic(self.published, call, asyncio.Event())
             return text_result(("QUERY PLAN",), [(line,) for line in lines])
         if not await self.is_question(rows.sql):
-            raise Refusal("0A000", "only questions are explained", hint="EXPLAIN a SELECT from a table of \\dt.")
+            raise Refusal("0A000", "EXPLAIN works on questions only", hint="EXPLAIN a SELECT from a table of \\dt.")
         lines = await in_thread(self._explain_question, rows, parameters, price)
         return text_result(("QUERY PLAN",), [(line,) for line in lines])
 
     # ── blocking calls, in worker threads ──────────────────────────────────────────────────────
 
     def _describe(self, rows: Rows, parameters: Sequence[Any], ranges: bool) -> ResultColumns:
-        own_table = own_tables.find(rows.sql)
-        if own_table is not None:
-            return own_table.columns
+        service_table = service_tables.find(rows.sql)
+        if service_table is not None:
+            return service_table.columns
         described = self._describe_question(rows, parameters)
         return described_columns(described, ranges=ranges and not described.free)
 
     def _begin(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result | Flight:
         """Return the rows of one of the session's own tables, or start the release of a question."""
-        own_table = own_tables.find(rows.sql)
-        if own_table is not None:
-            return own_table.run(own_tables.Reader(self.gateway, self.caller(), self.policy, self.refusals))
+        service_table = service_tables.find(rows.sql)
+        if service_table is not None:
+            return service_table.run(service_tables.Reader(self.gateway, self.caller(), self.policy, self.refusals))
         price = self._require_price(rows, parameters, price)
         request_id = f"wire-{bits.random_bits(128):032x}"
         return self.gateway.start(self.caller(), self.policy, _KIND, self._spec(rows, parameters), price, request_id)
@@ -275,10 +277,10 @@ class StatementSource:
         texts = tuple(None if value is None else types.text_cell(value) for value in parameters)
         answer: CatalogRows | None = self.catalog.recall("run", sql, texts)
         if answer is None:
-            answer = await self._in_turn(partial(self.catalog.run, sql, texts), cancelled)
+            answer = await self._run_in_turn(partial(self.catalog.run, sql, texts), cancelled)
         return Result(_result_columns(answer.columns), answer.rows)
 
-    async def _in_turn(self, call: Callable[[], _T], cancelled: asyncio.Event) -> _T:
+    async def _run_in_turn(self, call: Callable[[], _T], cancelled: asyncio.Event) -> _T:
         return await self.queue.run(self.user, call, self.catalog.interrupt, cancelled)
 
     # ── synthetic tables ───────────────────────────────────────────────────────────────────────
@@ -316,11 +318,11 @@ class StatementSource:
         )
 
 
-def _run_to_end() -> None:
+def _no_interrupt() -> None:
     """Interrupt nothing: a few rows are read, within the limits of time of their engine."""
 
 
-def _asks_process(sql: str) -> bool:
+def _asks_backend_pid(sql: str) -> bool:
     """Return whether a statement asks for the number of the connection, which no catalog of several has."""
     return _PROCESS.fullmatch(sql) is not None
 

@@ -72,8 +72,9 @@ class CatalogQueue:
         raise Refusal("57014", "canceling statement due to user request", hint="Send it again if it is still needed.")
 
     def _require_room(self, user: str) -> None:
-        own = self._users.get(user, _UserTurns()).count
-        if own >= MAX_WAITING_PER_USER or sum(each.count for each in self._users.values()) >= MAX_WAITING:
+        waiting_of_user = self._users.get(user, _UserTurns()).count
+        waiting = sum(turns.count for turns in self._users.values())
+        if waiting_of_user >= MAX_WAITING_PER_USER or waiting >= MAX_WAITING:
             raise _too_many()
 
     async def _take_turn(self, user: str, call: Callable[[], _T], statement: _Statement) -> _T:

@@ -56,7 +56,7 @@ def _fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
     if isinstance(error, Refusal):
         return _report(error.sqlstate, error.message, error.detail, error.hint, error.position)
     if isinstance(error, InvalidParameterValue):
-        rule = f"a parameter is no value of the type {error.type_name}"
+        rule = f"a parameter is not a valid value of type {error.type_name}"
         return _report("22P02", rule, "", "Pass a value of this type.")
     if isinstance(error, CellOutOfRange):
         rule = "a number of the answer does not fit into the binary form of its type"

@@ -50,7 +50,7 @@ from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.session_settings import SessionSettings, parse_token_price
 from sfumato.server.postgres.sessions import Reply, Session
 from sfumato.server.postgres.statements import Refusal
-from sfumato.server.postgres.synthetic_tables import PublishedTables, SyntheticShelf
+from sfumato.server.postgres.synthetic_tables import PublishedTables, PurchaseCache
 from sfumato.server.requests.calls import in_thread
 
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
@@ -200,7 +200,7 @@ class PostgresServer:
         self._open: dict[int, _OpenConnection] = {}
         self._catalog_queue = CatalogQueue()
         self._refusals = RefusalCounts()
-        self._shelf = SyntheticShelf(gateway)
+        self._purchase_cache = PurchaseCache(gateway)
         self._numbers = count(1)
         self._accepting: asyncio.Task[None] | None = None
         self._stopping = False
@@ -267,7 +267,7 @@ class PostgresServer:
             message = await _receive_startup(accepted)
             if isinstance(message, protocol.EncryptionRequest):
                 if message.gss in asked:
-                    raise protocol.ProtocolViolation("encryption was asked for twice")
+                    raise protocol.ProtocolViolation("encryption was requested twice")
                 asked.add(message.gss)
                 if await self._answer_encryption(accepted, message):
                     state.connection = await self._streams(accepted, self._tls)
@@ -295,7 +295,7 @@ class PostgresServer:
             self._cancel(message)
             return None
         if not isinstance(message, protocol.Startup):
-            raise protocol.ProtocolViolation("encryption was asked for twice")
+            raise protocol.ProtocolViolation("encryption was requested twice")
         return message
 
     async def _streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
@@ -325,7 +325,7 @@ class PostgresServer:
             minor = min(startup.minor, protocol.NEWEST_MINOR)
             await connection.send(protocol.negotiate_version(minor, startup.unknown_options))
         if startup.parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
-            raise Refusal("0A000", "there is nothing to replicate", hint="Leave out replication.")
+            raise Refusal("0A000", "replication is not supported", hint="Leave out replication.")
         user = startup.parameters.get("user", "")
         if not user:
             raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")
@@ -390,7 +390,7 @@ class PostgresServer:
         policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
         catalog = await in_thread(self._catalog, policy, database, caller.user, ())
         tables = PublishedTables(
-            self._shelf,
+            self._purchase_cache,
             policy_name,
             database,
             caller.user,

@@ -196,7 +196,7 @@ def decode_startup(body: bytes) -> EncryptionRequest | CancelRequest | Startup:
             raise ProtocolViolation("a cancel key has 4 to 256 bytes")
         return CancelRequest(process, fields.take(fields.remaining))
     if code >> 16 != PROTOCOL_MAJOR:
-        raise ProtocolViolation("only version 3 of the protocol is spoken here")
+        raise ProtocolViolation("only version 3 of the protocol is supported")
     return _decode_parameters(fields, code & 0xFFFF)
 
 

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import types
-from sfumato.server.postgres.catalog.answering import parsed
+from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
 from sfumato.server.postgres.synthetic_rows import SyntheticRows, table_files
 
@@ -48,14 +48,14 @@ class RangedSubquery:
         return Result(columns, computed.rows, answer.notices, answer.warnings)
 
 
-def names_range(sql: str) -> bool:
+def names_range_column(sql: str) -> bool:
     """Return False for a text that surely names no range, without parsing it."""
     return any(end in sql.lower() for end in _ENDS)
 
 
-def take_apart(sql: str) -> RangedSubquery | None:
+def split_ranged_subquery(sql: str) -> RangedSubquery | None:
     """Return the parts of a SELECT from one subquery that names a range of a column of it; None for any other text."""
-    tree = parsed(sql)
+    tree = parse_query(sql)
     source = tree.args.get("from_") if isinstance(tree, exp.Select) else None
     subquery = None if source is None else source.this
     if not isinstance(subquery, exp.Subquery) or tree is None or tree.args.get("joins") or tree.find(exp.Parameter):

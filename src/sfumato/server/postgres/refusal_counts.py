@@ -10,7 +10,9 @@ import threading
 from collections import Counter
 
 MAX_RULES = 1_000
-"""Rules that are counted for one user, and users: a rule may quote a name that the client made up."""
+"""Rules that are counted for one user: a rule may quote a name that the client made up."""
+MAX_USERS = 1_000
+"""Users whose refusals are counted."""
 
 
 class RefusalCounts:
@@ -22,7 +24,7 @@ class RefusalCounts:
 
     def count(self, user: str, rule: str) -> None:
         with self._lock:
-            if user not in self._by_user and len(self._by_user) < MAX_RULES:
+            if user not in self._by_user and len(self._by_user) < MAX_USERS:
                 self._by_user[user] = Counter()
             counts = self._by_user.get(user, Counter())
             if rule in counts or len(counts) < MAX_RULES:
@@ -31,10 +33,10 @@ class RefusalCounts:
     def rows(self, user: str | None) -> list[tuple[str, str, int]]:
         """Return user, rule and count, the most frequent first: of one user, or of all."""
         with self._lock:
-            found = [
+            rows = [
                 (name, rule, count)
                 for name, counts in self._by_user.items()
                 if user in (None, name)
                 for rule, count in counts.items()
             ]
-        return sorted(found, key=lambda row: (-row[2], row[:2]))
+        return sorted(rows, key=lambda row: (-row[2], row[:2]))

@@ -82,7 +82,7 @@ def column_formats(formats: Sequence[int], count: int) -> tuple[int, ...]:
     if len(formats) <= 1:
         return (formats[0] if formats else 0,) * count
     if len(formats) != count:
-        raise protocol.ProtocolViolation("Bind has not one format for each column")
+        raise protocol.ProtocolViolation("Bind must name one format for each column")
     return tuple(formats)
 
 

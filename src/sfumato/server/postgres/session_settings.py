@@ -240,7 +240,9 @@ class SessionSettings:
             raise Refusal("55P02", f"{name} cannot be changed", hint="Leave it out.")
         if name in _FIXED and value.strip().strip("'\"").lower() not in _FIXED[name][1]:
             only = _FIXED[name][0]
-            raise Refusal("22023", f"{name} is always {only} here", hint=f"Leave it out, or set it to {only}.")
+            raise Refusal(
+                "22023", f"{name} is always {only} on this server", hint=f"Leave it out, or set it to {only}."
+            )
         return _FIXED[name][0] if name in _FIXED else value
 
 

@@ -66,7 +66,7 @@ MAX_STATEMENTS, MAX_PORTALS = 1000, 100
 AUTHENTICATED_SECONDS = 1.0
 """For how long the messages of one reply count as authenticated."""
 _IDLE, _OPEN, _FAILED = "I", "T", "E"
-_ROLLBACK_NOTICE = "what was asked in this transaction stays charged: its answers are released"
+_ROLLBACK_NOTICE = "questions asked in this transaction stay charged: their answers have been released"
 _EXPLAIN_COLUMNS = text_result(("QUERY PLAN",), []).columns
 
 
@@ -258,7 +258,7 @@ class Session:
         if len(asked) > 1:
             raise Refusal(
                 "0A000",
-                "one text asks two questions",
+                "one query string asks two questions",
                 detail="Neither was asked, and nothing was spent.",
                 hint="Send them one after the other.",
             )
@@ -316,7 +316,7 @@ class Session:
     async def _parse(self, message: protocol.Parse) -> None:
         classified = await classify_text(message.sql)
         if len(classified) > 1:
-            raise Refusal("42601", "a prepared statement is one statement", hint="Prepare them one by one.")
+            raise Refusal("42601", "a prepared statement can hold only one statement", hint="Prepare them one by one.")
         if message.name and message.name in self._prepared:
             raise Refusal(
                 "42P05", "this prepared statement exists already", hint="Close it first, or use another name."

@@ -228,7 +228,7 @@ def _parse_set(text: StatementText) -> Statement:
     if tokens and tokens[0].is_word("names"):
         return SetSetting("client_encoding", _setting_value(text, tokens[1:]), local)
     if tokens and tokens[0].is_word("role", "session", "authorization"):
-        raise Refusal("42501", "the user is the one who signed in", hint="Connect as another user instead.")
+        raise Refusal("42501", "the user of a connection cannot be changed", hint="Connect as another user instead.")
     parts, rest = dotted_name(tokens)
     if not parts or not rest or not (rest[0].is_symbol("=") or rest[0].is_word("to")):
         raise Refusal("42601", "SET needs a setting and a value", hint="Write SET sfumato.epsilon = '0.1'.")
@@ -288,7 +288,7 @@ def _rollback(text: StatementText) -> Statement:
 def _discard(text: StatementText) -> Statement:
     what = text.tokens[1].value.upper() if len(text.tokens) > 1 else ""
     if what not in ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"):
-        raise Refusal("42601", "DISCARD needs what to discard", hint="Write DISCARD ALL.")
+        raise Refusal("42601", "DISCARD needs a target", hint="Write DISCARD ALL.")
     return Discard(what == "ALL", f"DISCARD {what}")
 
 
@@ -311,7 +311,11 @@ def _declare(text: StatementText) -> Statement:
         raise Refusal("42601", "DECLARE needs a cursor and a SELECT", hint="Write DECLARE c CURSOR FOR SELECT …")
     words = [token.value.lower() for token in options[: len(options) - len(rest)]]
     if "binary" in words:
-        raise Refusal("0A000", "cursors send text", hint="Leave out BINARY, or ask for binary results in Bind.")
+        raise Refusal(
+            "0A000",
+            "cursors return text, not binary values",
+            hint="Leave out BINARY, or ask for binary results in Bind.",
+        )
     _require_rows(rest[1])
     holds = "hold" in words and "without" not in words
     return DeclareCursor(parts[0], _rows(text, rest[1].start, len(text.sql)), holds)
@@ -408,7 +412,7 @@ def _copy_format(tokens: Sequence[SqlToken]) -> CopyFormat:
             options[name] = words[min(index + 1, len(words) - 1)].value
             index += 1
         else:
-            raise Refusal("0A000", f"the COPY option {name[:40]!r} is not known here", hint=_COPY_HINT)
+            raise Refusal("0A000", f"the COPY option {name[:40]!r} is not supported", hint=_COPY_HINT)
         index += 1
     return _build_copy_format(options)
 
@@ -419,17 +423,17 @@ _COPY_HINT = "Use FORMAT, HEADER, DELIMITER, NULL or QUOTE."
 def _build_copy_format(options: Mapping[str, str]) -> CopyFormat:
     name = options.get("format", "text")
     if name not in ("text", "csv", "binary"):
-        raise Refusal("22023", f"the COPY format {name[:40]!r} is not known", hint="Use text, csv or binary.")
+        raise Refusal("22023", f"the COPY format {name[:40]!r} is not supported", hint="Use text, csv or binary.")
     if options.get("encoding", "utf8").lower().replace("-", "") not in ("utf8", "unicode"):
-        raise Refusal("0A000", "text is sent as UTF-8", hint="Leave out ENCODING.")
+        raise Refusal("0A000", "COPY sends text as UTF-8 only", hint="Leave out ENCODING.")
     defaults = CopyFormat("csv", ",", "") if name == "csv" else CopyFormat()
     delimiter, quote = options.get("delimiter", defaults.delimiter), options.get("quote", defaults.quote)
     if len(delimiter) != 1 or len(quote) != 1 or delimiter in "\r\n\\" or quote in "\r\n":
-        raise Refusal("22023", "a delimiter and a quote are one letter each", hint="Write DELIMITER ','.")
+        raise Refusal("22023", "DELIMITER and QUOTE of COPY are one character each", hint="Write DELIMITER ','.")
     header = options.get("header", "off") in ("on", "true")
     null = options.get("null", defaults.null)
     if "\r" in null or "\n" in null:
-        raise Refusal("22023", "the text of NULL is one line", hint="Leave out NULL.")
+        raise Refusal("22023", "the NULL text of COPY cannot contain a line break", hint="Leave out NULL.")
     kind: Literal["text", "csv", "binary"] = "csv" if name == "csv" else "binary" if name == "binary" else "text"
     return CopyFormat(kind, delimiter, null, header and kind != "binary", quote)
 
@@ -445,10 +449,10 @@ def _explain(text: StatementText) -> Statement:
         options, tokens = tokens[: len(tokens) - len(rest)], rest
     if any(token.is_word("analyze", "analyse") for token in options):
         raise Refusal(
-            "0A000", "EXPLAIN ANALYZE would run the question, which costs", hint="Use EXPLAIN, which is free."
+            "0A000", "EXPLAIN ANALYZE would run the question, and charge for it", hint="Use EXPLAIN, which is free."
         )
     if any(token.is_word("json", "xml", "yaml") for token in options):
-        raise Refusal("0A000", "an explanation is text", hint="Use EXPLAIN without FORMAT.")
+        raise Refusal("0A000", "EXPLAIN returns plain text only", hint="Use EXPLAIN without FORMAT.")
     if not tokens:
         raise Refusal("42601", "EXPLAIN needs a question", hint="Write EXPLAIN SELECT …")
     _require_rows(tokens[0])
@@ -465,7 +469,7 @@ def _no_effect(tag: str) -> Callable[[StatementText], Statement]:
 
 
 def _refuse_prepare(_: StatementText) -> Statement:
-    raise Refusal("0A000", "PREPARE and EXECUTE are not known as statements", hint="Send the question itself.")
+    raise Refusal("0A000", "the statements PREPARE and EXECUTE are not supported", hint="Send the question itself.")
 
 
 _PARSERS: Mapping[str, Callable[[StatementText], Statement]] = {

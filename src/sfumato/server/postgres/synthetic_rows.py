@@ -20,7 +20,7 @@ from sqlglot import exp
 from sfumato.errors import TooManyRequests, Unsupported
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres.catalog import rewriting
-from sfumato.server.postgres.catalog.answering import parsed
+from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.catalog.database import locked_engine
 from sfumato.server.postgres.catalog.engine_process import Limits
 from sfumato.server.postgres.catalog.parsing import NODES, named_tables, shown
@@ -59,14 +59,14 @@ def table_names(sql: str, known: Collection[str], database: str) -> list[str] | 
 
     Raises: Unsupported: It reads other tables beside them.
     """
-    tree = parsed(sql)
+    tree = parse_query(sql)
     read = [] if tree is None else [*named_tables(tree)]
     others = [table for table in read if not _is_known(table, known, database)]
     if len(others) == len(read):
         return None
     if others:
-        rule = f"{shown(others[0].name)} is no synthetic table, and they are joined with each other alone"
-        raise _refuse("join", rule, "ask each of the two by itself")
+        rule = f"{shown(others[0].name)} is not a synthetic table, and those can only be joined with each other"
+        raise _refuse("join", rule, "query the two in separate statements")
     return list(dict.fromkeys(table.name.lower() for table in read))
 
 
@@ -120,9 +120,9 @@ class SyntheticRows:
         return answer
 
     def _generate(self, sql: str, parameters: Sequence[Any]) -> str:
-        tree = parsed(sql)
+        tree = parse_query(sql)
         assert tree is not None, "table_names has parsed it"
-        _check(tree)
+        _refuse_constructs(tree)
         rewritten = tree.copy()
         _bind(rewritten, parameters)
         rewriting.fold_identifiers(rewritten)
@@ -144,14 +144,14 @@ class SyntheticRows:
             table.set("catalog", None)
 
 
-def _check(tree: exp.Query) -> None:
+def _refuse_constructs(tree: exp.Query) -> None:
     """Refuse every construct and function that is not listed."""
     for node in tree.walk():
         if type(node) not in ROW_NODES:
             name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
-            raise _refuse("construct", f"{shown(name)} is not known over synthetic rows", "write a plain SELECT")
+            raise _refuse("construct", f"{shown(name)} is not supported over synthetic rows", "write a plain SELECT")
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise _refuse("construct", "WITH RECURSIVE is not known over synthetic rows", "write a plain SELECT")
+            raise _refuse("construct", "WITH RECURSIVE is not supported over synthetic rows", "write a plain SELECT")
 
 
 def _bind(tree: exp.Query, parameters: Sequence[Any]) -> None:

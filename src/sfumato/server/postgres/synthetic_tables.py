@@ -68,14 +68,14 @@ class Purchase:
     """By the name of each table here, that of the private table."""
 
     @classmethod
-    def of(cls, line: int, model: Synthetic | SyntheticTables, taken: Sequence[str]) -> Purchase:
+    def of(cls, line: int, model: Synthetic | SyntheticTables, policy_tables: Sequence[str]) -> Purchase:
         """Name the tables of a model after their private tables and the line on which it was bought."""
         if isinstance(model, SyntheticTables):
-            parent, child = (_name(each, line, taken) for each in model.names)
+            parent, child = (_table_name(table, line, policy_tables) for table in model.names)
             originals = dict(zip((parent, child), model.names, strict=True))
             return cls(line, model.renamed(parent, child), str(model.price), originals)
         table = model.released.table or "rows"
-        name = _name(table, line, taken)
+        name = _table_name(table, line, policy_tables)
         renamed = replace(model, released=replace(model.released, table=name))
         return cls(line, renamed, str(model.guarantee), {name: table})
 
@@ -83,8 +83,8 @@ class Purchase:
     def relations(self) -> tuple[DescribedRelation, ...]:
         """The tables as the catalog lists them."""
         return tuple(
-            DescribedRelation("public", name, tuple(_columns(first)), self._comment(name))
-            for name, first in self._draw(1).items()
+            DescribedRelation("public", name, tuple(_described_columns(first)), self._comment(name))
+            for name, first in self._draw_tables(1).items()
         )
 
     @cached_property
@@ -92,37 +92,37 @@ class Purchase:
         """The rows of each table, by its name in lower case: drawn once, and kept as long as the purchase is."""
         folder = tempfile.mkdtemp(prefix="sfumato-synthetic-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return {name.lower(): path for name, path in table_files(Path(folder), self._draw(MAX_LOADED))}
+        return {name.lower(): path for name, path in table_files(Path(folder), self._draw_tables(MAX_LOADED))}
 
     def answer(self, sql: str, parameters: Sequence[Any], confidence: str) -> Answer:
         """Answer a question about the people from what was measured."""
         answer = self.model.sql(sql, parameters or None, confidence=confidence)
         return answer.changed(receipt=replace(answer.receipt, free=True))
 
-    def _draw(self, most: int) -> dict[str, pyarrow.Table]:
+    def _draw_tables(self, max_rows: int) -> dict[str, pyarrow.Table]:
         """Draw n̂ rows, or as many as the limit. One table's rows are the same after a restart: the line seeds them."""
         if isinstance(self.model, SyntheticTables):
             children_per_parent = max(1.0, self.model.child.total / self.model.parent.total)
-            parents = min(round(self.model.parent.total), int(most / children_per_parent))
+            parents = min(round(self.model.parent.total), int(max_rows / children_per_parent))
             return self.model.draw(max(1, parents))
         (name,) = self.originals
-        return {name: self.model.sample(min(self.model.default_rows, most), seed=self.line)}
+        return {name: self.model.sample(min(self.model.default_rows, max_rows), seed=self.line)}
 
     def _comment(self, name: str) -> str:
         drawn = f"synthetic rows of {self.originals[name]}, of a model bought on line {self.line} for {self.guarantee}"
         return f"{drawn}: reading them is free, and they belong to nobody"
 
 
-def _name(table: str, line: int, taken: Sequence[str]) -> str:
+def _table_name(table: str, line: int, policy_tables: Sequence[str]) -> str:
     suffix = f"{_SUFFIX}{line}"
     name = table[: _MAX_NAME - len(suffix.encode())].encode()[: _MAX_NAME - len(suffix)].decode(errors="ignore")
-    while f"{name}{suffix}".lower() in taken:
+    while f"{name}{suffix}".lower() in policy_tables:
         suffix += "_"
     return f"{name}{suffix}"
 
 
-def _columns(rows: pyarrow.Table) -> list[DescribedColumn]:
-    return [DescribedColumn(each.name, _type_name(str(each.type))) for each in rows.schema]
+def _described_columns(rows: pyarrow.Table) -> list[DescribedColumn]:
+    return [DescribedColumn(column.name, _type_name(str(column.type))) for column in rows.schema]
 
 
 def _type_name(arrow_type: str) -> str:
@@ -137,7 +137,7 @@ def _type_name(arrow_type: str) -> str:
     return next((name for prefix, name in names.items() if arrow_type.startswith(prefix)), "text")
 
 
-class SyntheticShelf:
+class PurchaseCache:
     """The purchases that connections of one server have read, and engines over their rows. Thread-safe."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -152,9 +152,9 @@ class SyntheticShelf:
         """Return what the caller may read, in the order of the ledger."""
         lines = self._gateway.bought_lines(caller, policy, KINDS)
         purchases = [
-            self._kept(self._purchases, (policy, line), self._reader(caller), _MAX_PURCHASES) for line in lines
+            self._get_or_make(self._purchases, (policy, line), self._reader(caller), _MAX_PURCHASES) for line in lines
         ]
-        return tuple(each for each in purchases if each is not None)
+        return tuple(purchase for purchase in purchases if purchase is not None)
 
     def _reader(self, caller: Caller) -> Callable[[tuple[str, int]], Purchase | None]:
         def read(key: tuple[str, int]) -> Purchase | None:
@@ -163,8 +163,8 @@ class SyntheticShelf:
                 model = self._gateway.answer_on_line(caller, policy, line).answer
             except NotThere:  # an earlier version kept no text of it
                 return None
-            taken = [name.lower() for name in self._gateway.served.curator(policy).policy.tables]
-            return Purchase.of(line, model, taken)
+            policy_tables = [name.lower() for name in self._gateway.served.curator(policy).policy.tables]
+            return Purchase.of(line, model, policy_tables)
 
         return read
 
@@ -173,27 +173,27 @@ class SyntheticShelf:
         key = user, tuple(purchases)
         with self._drawing:
             files = {name: path for purchase in purchases for name, path in purchase.files.items()}
-        return self._kept(self._engines, key, lambda _: SyntheticRows(files), _MAX_ENGINES)
+        return self._get_or_make(self._engines, key, lambda _: SyntheticRows(files), _MAX_ENGINES)
 
-    def _kept(self, cache: OrderedDict[_K, _V], key: _K, make: Callable[[_K], _V], most: int) -> _V:
+    def _get_or_make(self, cache: OrderedDict[_K, _V], key: _K, make: Callable[[_K], _V], max_entries: int) -> _V:
         """Return what is kept under a key, or make it; what was unused for longest is forgotten beyond the limit."""
         with self._lock:
             if key in cache:
                 cache.move_to_end(key)
                 return cache[key]
-        made = make(key)
+        entry = make(key)
         with self._lock:
-            made = cache.setdefault(key, made)
-            while len(cache) > most:
+            entry = cache.setdefault(key, entry)
+            while len(cache) > max_entries:
                 cache.popitem(last=False)
-        return made
+        return entry
 
 
 @dataclass
 class PublishedTables:
     """The synthetic tables that one connection sees."""
 
-    shelf: SyntheticShelf
+    cache: PurchaseCache
     policy: str
     database: str
     user: str
@@ -214,11 +214,11 @@ class PublishedTables:
         """List what the caller may read now, in the catalog too."""
         listed = {
             name.lower(): purchase
-            for purchase in self.shelf.list_purchases(caller, self.policy)
+            for purchase in self.cache.list_purchases(caller, self.policy)
             for name in purchase.originals
         }
         if listed != self._purchases:
-            relations = (each for purchase in dict.fromkeys(listed.values()) for each in purchase.relations)
+            relations = (relation for purchase in dict.fromkeys(listed.values()) for relation in purchase.relations)
             self.catalog = self.build_catalog(tuple(relations))
             self._purchases, self._refusals = listed, {}
 
@@ -233,28 +233,28 @@ class PublishedTables:
     def describe(self, sql: str, parameters: Sequence[Any]) -> ResultColumns:
         """Return the columns of a statement's result."""
         samples = tuple(_sample(value) for value in parameters)
-        if self._asks_model(sql, samples):
+        if self._is_answered_by_model(sql, samples):
             answer = self._ask_model(sql, samples, "0.95")
             return answer_result(answer, None, ranges=True, charged=False).columns
-        return _result_columns(self._over_rows(sql, samples, lambda rows: rows.describe(sql, samples)))
+        return _result_columns(self._run_over_rows(sql, samples, lambda rows: rows.describe(sql, samples)))
 
     def run(
         self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = "0.95"
     ) -> Result:
         """Return the rows of a statement."""
         samples = tuple(_sample(value) for value in parameters)
-        if self._asks_model(sql, samples):
+        if self._is_answered_by_model(sql, samples):
             answer = self._ask_model(sql, parameters, confidence)
             return answer_result(answer, columns, ranges=True, charged=False)
-        answer_rows: RowsAnswer = self._over_rows(sql, samples, lambda rows: rows.run(sql, parameters))
-        lines = ", ".join(str(each.line) for each in self._purchases_of(sql))
+        answer_rows: RowsAnswer = self._run_over_rows(sql, samples, lambda rows: rows.run(sql, parameters))
+        lines = ", ".join(str(purchase.line) for purchase in self._purchases_of(sql))
         note = f"computed over synthetic rows of line {lines}, which belong to nobody: no ranges are known"
         return Result(_result_columns(answer_rows.columns), answer_rows.rows, (note,))
 
     def explain(self, sql: str, parameters: Sequence[Any]) -> list[str]:
         """Say what answers a statement."""
-        lines = ", ".join(str(each.line) for each in self._purchases_of(sql))
-        if self._asks_model(sql, tuple(_sample(value) for value in parameters)):
+        lines = ", ".join(str(purchase.line) for purchase in self._purchases_of(sql))
+        if self._is_answered_by_model(sql, tuple(_sample(value) for value in parameters)):
             return [f"free: answered from the model that was bought on line {lines}, with ranges"]
         return [f"free: computed over synthetic rows of line {lines}, without ranges"]
 
@@ -270,7 +270,7 @@ class PublishedTables:
         names = self._named_tables(sql) or ()
         return list(dict.fromkeys(self._purchases[name] for name in names))
 
-    def _asks_model(self, sql: str, samples: Sequence[Any]) -> bool:
+    def _is_answered_by_model(self, sql: str, samples: Sequence[Any]) -> bool:
         return self._refusal(sql, samples) is None
 
     def _refusal(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
@@ -288,16 +288,16 @@ class PublishedTables:
 
     def _try_model(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
         if len(self._purchases_of(sql)) > 1:
-            return Unsupported("join", "no model holds the tables of several purchases", fix="join their rows")
+            return Unsupported("join", "tables of separate purchases have no model in common", fix="join their rows")
         try:
             self._ask_model(sql, samples, "0.95")
         except Unsupported as refusal:
             return refusal
         return None
 
-    def _over_rows(self, sql: str, samples: Sequence[Any], ask: Callable[[SyntheticRows], _V]) -> _V:
+    def _run_over_rows(self, sql: str, samples: Sequence[Any], ask: Callable[[SyntheticRows], _V]) -> _V:
         """Ask the rows; a name that neither they nor the model know is refused in the model's words."""
-        self._running = self.shelf.engine(self.user, self._purchases_of(sql))
+        self._running = self.cache.engine(self.user, self._purchases_of(sql))
         try:
             return ask(self._running)
         except Unsupported as over_rows:

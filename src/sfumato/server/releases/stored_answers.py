@@ -20,12 +20,12 @@ def find_stored(proposal: Any, price: Mapping[str, Any], request_id: str) -> Fli
         return None
 
 
-def require_stored(found: FlightResult | None) -> Any:
+def require_stored(stored_result: FlightResult | None) -> Any:
     """Return a stored answer; refuse where there is none."""
-    if found is None:
+    if stored_result is None:
         rule = "no answer to this is stored that is at least as accurate"
         raise Unsupported("not-stored", rule, fix="release it: it is charged")
-    return found.answer
+    return stored_result.answer
 
 
 def new_request_id() -> str:

@@ -77,7 +77,7 @@ class Catalog:
         self._shared.interrupt()
 
     def _reads_catalog(self, sql: str) -> bool:
-        tree = parsed(sql)
+        tree = parse_query(sql)
         if tree is None:
             return False
         tables = [*named_tables(tree)]
@@ -91,7 +91,7 @@ class Catalog:
         return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.rows(generated)))
 
     def _generate(self, sql: str, parameters: tuple[str | None, ...]) -> str:
-        tree = parsed(sql)
+        tree = parse_query(sql)
         if tree is None:
             raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
         check_statement(tree)
@@ -101,7 +101,7 @@ class Catalog:
 
     def _columns(self, sql: str, generated: str) -> tuple[CatalogColumn, ...]:
         """Return the columns: named by PostgreSQL's rules, with declared types where the text tells them."""
-        tree = parsed(sql)
+        tree = parse_query(sql)
         assert tree is not None
         computed = self._shared.database.columns(generated)
         declared = declared_oids(tree)
@@ -115,7 +115,7 @@ class Catalog:
         )
 
 
-def parsed(sql: str) -> exp.Query | None:
+def parse_query(sql: str) -> exp.Query | None:
     """Parse a text that is one SELECT, once for each text that is sent again; None for any other. Do not change it."""
     return _cached_tree(sql) if len(sql) <= _MAX_CACHED_TREE else parse_statement(sql)
 
@@ -126,7 +126,7 @@ def _cached_tree(sql: str) -> exp.Query | None:
 
 
 def _parameter_oids(sql: str, parameter_count: int) -> tuple[int, ...]:
-    tree = parsed(sql)
+    tree = parse_query(sql)
     casts = [] if tree is None else [each for each in tree.find_all(exp.Cast) if isinstance(each.this, exp.Parameter)]
     cast_types = {each.this.name: type_name(each.to) for each in casts}
     return tuple(type_oid(cast_types.get(str(number), "text")) for number in range(1, parameter_count + 1))

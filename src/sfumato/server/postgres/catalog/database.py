@@ -72,8 +72,8 @@ class CatalogDatabase:
             if kind.startswith(("STRUCT", "MAP")):
                 raise Unsupported(
                     "catalog-record",
-                    f"{escape_unprintable(name[:63])} is a whole row, which is not shown as one value",
-                    fix="name its columns, or write a star after its name",
+                    f"{escape_unprintable(name[:63])} is a whole row, which cannot be returned as one value",
+                    fix="name its columns, or write .* after its name",
                     place="the statement",
                 )
         return [(name, result_oid(kind)) for name, kind, *_ in rows]

@@ -29,7 +29,7 @@ _SERVICE_COMMENTS = {
     "columns": "the columns that can be asked about, from the policy; reading it is free",
     "history": "the questions you have bought; reading it is free",
     "receipts": "what protects your last answers, and what each has cost; reading it is free",
-    "refusals": "what you sent and is not known here, counted since the server was started; reading it is free",
+    "refusals": "what you sent and is not supported, counted since the server was started; reading it is free",
 }
 
 
@@ -86,4 +86,6 @@ def _columns(policy: Policy, table: Table, comments: Mapping[str, str]) -> Itera
 
 def _count_matches(table: str, columns: tuple[str, ...]) -> int:
     """Refuse to count rows of a public table: a catalog has none."""
-    raise Unsupported("catalog-rows", f"{table}({', '.join(columns)}) has no rows here", fix="ask a question about it")
+    raise Unsupported(
+        "catalog-rows", f"{table}({', '.join(columns)}) has no rows in the catalog", fix="ask a question about it"
+    )

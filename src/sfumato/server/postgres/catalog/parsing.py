@@ -184,7 +184,9 @@ def check_statement(tree: exp.Expr) -> None:
         )
     for node in tree.walk():
         if type(node) not in NODES:
-            raise refuse("construct", f"{node.key.upper()} is not part of catalog statements", "write a plain SELECT")
+            raise refuse(
+                "construct", f"{node.key.upper()} is not supported in catalog statements", "write a plain SELECT"
+            )
     _check_series(tree)
     _check_recursion(tree)
 

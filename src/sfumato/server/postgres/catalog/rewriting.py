@@ -113,7 +113,9 @@ def unqualify_functions(tree: exp.Expr) -> None:
             if dot.this.name not in CATALOG_SCHEMAS:
                 qualified = f"{dot.this.name}.{dot.expression.name}"
                 raise refuse(
-                    "function", f"the function {shown(qualified)} is not known", "call one of schema pg_catalog"
+                    "function",
+                    f"the function {shown(qualified)} is not known",
+                    "call a function of the schema pg_catalog",
                 )
             dot.replace(dot.expression)
 
@@ -307,7 +309,7 @@ def split_array(text: str) -> list[str | None]:
     """Parse PostgreSQL's text form of a one-dimensional array."""
     inner = text.strip()
     if not (inner.startswith("{") and inner.endswith("}")):
-        raise refuse("array", "an array is written {a,b} here", "write it as ARRAY['a', 'b']")
+        raise refuse("array", "this array literal does not have the form {a,b}", "write it as ARRAY['a', 'b']")
     items: list[str | None] = []
     current, quoted, was_quoted, escaped = "", False, False, False
     for letter in inner[1:-1] + ",":

@@ -1,13 +1,12 @@
-"""Equal measures under several spellings: what a question asks twice is measured once.
+"""The canonical form of a requested aggregate: what a question asks in two ways is measured once.
 
-*Claim.* In rows that meet ``conditions``, a measure and what ``respelled`` returns for it add the same to every total.
+*Claim.* In rows that meet ``conditions``, a request and its ``canonical_request`` add the same to every total.
 SUM(CASE WHEN p THEN x ELSE 0 END) adds x where p is true and nothing elsewhere, as SUM(x) FILTER (WHERE p) does, and
 with x = 1 it counts the rows where p is true. AVG(CASE WHEN p THEN x END) leaves out the rows where p is not true, for
 NULL is not averaged. A test that x is not NULL is true in every row where the other conditions are, if one of them
 limits x, which no NULL meets (``narrowing``), or is that test; then it is left out. ∎
 
-Only the numbers depend on the claim: the sensitivity follows from what engines add up, whichever spelling they are
-given.
+Only the numbers depend on the claim: the sensitivity follows from what engines add up, whichever form they are given.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from sfumato.plan.values.functions.declaring import call, never_null
 from sfumato.plan.values.narrowing import limits
 
 
-def respelled(request: AggregateRequest, conditions: Sequence[Expression]) -> AggregateRequest:
-    """Return the one spelling of all requests that are equal in rows that meet these conditions."""
-    spelled = with_predicate(request)
-    if spelled is None:
+def canonical_request(request: AggregateRequest, conditions: Sequence[Expression]) -> AggregateRequest:
+    """Return one form for all requests that are equal in rows that meet these conditions."""
+    canonical = with_predicate(request)
+    if canonical is None:
         return request
-    where = _without_certain_tests(spelled.where, conditions)
-    return spelled if where == spelled.where else replace(spelled, where=where)
+    where = _without_implied_null_tests(canonical.where, conditions)
+    return canonical if where == canonical.where else replace(canonical, where=where)
 
 
-def _without_certain_tests(where: Expression | None, conditions: Sequence[Expression]) -> Expression | None:
+def _without_implied_null_tests(where: Expression | None, conditions: Sequence[Expression]) -> Expression | None:
     """Return a predicate without the tests for NULL that are certain to hold where the rest of it does."""
     if where is None:
         return None
@@ -39,15 +38,15 @@ def _without_certain_tests(where: Expression | None, conditions: Sequence[Expres
     kept = list(tests)
     for test in tests:
         others = [other for other in kept if other is not test]
-        tested = _tested_value(test)
-        if tested is not None and _is_present(tested, (*conditions, *others)):
+        operand = _not_null_operand(test)
+        if operand is not None and _is_never_null(operand, (*conditions, *others)):
             kept = others
     if len(kept) == len(tests):
         return where
     return call("AND", *kept) if len(kept) > 1 else kept[0] if kept else None
 
 
-def _tested_value(test: Expression) -> Expression | None:
+def _not_null_operand(test: Expression) -> Expression | None:
     """Return x of the test that x is not NULL; None for any other condition."""
     if not isinstance(test, Call) or test.function != "NOT":
         return None
@@ -55,11 +54,11 @@ def _tested_value(test: Expression) -> Expression | None:
     return negated.arguments[0] if isinstance(negated, Call) and negated.function == "IS NULL" else None
 
 
-def _is_present(value: Expression, conditions: Sequence[Expression]) -> bool:
+def _is_never_null(value: Expression, conditions: Sequence[Expression]) -> bool:
     """Return whether a value is certain not to be NULL where the conditions hold."""
     if never_null(value) or is_not_null(value) in conditions or value in limits(conditions):
         return True
     if not isinstance(value, Call) or value.function not in ("+", "-", "*") or value.domain.range is None:
         return False
     # one of these functions with a finite range is NULL only if an argument is
-    return all(_is_present(argument, conditions) for argument in value.arguments)
+    return all(_is_never_null(argument, conditions) for argument in value.arguments)

@@ -103,7 +103,7 @@ _TABLES: Mapping[str, tuple[Mapping[str, int], Read]] = {
 
 
 @dataclass(frozen=True)
-class OwnTable:
+class ServiceTable:
     """A selection from one of the tables."""
 
     name: str
@@ -118,7 +118,7 @@ class OwnTable:
         return Result(self.columns, [tuple(row[index] for index in self.selected) for row in rows])
 
 
-def find(sql: str) -> OwnTable | None:
+def find(sql: str) -> ServiceTable | None:
     """Return the table that a statement selects from; None if it selects from none of these.
 
     Raises: Refusal: It selects from one of these, in a way that they do not offer.
@@ -137,11 +137,13 @@ def find(sql: str) -> OwnTable | None:
         return None
     name = parts[-1]
     if name not in _TABLES:
-        raise Refusal("42P01", f'relation "sfumato.{name[:60]}" does not exist', hint=f"There are {_names()}.")
+        raise Refusal(
+            "42P01", f'relation "sfumato.{name[:60]}" does not exist', hint=f"There are {_service_table_list()}."
+        )
     alias, rest = _alias(rest, "limit")
     chosen = _chosen_columns(name, tokens[:start], alias or name)
     columns, selected = zip(*chosen, strict=True)
-    return OwnTable(name, columns, selected, _limit(rest, name))
+    return ServiceTable(name, columns, selected, _limit(rest, name))
 
 
 def _alias(tokens: Sequence[SqlToken], *reserved: str) -> tuple[str, Sequence[SqlToken]]:
@@ -152,7 +154,7 @@ def _alias(tokens: Sequence[SqlToken], *reserved: str) -> tuple[str, Sequence[Sq
     return named[0].identifier, named[1:]
 
 
-def _names() -> str:
+def _service_table_list() -> str:
     return ", ".join(f"sfumato.{name}" for name in _TABLES)
 
 
@@ -180,7 +182,7 @@ def _columns_of_item(name: str, item: Sequence[SqlToken], alias: str) -> list[tu
     shown, rest = _alias(rest)
     qualifier = (parts if is_star else parts[:-1])[-1:]
     if rest or not (parts or is_star) or qualifier not in ([], [alias]) or (is_star and len(item) == 2):
-        raise _too_much(name)
+        raise _whole_table_refusal(name)
     if is_star:
         return _all_columns(name)
     for column, index in _all_columns(name):
@@ -194,10 +196,10 @@ def _limit(tokens: Sequence[SqlToken], name: str) -> int | None:
         return None
     is_limit = len(tokens) == 2 and tokens[0].is_word("limit") and tokens[1].kind is TokenKind.NUMBER
     if not is_limit or not tokens[1].value.isdigit() or len(tokens[1].value) > 9:
-        raise _too_much(name)
+        raise _whole_table_refusal(name)
     return int(tokens[1].value)
 
 
-def _too_much(name: str) -> Refusal:
-    rule = f"sfumato.{name} is shown whole: conditions, orders and joins are not known for it"
+def _whole_table_refusal(name: str) -> Refusal:
+    rule = f"sfumato.{name} can only be read whole: WHERE, ORDER BY and joins are not supported on it"
     return Refusal("0A000", rule, hint=f"Write SELECT * FROM sfumato.{name}, or name its columns; LIMIT is possible.")
