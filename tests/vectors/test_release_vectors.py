@@ -25,6 +25,7 @@ from sfumato.plan.aggregates.measures import (
 )
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 from sfumato.plan.aggregates.spread import CovarianceOfPairs, Variance
+from sfumato.plan.aggregates.value_measures import Quantile
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy import Domain
 from sfumato.privacy import codec
@@ -288,6 +289,14 @@ def _possible_covariances() -> Iterator[Vector]:
         found = _extreme_covariances(ends, sample=sample)
         measure = CovarianceOfPairs(y, x, None, sample)
         yield exact((min(found), max(found)), lambda measure=measure: measure.possible_range)
+
+
+@formula("plan.aggregates.value_measures.Quantile._selected_range")
+def _selected_ranges() -> Iterator[Vector]:
+    """Whole steps from −1 to 4 of 3 are −3 to 12; values from −2 to 10 lie within, from −5 to 20 beyond."""
+    for bounds, wanted in (((-2, 10), (-2, 10)), ((-5, 20), (-3, 12)), ((-5, 10), (-3, 10))):
+        quantile = Quantile(Column(Field(0, "t", "x"), Domain("integer", bounds=bounds)), Fraction(1, 2))
+        yield exact(wanted, quantile._selected_range, SimpleNamespace(step=Fraction(3), low=-1, high=4))
 
 
 @formula("release.answers.answer._clip_at_zero")
