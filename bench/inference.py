@@ -255,7 +255,7 @@ def logistic_fit(
     proposal: LogisticProposal, rows: Rows, noise: StepNoise, design: Design, *, noisy: bool = True
 ) -> LogisticFit:
     """Make all scans of rows in numpy."""
-    totals, coefficients = proposal._start, (0,) * (len(design.coordinates) - 1)  # noqa: SLF001
+    totals, coefficients = proposal._totals_at_zero, (0,) * (len(design.coordinates) - 1)  # noqa: SLF001
     fit = None
     for mechanism in noise.mechanisms if noisy else noise.mechanisms[-1:] * 12:
         exact = rows.scan(totals, coefficients)
@@ -275,7 +275,7 @@ def measure_logistic(case: Case, proposal: LogisticProposal, epsilon: str, count
     rows = Rows(coordinates(proposal.logistic.design, case.frame)[:, :-1], event, ones)
     precise = proposal._noise(Price(50, DELTA))  # noqa: SLF001
     truth = logistic_fit(proposal, rows, precise, proposal.logistic.design, noisy=False)
-    pinned = truth.pinned
+    pinned = truth.design_with_references
     table = logistic_fit(proposal, rows, precise, pinned, noisy=False).coefficients(0.95)
     true, deviations = [each.value for each in table], np.array([each.sampling or 0 for each in table]) / 1.959964
     errors, missed, endless, population, found, widths = [], [], [], [], [], []

@@ -102,7 +102,7 @@ def test_laplace_noise(scale: Fraction) -> None:
         claims["magnitude"] = tuple(single._magnitude(v) for v in long)
     claims["single"] = (single._low, single.unit, single._high_scale, single._far)
     claims["whole"] = tuple(
-        single.whole(v, h, low, m) for v in (0, -9) for h, low, m in ((0.0, 0, 0), (5.0, 3, 0), (5.0, 3, 1))
+        single.add_parts(v, h, low, m) for v in (0, -9) for h, low, m in ((0.0, 0, 0), (5.0, 3, 0), (5.0, 3, 1))
     )
     with bytes_then_keyed(words(0, 0, 1, 0, 2**64 - 1, 2**64 - 1, 3, 2**63)):
         claims["parts"] = tuple(single.parts() for _ in range(4))

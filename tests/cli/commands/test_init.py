@@ -102,7 +102,7 @@ def test_a_column_of_numbers_has_bounds_values_or_bins(people: Path, written: st
         ("integer 0,1", "write bounds as 0 1, or a list of values as values 0,1"),
         ("integer 1,2,3", "write a list of values as values 1,2,3"),
         ("integer 0 110 bins many", "edges such as"),
-        ("integer bins 4", "unless bounds"),
+        ("integer bins 4", "between declared bounds"),
         ("integer 0 110 bins 0,200", "within the bounds"),
         ("integer values low", "integer"),
     ],
