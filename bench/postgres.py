@@ -9,6 +9,7 @@ Run with: .venv/bin/python bench/postgres.py
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import statistics
@@ -41,6 +42,9 @@ QUESTION = "SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin"
 SETTINGS = "free_per_second = 1000000\nanswer_after = 0.001\nlog = '/dev/null'\n"
 IDLE = 200
 CELLS = 1_000_000
+JDBC = Path("/usr/share/java/postgresql.jar")
+EMPTY_TABLE = "CREATE TABLE flights (tailnum text, day date, origin text, carrier text, delay bigint, distance bigint)"
+"""A table like the example's, to be listed and not read."""
 PSQL_STATEMENTS = (
     "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_namespace n "
     "ON n.oid = c.relnamespace WHERE c.relname OPERATOR(pg_catalog.~) '^({table})$' COLLATE pg_catalog.default "
@@ -60,7 +64,9 @@ def main() -> None:
         compare("connect with SCRAM", ours, ours.connect_once, theirs and theirs.connect_once, "≤ 3", 20)
         rest = ours.by_rest()
         compare("a stored answer, against REST", ours, ours.run(QUESTION), rest, "≤ 1.2")
-        compare(r"psql \d flights", ours, ours.describe("flights"), theirs and theirs.describe("pg_class"), "≤ 5", 30)
+        compare(r"psql \d flights", ours, ours.describe("flights"), theirs and theirs.describe("flights"), "≤ 5", 30)
+        reflect(ours, theirs)
+        jdbc_columns(ours, theirs)
         copy_cells(theirs)
         idle(ours)
     print(f"load of this machine: {', '.join(f'{each:.1f}' for each in os.getloadavg())}")
@@ -140,6 +146,41 @@ def seconds(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+def reflect(ours: Address, theirs: Address | None) -> None:
+    """Print how long SQLAlchemy takes to list a table's columns, with an inspector that remembers nothing."""
+    sys.path.append(f"{sys.prefix}/clients/python")
+    try:
+        import sqlalchemy
+    except ImportError:
+        print("SQLAlchemy is not installed (scripts/setup.sh gets it): reflecting is not measured")
+        return
+
+    def columns_of(server: Address) -> Callable[[], object]:
+        engine = sqlalchemy.create_engine("postgresql+psycopg://", connect_args=server.keywords)
+        connection = engine.connect()
+        return lambda: sqlalchemy.inspect(connection).get_columns("flights")
+
+    compare("SQLAlchemy reflects a table", ours, columns_of(ours), theirs and columns_of(theirs), "≤ 5", 30)
+
+
+def jdbc_columns(ours: Address, theirs: Address | None) -> None:
+    """Print how long JDBC takes to list a table's columns, measured in a Java process of its own."""
+    if not JDBC.exists() or shutil.which("java") is None:
+        print("JDBC is not installed (scripts/setup.sh gets it): getColumns is not measured")
+        return
+
+    def median(server: Address) -> float:
+        keywords = server.keywords
+        url = f"jdbc:postgresql://{keywords['host']}:{keywords['port']}/{keywords['dbname']}"
+        source = Path(__file__).parent / "JdbcColumns.java"
+        command = ["java", "-cp", str(JDBC), str(source), url, keywords["user"], keywords["password"], "flights", "100"]
+        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    cpu = cpu_of(ours.process)
+    wall = median(ours)
+    show("JDBC getColumns", wall, (cpu_of(ours.process) - cpu) / 200, theirs and median(theirs), "≤ 5")
 
 
 def copy_cells(theirs: Address | None) -> None:
@@ -227,6 +268,7 @@ def real_postgres() -> Iterator[Address | None]:
         server.start()
         with psycopg.connect(server.address(), autocommit=True) as administrator:
             administrator.execute("CREATE ROLE ana LOGIN PASSWORD 'secret'")
+            administrator.execute(EMPTY_TABLE)
         server.stop()
         rules = server.data / "pg_hba.conf"
         rules.write_text(f"host all ana 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
