@@ -56,8 +56,6 @@ from sfumato.server.requests.calls import in_thread
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
 MAX_CONNECTIONS, MAX_USER_CONNECTIONS, MAX_SIGNING_IN = 500, 100, 100
 """Connections that have signed in, of all users and of one, and those that have not signed in yet."""
-MESSAGES_PER_TURN = 16
-"""The most messages of one connection that are handled in a turn of the event loop: others wait for no more."""
 _SPILL_BYTES = 65536
 _TLS_HANDSHAKE = 0x16
 _SIGN_IN_HINT = (
@@ -432,9 +430,7 @@ class PostgresServer:
     async def _converse(self, state: _OpenConnection, session: Session) -> None:
         connection = state.connection
         assert connection is not None
-        for number in count(1):
-            if self._stopping:
-                return
+        while not self._stopping:
             state.is_idle = True
             kind, body = await connection.read_frame(IDLE_SECONDS)
             state.is_idle = False
@@ -443,8 +439,7 @@ class PostgresServer:
             reply = await session.handle_frame(kind, body)
             if reply is not Reply.LATER:
                 await connection.flush(at_once=reply is Reply.AT_ONCE)
-            if number % MESSAGES_PER_TURN == 0:
-                await asyncio.sleep(0)  # messages that have arrived already are read without waiting
+            await asyncio.sleep(0)  # messages that have arrived already are read without waiting
 
 
 def _too_many(what: str) -> Refusal:
