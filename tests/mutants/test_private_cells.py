@@ -20,6 +20,14 @@ MUTANTS = (
         _LAW,
     ),
     Mutant(
+        "edges are selected for one step less than a unit has",
+        Kind.SENSITIVITY,
+        "plan.readings.cell_rows:CellRanks.rows_per_unit",
+        "return math.ceil(scaled.add_remove_sensitivity.total)",
+        "return math.ceil(scaled.add_remove_sensitivity.total) - 1 or 1",
+        _LAW,
+    ),
+    Mutant(
         "a selection of edges may be made for any number of rows",
         Kind.SENSITIVITY,
         "release.measurement:Measurement.__post_init__",

@@ -96,6 +96,9 @@ def test_selected_edges_leak_no_more_than_they_cost_by_enumeration(relation: str
     """
     found = read_worlds(relation, units)
     ranks = CellRanks(found[0][0].setting(Price(2)).reading, AGE)
+    if relation == "add-remove":  # no step less than a unit has, and none more
+        totals = [int(ranks.extract(rows).sum()) for _, rows in found]
+        assert max(abs(one - other) for one, other in pairs(relation, totals)) == ranks.rows_per_unit
 
     def laws_of(step: ChooseCellsStep) -> list[Law]:
         return [law(lambda rows=rows: list(step.draw(lambda _: rows).cells)) for _, rows in found]
