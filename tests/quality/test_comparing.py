@@ -288,7 +288,7 @@ def test_what_cannot_be_compared_is_refused(real: Any, synthetic: Any, words: st
         ({"columns": []}, "columns must be"),
         ({"target": "nobody"}, "one of the columns that both tables have"),
         ({"table": "people"}, "left out unless a policy is given"),
-        ({"columns": ["sex"], "target": "sex"}, "one column of several: it is predicted from the others"),
+        ({"columns": ["sex"], "target": "sex"}, "one of at least two shared columns: it is predicted from the others"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(asked: dict[str, Any], words: str) -> None:

@@ -379,7 +379,9 @@ class RequestRecord:
         return replace(self, steps=(*self.steps, recorded))
 
     def _refusal(self, rule: str, fix: str) -> RequestDecided:
-        return RequestDecided(f"this request allows no such step: {rule}", place=f"request {self.number}", fix=fix)
+        return RequestDecided(
+            f"this request can no longer change in this way: {rule}", place=f"request {self.number}", fix=fix
+        )
 
 
 _ALLOWED_FROM = {

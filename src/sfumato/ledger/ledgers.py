@@ -137,7 +137,7 @@ class Ledger:
         account = joined_sources.protecting_account(joined, source, fingerprint, self._guarded.keyed_hash)
         if account is not None:
             raise SourceTaken(
-                f"private data cannot be declared public: the account {account!r} protects them",
+                f"this table holds private data that the account {account!r} protects; it cannot be public",
                 place="a table declared public",
                 fix="remove public = true and declare the table's id; in a database file that holds a private table, "
                 "other tables may be public but views may not",

@@ -120,10 +120,10 @@ def _compare_with_anchors(guarded: GuardedStore, place: str, *, accept_loss: boo
                 guarded.anchors += (anchor,)
             else:
                 raise LedgerUnavailable(
-                    f"this backup or export lacks line {anchor.number}, which an anchor of this user has: what was "
-                    "charged since could be spent again",
+                    f"this backup or export ends before line {anchor.number}, which this user's anchor records: "
+                    "charges made since could be spent again",
                     place=str(path),
-                    fix="move the ledger itself; if it is lost, accept as the owner that charges are forgotten: "
+                    fix="move the ledger itself; if it is lost, the owner may accept that these charges are forgotten: "
                     "--accept-loss",
                 )
 

@@ -237,7 +237,7 @@ class CellRules:
         for value in (domain.values or ()) if self.trim or self.case else ():
             if self.fold(str(value)) != value and value not in (*targets, domain.other):
                 rule = "values as trim and case leave them"
-                raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or name it in map')
+                raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or add it to map')
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}([.][0-9]{1,40})?")

@@ -370,8 +370,8 @@ def check_name(name: object, kind: str, place: str) -> None:
         )
     if not is_name(name):
         raise InvalidPolicy(
-            f"{kind} has a name of 1 to {MAX_NAME_LENGTH} visible characters in NFC, without leading or "
-            "trailing spaces",
+            f"the name of {kind} must have 1 to {MAX_NAME_LENGTH} visible characters (Unicode NFC), without leading "
+            "or trailing spaces",
             place=place,
             fix="rename it in a view or in the file",
         )

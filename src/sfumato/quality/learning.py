@@ -140,7 +140,7 @@ def learning(columns: Sequence[PairedColumn], target: str) -> PredictionScores:
         raise InvalidParameter(
             "target",
             target,
-            "one column of several: it is predicted from the others",
+            "one of at least two shared columns: it is predicted from the others",
             fix="compare tables that share at least two columns",
         )
     labels, classes = _classes(columns[target_index])

@@ -306,6 +306,6 @@ def _require_paid(batch: Batch, here: ReleaseContext) -> None:
     if not all(account_periods.reads_only_periods(relation, policy, periods) for relation in relations):
         raise Unsupported(
             "unpaid-periods",
-            f"this kind of release cannot be limited to the {policy.per}s whose accounts it is charged to",
+            f"this kind of release reads all {policy.per}s, but here each {policy.per} has an account of its own",
             fix="ask with SQL or table(…), or use a policy without per, which has one account for all periods",
         )

@@ -47,7 +47,7 @@ def test_only_copies_are_removed_and_the_rest_is_named(clinic: Path) -> None:
     assert f"clinic.copies/t.parquet: a copy of {clinic.parent / 't.tsv'}\n" in done.output
     (clinic.parent / "clinic.copies" / "mine.parquet").unlink()
     again = run("forget", clinic, "--yes")
-    assert (again.exit_code, "were removed before" in again.output) == (0, True)
+    assert (again.exit_code, "were removed earlier" in again.output) == (0, True)
     asked = run("query", clinic, "SELECT COUNT(*) FROM t", "--epsilon", "1", "--fresh")
     assert asked.exit_code == 1
     assert "a copy that sfumato init made, and sfumato forget removes" in asked.stderr

@@ -454,7 +454,7 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
         ("day=boolean true Y false Y", "without the entry that true has too"),
         ("day=text case lower", "a text column with listed values"),
         ("day=text A,b case lower", "values as trim and case leave them"),
-        ("day=text a,b trim yes", "trim has no value"),
+        ("day=text a,b trim yes", "trim takes no value"),
         ("day=text a,b map F", "write map as F:female,M:male"),
         ("day=text a,b map F:c", "a map to listed values"),
         ("day=boolean maybe", "a boolean has no bounds and no values"),

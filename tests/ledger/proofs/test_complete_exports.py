@@ -233,7 +233,7 @@ def test_an_export_that_lacks_a_line_of_which_this_user_knows_is_copied_by_who_a
         account(ledger).charge(pure("0.4"))
     place.drop()
     (tmp_path / "old").unlink(missing_ok=True)
-    with pytest.raises(sf.LedgerUnavailable, match="this backup or export lacks line 3, which an anchor"):
+    with pytest.raises(sf.LedgerUnavailable, match="this backup or export ends before line 3, which this user"):
         copy_ledger(tmp_path / "old.json", tmp_path / "new", anchor=tmp_path / "then")
     with pytest.warns(WeakLedger, match=NEVER_AGAIN):
         copy_ledger(tmp_path / "old.json", tmp_path / "new", accept_loss=True)

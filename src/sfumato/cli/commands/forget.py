@@ -31,7 +31,9 @@ def command(policy: Path, confirmed: bool) -> None:
 
     copies = find_copies(policy)
     if not copies.files and copies.missing:
-        click.echo(f"The copies of {_printable(policy)} were removed before. Nothing was removed. {_DRAFT_AGAIN}")
+        click.echo(
+            f"The copies of {_printable(policy)} were removed earlier; there is nothing to remove. {_DRAFT_AGAIN}"
+        )
         return
     if not copies.files:
         click.echo(f"{_printable(policy)} has no copies: init reads its tables in place. Nothing was removed.")

@@ -163,7 +163,7 @@ def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -
             accounts = ", ".join(account.name for account in lost_anchor.accounts)
             click.echo(f"Line {lost_anchor.number:,} is lost, with its charges to the accounts {accounts}.")
         if not lost_anchors:
-            click.echo("Nothing is lost: every line recorded in an anchor is present or was acknowledged.")
+            click.echo("Nothing is lost: every line recorded in an anchor is present, or its loss was acknowledged.")
             return
         if not yes:
             click.confirm("Add the recorded spending to the totals and continue charging?", abort=True)

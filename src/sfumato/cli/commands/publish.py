@@ -129,7 +129,7 @@ def _check_options(values: Mapping[str, Any]) -> None:
     if not values["explain"] and len(prices) != 1:
         raise click.UsageError("name one price: --epsilon 1, --rho 0.01 or --within 50; there is no default")
     if values["for_"] is not None and values["within"] is None:
-        raise click.UsageError("--for selects the counts that --within applies to: give both, or leave it out")
+        raise click.UsageError("--for selects the counts that --within applies to: give both, or leave out --for")
 
 
 def _propose_marginals(curator: Curator, values: Mapping[str, Any]) -> MarginalsProposal:

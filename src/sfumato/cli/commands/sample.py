@@ -29,8 +29,8 @@ from sfumato.cli.common.output import ProgressPrinter
     "conditions",
     multiple=True,
     metavar="A=VALUE",
-    help="Draw rows in which column A is VALUE, exactly by the model's law given it. Repeatable: of one column, any of "
-    "the values.",
+    help="Draw only rows in which column A is VALUE, from the model's exact conditional distribution. Repeatable; "
+    "several values of one column mean any of them.",
 )
 @click.option(
     "--constraint",

@@ -72,7 +72,7 @@ def parse_rules_text(text: str) -> dict[str, Any]:
 def _parse_value(name: str, value: str) -> Any:
     if name == "trim":
         if value:
-            raise click.UsageError("trim has no value")
+            raise click.UsageError("trim takes no value: write trim alone")
         return True
     if name == "format":
         return [part.strip() for part in value.split(_ALTERNATIVES)]

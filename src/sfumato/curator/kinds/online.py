@@ -43,7 +43,7 @@ def propose(workspace: Workspace, spec: OnlineSpec) -> OnlineProposal:
 
 
 _NEEDS_PROCESS = SkinRefusal(
-    "an online session is not available at a server", "buy marginals once: questions to them are free"
+    "online sessions are not available through a server", "buy marginals once: answers from them are free"
 )
 KIND = ReleaseKind(
     "online",

@@ -34,7 +34,7 @@ def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
 
 
 _UPLOAD = SkinRefusal(
-    "scoring a candidate is not available at a server", "ask the owner to release it from the policy's file"
+    "scoring a candidate is not available through a server", "ask the owner to score it where the policy file is"
 )
 KIND = ReleaseKind(
     "scores",

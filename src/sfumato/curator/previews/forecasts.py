@@ -463,8 +463,8 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
                 "within",
                 name,
                 "half-widths for counts and sums: that of a mean or a ratio depends on how many rows a group has",
-                fix="add COUNT(*) AS n or a SUM to the question and name that one; or give epsilon (--epsilon) and "
-                "call error() (--dry-run), which shows this column's half-width by group size",
+                fix="add COUNT(*) AS n or a SUM and ask for its half-width; or give epsilon (--epsilon) and call "
+                "error() (--dry-run), which shows this column's half-width by group size",
             )
     return goals
 

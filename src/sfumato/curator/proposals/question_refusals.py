@@ -35,7 +35,7 @@ def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> N
     if discovered_keys:
         keys = key_names(query, discovered_keys)
         rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
-        raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or name a price")
+        raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or give a price to discover them")
 
 
 def require_numbers_in_ranges(query: Query, requested: str | None) -> None:

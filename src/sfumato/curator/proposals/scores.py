@@ -304,8 +304,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         if size > MAX_STEPS / 4:
             raise Unsupported(
                 "too-much-noise",
-                "at this price a score of this many marginals needs noise of more than 1e12 steps, the most that is "
-                "drawn exactly",
+                "at this price, scoring this many marginals needs more noise than is drawn exactly (1e12 grid steps)",
                 fix="pay more, name fewer columns, or lower the rows per unit with rows=",
             )
         return replace(view, grid=grid)

@@ -72,7 +72,7 @@ class Tab:
                 "entry",
                 [type(mechanism).__name__ for mechanism in entry.mechanisms],
                 "a complete release",
-                fix="open a separate tab for a mechanism with hidden state: it is charged in full",
+                fix="open another tab for a mechanism with hidden state, which is charged in full at once",
             )
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):

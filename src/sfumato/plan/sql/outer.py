@@ -369,7 +369,9 @@ class OuterBuilder:
             raise Unsupported("unknown-column", rule, fix=suggest_name(part.name, names))
         if len(candidates) > 1:
             owners = " or ".join(f"{column.table}.{column.name}" for column in candidates)
-            raise Unsupported("ambiguous", f"{part.name[:60]} is in several of the joined rows", fix=f"write {owners}")
+            raise Unsupported(
+                "ambiguous", f"{part.name[:60]} is a column of several joined tables", fix=f"write {owners}"
+            )
         return candidates[0].expression
 
     def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:

@@ -99,9 +99,7 @@ async def change_account(request: Request) -> Response:
         elif action in ("pause", "resume"):
             await in_thread(gateway.pause, caller, policy, paused=action == "pause")
         else:
-            raise InvalidRequest(
-                "the form was sent without one of its buttons", place="the form", fix="reload the page"
-            )
+            raise InvalidRequest("the form was sent without pressing a button", place="the form", fix="reload the page")
     except NotAllowed:
         raise
     except SfumatoError as error:

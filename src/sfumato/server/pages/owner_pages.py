@@ -60,7 +60,7 @@ def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str
     elif action == "revoke":
         gateway.revoke_token(caller, _parse_number(form.value("number"), "number"))
     else:
-        raise InvalidRequest("the form was sent without one of its buttons", place="the form", fix="reload the page")
+        raise InvalidRequest("the form was sent without pressing a button", place="the form", fix="reload the page")
     return _NO_SECRET
 
 
