@@ -18,8 +18,7 @@ users and tokens; one ``AT_TICK`` of a call to the curator as well. ``listening`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import islice, zip_longest
 from typing import Any, Protocol
@@ -111,6 +110,25 @@ class Portal:
     sql: str = ""
 
 
+class _Cancellable:
+    """Entered while a statement runs, which may be cancelled until it ends."""
+
+    def __init__(self) -> None:
+        self.cancelled = asyncio.Event()
+        self._is_running = False
+
+    def __enter__(self) -> None:
+        self.cancelled.clear()
+        self._is_running = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_running = False
+
+    def cancel(self) -> None:
+        if self._is_running:
+            self.cancelled.set()
+
+
 class Session:
     """The session of one connection."""
 
@@ -132,16 +150,14 @@ class Session:
         self._prepared: dict[str, PreparedStatement] = {}
         self._portals: dict[str, Portal] = {}
         self._skips_to_sync = False
-        self._cancelled = asyncio.Event()
-        self._is_running = False
+        self._cancellable = _Cancellable()
         self._asks_curator = False
         """Whether the curator was asked for something in the reply that is being made."""
         self._authenticated_until = 0.0
 
     def cancel(self) -> None:
         """Cancel the statement that is running, if one is."""
-        if self._is_running:
-            self._cancelled.set()
+        self._cancellable.cancel()
 
     @property
     def ready(self) -> bytes:
@@ -168,7 +184,7 @@ class Session:
     async def handle(self, message: protocol.FrontendMessage) -> Reply:
         """Handle one message; return whether the client waits for a reply now."""
         if isinstance(message, protocol.Query):
-            async with self._cancellable():
+            with self._cancellable:
                 await self._simple_query(message.sql)
             await self._outbox.send(self.ready)
             return self._end_reply()
@@ -182,7 +198,7 @@ class Session:
         if isinstance(message, protocol.CopyInput) or self._skips_to_sync:
             return Reply.LATER
         try:
-            async with self._cancellable():
+            with self._cancellable:
                 await self._authenticate()
                 await self._extended(message)
         except Exception as error:  # whatever it is, it is reported as an error of this message
@@ -213,15 +229,6 @@ class Session:
         if named is None or named.statement is None:
             return "", 0
         return named.sql, _offset_of(named.statement)
-
-    @asynccontextmanager
-    async def _cancellable(self) -> AsyncIterator[None]:
-        self._cancelled.clear()
-        self._is_running = True
-        try:
-            yield
-        finally:
-            self._is_running = False
 
     async def _fail(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
@@ -395,7 +402,8 @@ class Session:
         match statement:
             case Rows():
                 await self._note_asking(statement)
-                return await self._source.describe(statement, portal.parameters, self._cancelled, ranges=portal.ranges)
+                cancelled = self._cancellable.cancelled
+                return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)
             case DeclareCursor():
                 return None
             case FetchCursor(shows=True):
@@ -472,7 +480,7 @@ class Session:
     ) -> Result:
         await self._note_asking(rows)
         self._source.limit.most = None if self._settings.most is None else exact(self._settings.most, "most")
-        terms = Terms(self._settings.price(rows.price), ranges, self._cancelled)
+        terms = Terms(self._settings.price(rows.price), ranges, self._cancellable.cancelled)
         result = await self._source.run(rows, parameters, columns, terms)
         self._has_charged |= result.charged
         return result
