@@ -145,7 +145,8 @@ def test_messages_that_arrived_together_leave_room_for_others() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data((b"H" + struct.pack("!i", 4)) * 50)
         reader.feed_eof()
-        connection = Connection(reader, cast(asyncio.StreamWriter, None), lambda: asyncio.sleep(0))
+        writer = SimpleNamespace(transport=SimpleNamespace(abort=reader.feed_eof))
+        connection = Connection(reader, cast(asyncio.StreamWriter, writer), lambda: asyncio.sleep(0))
         server = PostgresServer(cast(Any, None), cast(Any, None), lambda: asyncio.sleep(0))
         waiting = asyncio.create_task(other())
         with suppress(ConnectionEnded):

@@ -125,12 +125,14 @@ class Connection:
         return data
 
     async def _receive(self, seconds: float) -> None:
-        """Wait for more bytes."""
+        """Wait for more bytes; a connection without any within some seconds is aborted."""
+        timer = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
         try:
-            async with asyncio.timeout(seconds):
-                arrived = await self._reader.read(_SPILL_BYTES)
-        except (TimeoutError, OSError):
+            arrived = await self._reader.read(_SPILL_BYTES)
+        except OSError:
             raise ConnectionEnded from None
+        finally:
+            timer.cancel()
         if not arrived:
             raise ConnectionEnded
         self._input += arrived

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from itertools import islice, zip_longest
 from typing import Any, Protocol
 
@@ -64,6 +65,7 @@ MAX_STATEMENTS, MAX_PORTALS = 1000, 100
 """Prepared statements and portals of one connection."""
 AUTHENTICATED_SECONDS = 1.0
 """For how long the messages of one reply count as authenticated."""
+_RECALLED_MESSAGES, _RECALLED_BYTES = 64, 256
 _IDLE, _OPEN, _FAILED = "I", "T", "E"
 _ROLLBACK_NOTICE = "questions asked in this transaction stay charged: their answers have been released"
 _EXPLAIN_COLUMNS = text_result(("QUERY PLAN",), []).columns
@@ -154,6 +156,8 @@ class Session:
         self._asks_curator = False
         """Whether the curator was asked for something in the reply that is being made."""
         self._authenticated_until = 0.0
+        self._recall_message = lru_cache(_RECALLED_MESSAGES)(protocol.decode)
+        """Decodes short messages, which clients repeat; not shared, so that nobody's time tells what others send."""
 
     def cancel(self) -> None:
         """Cancel the statement that is running, if one is."""
@@ -169,7 +173,7 @@ class Session:
         A body that cannot be decoded is an error like any other: the next message begins where its length says.
         """
         try:
-            message = protocol.decode(kind, body)
+            message = (self._recall_message if len(body) <= _RECALLED_BYTES else protocol.decode)(kind, body)
         except protocol.ProtocolViolation as violation:
             if kind not in protocol.STATEMENT_MESSAGES:
                 raise
