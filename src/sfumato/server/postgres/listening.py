@@ -56,8 +56,11 @@ from sfumato.server.requests.calls import in_thread
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
 MAX_CONNECTIONS, MAX_USER_CONNECTIONS, MAX_SIGNING_IN = 500, 100, 100
 """Connections that have signed in, of all users and of one, and those that have not signed in yet."""
+MESSAGES_PER_TURN = 8
+"""Messages of one reply that are handled, if they arrived together, before others have their turn."""
 _SPILL_BYTES = 65536
 _TLS_HANDSHAKE = 0x16
+_FRAME_HEAD = struct.Struct("!ci")
 _SIGN_IN_HINT = (
     "The password is a token, made with sfumato token new. Tokens made before this server spoke PostgreSQL's protocol "
     "do not work here: make a new one."
@@ -104,28 +107,35 @@ class Connection:
 
     async def read_frame(self, seconds: float) -> tuple[bytes, bytes]:
         """Read the type and the body of the next message, whose first byte arrives within some seconds."""
-        kind = await self._read(1, seconds)
+        if not self._input:
+            await self._receive(seconds)
         if self._awaits_message:
             self._turns_before, self._awaits_message = self._turns_begun(), False
-        (length,) = struct.unpack("!i", await self._read(4))
+        kind, length = _FRAME_HEAD.unpack(await self._read(_FRAME_HEAD.size))
         if not 4 <= length <= protocol.MAX_MESSAGE_BYTES:
             raise protocol.ProtocolViolation(f"a message has 4 to {protocol.MAX_MESSAGE_BYTES:,} bytes")
         return kind, await self._read(length - 4)
 
-    async def _read(self, count: int, seconds: float = MESSAGE_SECONDS) -> bytes:
+    async def _read(self, count: int) -> bytes:
         """Return the next bytes; what has arrived already is taken without a turn of the event loop."""
-        try:
-            while len(self._input) < count:
-                async with asyncio.timeout(seconds):
-                    arrived = await self._reader.read(_SPILL_BYTES)
-                if not arrived:
-                    raise ConnectionEnded
-                self._input += arrived
-        except (TimeoutError, OSError):
-            raise ConnectionEnded from None
+        while len(self._input) < count:
+            await self._receive(MESSAGE_SECONDS)
         data = bytes(self._input[:count])
         del self._input[:count]
         return data
+
+    async def _receive(self, seconds: float) -> None:
+        """Wait for more bytes; a connection without any within some seconds is aborted."""
+        timer = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+        try:
+            arrived = await self._reader.read(_SPILL_BYTES)
+        except OSError:
+            raise ConnectionEnded from None
+        finally:
+            timer.cancel()
+        if not arrived:
+            raise ConnectionEnded
+        self._input += arrived
 
     async def send(self, data: bytes) -> None:
         """Collect a part of a reply; a long reply begins to leave before it is complete."""
@@ -148,8 +158,9 @@ class Connection:
         data, self._buffer = bytes(self._buffer), bytearray()
         try:
             self._writer.write(data)
-            async with asyncio.timeout(READ_SECONDS):
-                await self._writer.drain()
+            if self.transport.get_write_buffer_size():
+                async with asyncio.timeout(READ_SECONDS):
+                    await self._writer.drain()
         except (TimeoutError, OSError):
             self._writer.transport.abort()
             raise ConnectionEnded from None
@@ -430,6 +441,8 @@ class PostgresServer:
     async def _converse(self, state: _OpenConnection, session: Session) -> None:
         connection = state.connection
         assert connection is not None
+        handled = 0
+        """Messages since the event loop last had a turn."""
         while not self._stopping:
             state.is_idle = True
             kind, body = await connection.read_frame(IDLE_SECONDS)
@@ -439,7 +452,10 @@ class PostgresServer:
             reply = await session.handle_frame(kind, body)
             if reply is not Reply.LATER:
                 await connection.flush(at_once=reply is Reply.AT_ONCE)
-            await asyncio.sleep(0)  # messages that have arrived already are read without waiting
+            handled = handled + 1 if reply is Reply.LATER else MESSAGES_PER_TURN
+            if handled >= MESSAGES_PER_TURN:  # messages that have arrived already are read without waiting
+                await asyncio.sleep(0)
+                handled = 0
 
 
 def _too_many(what: str) -> Refusal:

@@ -18,9 +18,9 @@ users and tokens; one ``AT_TICK`` of a call to the curator as well. ``listening`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from itertools import islice, zip_longest
 from typing import Any, Protocol
 
@@ -65,6 +65,7 @@ MAX_STATEMENTS, MAX_PORTALS = 1000, 100
 """Prepared statements and portals of one connection."""
 AUTHENTICATED_SECONDS = 1.0
 """For how long the messages of one reply count as authenticated."""
+_RECALLED_MESSAGES, _RECALLED_BYTES = 64, 256
 _IDLE, _OPEN, _FAILED = "I", "T", "E"
 _ROLLBACK_NOTICE = "questions asked in this transaction stay charged: their answers have been released"
 _EXPLAIN_COLUMNS = text_result(("QUERY PLAN",), []).columns
@@ -111,6 +112,25 @@ class Portal:
     sql: str = ""
 
 
+class _Cancellable:
+    """Entered while a statement runs, which may be cancelled until it ends."""
+
+    def __init__(self) -> None:
+        self.cancelled = asyncio.Event()
+        self._is_running = False
+
+    def __enter__(self) -> None:
+        self.cancelled.clear()
+        self._is_running = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_running = False
+
+    def cancel(self) -> None:
+        if self._is_running:
+            self.cancelled.set()
+
+
 class Session:
     """The session of one connection."""
 
@@ -132,16 +152,16 @@ class Session:
         self._prepared: dict[str, PreparedStatement] = {}
         self._portals: dict[str, Portal] = {}
         self._skips_to_sync = False
-        self._cancelled = asyncio.Event()
-        self._is_running = False
+        self._cancellable = _Cancellable()
         self._asks_curator = False
         """Whether the curator was asked for something in the reply that is being made."""
         self._authenticated_until = 0.0
+        self._recall_message = lru_cache(_RECALLED_MESSAGES)(protocol.decode)
+        """Decodes short messages, which clients repeat; not shared, so that nobody's time tells what others send."""
 
     def cancel(self) -> None:
         """Cancel the statement that is running, if one is."""
-        if self._is_running:
-            self._cancelled.set()
+        self._cancellable.cancel()
 
     @property
     def ready(self) -> bytes:
@@ -153,7 +173,7 @@ class Session:
         A body that cannot be decoded is an error like any other: the next message begins where its length says.
         """
         try:
-            message = protocol.decode(kind, body)
+            message = (self._recall_message if len(body) <= _RECALLED_BYTES else protocol.decode)(kind, body)
         except protocol.ProtocolViolation as violation:
             if kind not in protocol.STATEMENT_MESSAGES:
                 raise
@@ -168,7 +188,7 @@ class Session:
     async def handle(self, message: protocol.FrontendMessage) -> Reply:
         """Handle one message; return whether the client waits for a reply now."""
         if isinstance(message, protocol.Query):
-            async with self._cancellable():
+            with self._cancellable:
                 await self._simple_query(message.sql)
             await self._outbox.send(self.ready)
             return self._end_reply()
@@ -182,7 +202,7 @@ class Session:
         if isinstance(message, protocol.CopyInput) or self._skips_to_sync:
             return Reply.LATER
         try:
-            async with self._cancellable():
+            with self._cancellable:
                 await self._authenticate()
                 await self._extended(message)
         except Exception as error:  # whatever it is, it is reported as an error of this message
@@ -213,15 +233,6 @@ class Session:
         if named is None or named.statement is None:
             return "", 0
         return named.sql, _offset_of(named.statement)
-
-    @asynccontextmanager
-    async def _cancellable(self) -> AsyncIterator[None]:
-        self._cancelled.clear()
-        self._is_running = True
-        try:
-            yield
-        finally:
-            self._is_running = False
 
     async def _fail(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
@@ -395,7 +406,8 @@ class Session:
         match statement:
             case Rows():
                 await self._note_asking(statement)
-                return await self._source.describe(statement, portal.parameters, self._cancelled, ranges=portal.ranges)
+                cancelled = self._cancellable.cancelled
+                return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)
             case DeclareCursor():
                 return None
             case FetchCursor(shows=True):
@@ -472,7 +484,7 @@ class Session:
     ) -> Result:
         await self._note_asking(rows)
         self._source.limit.most = None if self._settings.most is None else exact(self._settings.most, "most")
-        terms = Terms(self._settings.price(rows.price), ranges, self._cancelled)
+        terms = Terms(self._settings.price(rows.price), ranges, self._cancellable.cancelled)
         result = await self._source.run(rows, parameters, columns, terms)
         self._has_charged |= result.charged
         return result
