@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from mutation.records import Killers, Records, function_name
 from mutation.replacing import LiveFunctions, NotReplaceable, Overlay, install_builtins
@@ -238,6 +239,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--records", help="the folder of what was recorded, to which results are added")
     parser.addoption("--again", action="store_true", help="run mutants that survived once more")
     parser.addoption("--cap", type=float, default=20.0, help="CPU seconds for one mutant")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Let a property fail at its first counterexample: the search for the shortest takes seconds."""
+    phases = (Phase.explicit, Phase.generate, Phase.target)
+    settings.register_profile("mutation", settings.get_profile("suite"), phases=phases, report_multiple_bugs=False)
+    settings.load_profile("mutation")
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:

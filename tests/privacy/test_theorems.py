@@ -170,7 +170,7 @@ def test_hostile_parameters(call: object) -> None:
 
 
 def test_the_conversion_of_a_renyi_divergence_is_rounded_up_by_its_terms() -> None:
-    """e^{(α−1)(r−ε)}·(1 − 1/α)^α/(α − 1) in 40 digits: above it by 2^-40, and by 2^-50 of the terms of its logarithm."""
+    """e^{(α−1)(r−ε)}·(1 − 1/α)^α/(α − 1) in 40 digits: above it by 2^-40, and 2^-50 of the terms of its logarithm."""
     for order, divergence, epsilon in ((8001, "0", "0.0875"), (5001, "0.9", "1"), ("1.000001", "0", "600000000")):
         with mpmath.workdps(40):
             z = mpmath.mpf(order) - 1
