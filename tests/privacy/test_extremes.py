@@ -51,6 +51,13 @@ def test_max_divergence_of_pairs_is_not_below_the_truth() -> None:
         assert truth <= exact.number(curve.max_divergence) <= truth * (1 + mpmath.mpf(10) ** -13)
 
 
+def test_max_divergence_is_that_of_the_worse_direction() -> None:
+    """ln 9/5 one way and ln 5 the other: whichever comes first."""
+    p, q = ("0.9", "0.1"), ("0.5", "0.5")
+    for curve in (C.pair(p, q), C.pair(q, p)):
+        assert float(curve.max_divergence or 0) == pytest.approx(math.log(5), rel=1e-12)
+
+
 def test_renyi_of_a_rare_large_loss_is_not_lost() -> None:
     p, q = Fraction("1.16906e-108"), Fraction("9.04099e-121")
     curve = C.pair([p, 1 - p], [q, 1 - q])
