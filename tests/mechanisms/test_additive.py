@@ -343,6 +343,7 @@ def test_a_gaussian_width_keeps_a_margin_of_rounding() -> None:
         assert additive._gaussian_width(sigma, chance * (1 + 1.5e-12)) == width
         assert additive._gaussian_width(sigma, chance * (1 + 0.5e-12)) == width + 1
         assert additive._gaussian_width(sigma, chance * (1 - 1e-9)) == width + 1
+    assert additive._gaussian_width(2000.0, bounded * (1 + 1e-12)) == 3920  # and one that is just met is met
     # half a step is gained beyond σ alone, where the density is convex
     assert additive._gaussian_width(2000.0, math.erfc(2000.25 / (2000 * math.sqrt(2)))) == 2001
     assert additive._gaussian_width(2000.0, math.erfc(2001.5 / (2000 * math.sqrt(2))) * (1 + 1e-9)) == 2001
