@@ -347,3 +347,11 @@ def test_a_gaussian_width_keeps_a_margin_of_rounding() -> None:
     # half a step is gained beyond σ alone, where the density is convex
     assert additive._gaussian_width(2000.0, math.erfc(2000.25 / (2000 * math.sqrt(2)))) == 2001
     assert additive._gaussian_width(2000.0, math.erfc(2001.5 / (2000 * math.sqrt(2))) * (1 + 1e-9)) == 2001
+
+
+def test_a_sum_of_gaussian_noises_is_as_wide_as_its_deviation_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(additive, "_gaussian_width", lambda sigma, _: asked.append(sigma) or 7)
+    assert sf.Gaussian(50).sum_error(3) == 7
+    with mpmath.workdps(40):
+        assert abs(asked[0] / (50 * mpmath.sqrt(3)) - 1 - mpmath.mpf("1e-12")) < 1e-15

@@ -235,3 +235,10 @@ def test_two_laws_and_their_losses_are_drawn(tmp_path: Path) -> None:
     top = sf.TopK(1, k=2)
     assert top.distribution([1, 2, 3]).plot(top.distribution([3, 2, 1])).svg
     assert repr(noise.distribution(0)).startswith("<OutcomeDistribution ")
+
+
+def test_a_float_on_a_fine_grid_is_that_step() -> None:
+    """Its shortest decimal would lie beside the grid."""
+    noise = sf.Laplace(Fraction(1, 2**59), grid=Fraction(1, 2**60))
+    law = noise.distribution(2.0**-60)
+    assert law[3 * 2.0**-60] == law[-(2.0**-60)] > 0

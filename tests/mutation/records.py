@@ -92,15 +92,19 @@ class Records:
     def covering(self, site: Site, examples: Mapping[str, Sequence[str]], killers: Killers) -> list[str]:
         """List the tests that ran a mutant's block, the likeliest to notice first.
 
-        ``examples`` lists all tests of a test function: those that were not recorded are taken to run what another one
-        ran. The n-th test of one function waits n times as long, and functions that have killed before are preferred.
+        ``examples`` lists all tests of a test function: those that were not recorded may run every block of a function
+        that another one entered. The n-th test of one function waits n times as long, and functions that have killed
+        before are preferred.
         """
         function, name = site.mutant.function, str(site.mutant)
         index = block_indexes(function.module, function.qualname)[id(site_node(site))]
         block = f"{function.module}:{function.qualname}:{index}"
         prices = {test: recorded.price for test, recorded in self._tests.items() if recorded.is_through(block)}
-        for test, price in list(prices.items()):
-            prices |= {other: price for other in examples.get(function_name(test), ()) if other not in self._tests}
+        entry = f"{function.module}:{function.qualname}:0"
+        for test, recorded in self._tests.items():
+            if recorded.is_through(entry):
+                others = (other for other in examples.get(function_name(test), ()) if other not in self._tests)
+                prices |= dict.fromkeys(others, recorded.price)
         seen: Counter[str] = Counter()
         ranked = []
         for test, price in sorted(prices.items(), key=lambda item: (item[1], item[0])):

@@ -170,6 +170,7 @@ def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp
     function = site.mutant.function
     index = block_indexes(function.module, function.qualname)[id(site_node(site))]
     block = f"{function.module}:{function.qualname}:{index}"
+    assert index == 0
     lines = [
         {"test": "broad", "seconds": 1, "blocks": ["another", block], "imported": ["zlib"], "ran": "3"},
         {"test": "other", "seconds": 1, "blocks": [], "imported": [], "ran": "1"},
