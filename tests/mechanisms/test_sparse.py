@@ -273,7 +273,5 @@ def test_what_is_no_whole_number_is_not_asked() -> None:
     assert session.receipt.asked == 0
 
 
-def test_an_epsilon_below_all_denominators_is_halved() -> None:
-    threshold, question, _ = sf.AboveThreshold("1e-27", threshold=0).scales
-    assert threshold == 2 * 10**27
-    assert question == 2 * threshold
+def test_an_epsilon_below_all_denominators_is_refused_for_its_scale() -> None:
+    assert_refused(lambda: sf.AboveThreshold("1e-27", threshold=0), "between 0.001 and 1e12")
