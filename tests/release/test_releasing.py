@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.curator.proposals.table_auctions import AuctionProposal, PriceDraw
-from sfumato.ledger import Entry, Tab, spending
+from sfumato.ledger import Entry, StoredAnswer, Tab, spending
 from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
@@ -114,7 +114,7 @@ def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(
 
 
 def test_the_charge_of_several_questions_is_no_answer_to_one(shop: sf.Curator) -> None:
-    """Its entry has neither plan nor data, so that no question finds it; the curve is all of them."""
+    """Its entry has neither plan nor data, so that no question finds it; a stored answer of all is returned uncharged."""
     opened: list[Entry] = []
     entry = Entry(sf.Curve.pure(2), "both", "a plan", "the data")
 
@@ -127,6 +127,10 @@ def test_the_charge_of_several_questions_is_no_answer_to_one(shop: sf.Curator) -
     assert opened == [replace(entry, plan="", data="")]
     assert payer.is_charged()
     payer.stop()
+    stored = StoredAnswer(1, dt.datetime.now(dt.UTC), "both", {}, "")
+    repeated = BatchPayer(lambda _: stored, (), lambda _: ())
+    assert repeated.ask(entry, {}).begin() is stored
+    assert not repeated.is_charged()
 
 
 def test_a_tab_never_pays_more_than_it_holds_and_no_row_is_read_for_it(
