@@ -114,7 +114,7 @@ def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(
 
 
 def test_the_charge_of_several_questions_is_no_answer_to_one(shop: sf.Curator) -> None:
-    """Its entry has neither plan nor data, so that no question finds it; a stored answer of all is returned uncharged."""
+    """Its entry has neither plan nor data, so that no question finds it; a stored answer is returned uncharged."""
     opened: list[Entry] = []
     entry = Entry(sf.Curve.pure(2), "both", "a plan", "the data")
 
