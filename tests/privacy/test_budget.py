@@ -135,6 +135,15 @@ def test_the_largest_pure_release_is_searched_to_a_billionth(account: sf.Budget)
     assert ((largest - start) / step).denominator == 1
 
 
+def test_what_is_left_is_named_as_it_would_be_charged() -> None:
+    """A long fraction of a unit would be rounded up: whole units are named, although the other currency affords it."""
+    spent = 9 * 10**29 + Fraction(10**28, 10**10 + 19)
+    account = sf.Budget(1, "1e-6", spent_pure=spent)
+    left = (10**30 - spent) / 10**30
+    assert account.affords(sf.Curve.pure(left))
+    assert account._largest_from_pure() == Fraction(math.floor(left * 10**30), 10**30) < left
+
+
 def test_totals_without_renyi_divergence_close_that_currency_alone() -> None:
     """Nothing spent is nothing in every currency; a pure account has no such currency to close."""
     approximate, pure = sf.Budget(1, "1e-6"), sf.Budget(1)
