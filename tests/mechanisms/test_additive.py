@@ -6,6 +6,7 @@ import math
 import pickle
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -317,3 +318,40 @@ def test_gaussian_noise_of_a_price_in_rho_is_never_too_small() -> None:
         sigma = sf.Gaussian.closed_form(epsilon=None, rho=rho)
         assert sigma is not None
         assert 1 / (2 * sigma**2) <= rho <= (1 + Fraction(1, 2**38)) / (2 * sigma**2)
+
+
+def test_the_chance_left_to_each_noise_is_rounded_down() -> None:
+    """1 − (1 − β)^(1/k) for independent noises and β/k for any, in 40 digits: below them by 1e-14 and no more."""
+    with mpmath.workdps(40):
+        for confidence in ("0.01", "0.3", "0.9", "0.95", "0.99", "0.999", "0.999999"):
+            beta = 1 - mpmath.mpf(confidence)
+            for k in (1, 2, 3, 7, 9, 1000):
+                independent = -mpmath.expm1(mpmath.log1p(-beta) / k)
+                for truth, found in (
+                    (independent, additive._miss(confidence, k)),
+                    (beta / k, additive._rarely(confidence, k)),
+                ):
+                    assert truth * (1 - mpmath.mpf("1.4e-14")) <= found <= truth * (1 - mpmath.mpf("0.6e-14"))
+
+
+def test_a_gaussian_width_keeps_a_margin_of_rounding() -> None:
+    """A chance that is met by less than 1e-12 of itself takes one more step, in both ways of adding up the law."""
+    weights = [math.exp(-x * x / 2) for x in range(40)]
+    summed = 2 * math.fsum(weights[3:]) / (2 * math.fsum(weights) - 1)  # P(|Y| > 2) at σ = 1
+    bounded = math.erfc(3920.5 / (2000 * math.sqrt(2)))  # of |Y| > 3920 at σ = 2000
+    for sigma, width, chance in ((1.0, 2, summed), (2000.0, 3920, bounded)):
+        assert additive._gaussian_width(sigma, chance * (1 + 1.5e-12)) == width
+        assert additive._gaussian_width(sigma, chance * (1 + 0.5e-12)) == width + 1
+        assert additive._gaussian_width(sigma, chance * (1 - 1e-9)) == width + 1
+    assert additive._gaussian_width(2000.0, bounded * (1 + 1e-12)) == 3920  # and one that is just met is met
+    # half a step is gained beyond σ alone, where the density is convex
+    assert additive._gaussian_width(2000.0, math.erfc(2000.25 / (2000 * math.sqrt(2)))) == 2001
+    assert additive._gaussian_width(2000.0, math.erfc(2001.5 / (2000 * math.sqrt(2))) * (1 + 1e-9)) == 2001
+
+
+def test_a_sum_of_gaussian_noises_is_as_wide_as_its_deviation_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(additive, "_gaussian_width", lambda sigma, _: asked.append(sigma) or 7)
+    assert sf.Gaussian(50).sum_error(3) == 7
+    with mpmath.workdps(40):
+        assert abs(asked[0] / (50 * mpmath.sqrt(3)) - 1 - mpmath.mpf("1e-12")) < 1e-15

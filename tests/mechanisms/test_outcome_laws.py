@@ -17,6 +17,7 @@ import pytest
 import sfumato as sf
 from refusals import assert_refused
 from sfumato.errors import InvalidParameter
+from sfumato.mechanisms import outcome_laws
 
 MP = mpmath.MPContext()
 MP.dps = 80
@@ -235,3 +236,20 @@ def test_two_laws_and_their_losses_are_drawn(tmp_path: Path) -> None:
     top = sf.TopK(1, k=2)
     assert top.distribution([1, 2, 3]).plot(top.distribution([3, 2, 1])).svg
     assert repr(noise.distribution(0)).startswith("<OutcomeDistribution ")
+
+
+def test_a_float_on_a_fine_grid_is_that_step() -> None:
+    """Its shortest decimal would lie beside the grid."""
+    noise = sf.Laplace(Fraction(1, 2**59), grid=Fraction(1, 2**60))
+    law = noise.distribution(2.0**-60)
+    assert law[3 * 2.0**-60] == law[-(2.0**-60)] > 0
+
+
+def test_a_law_has_as_many_outcomes_as_are_listed_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    for noise in (sf.Laplace(2), sf.Gaussian("0.5", grid="1/4")):
+        count = len(noise.distribution(0))
+        monkeypatch.setattr(outcome_laws, "MAX_OUTCOMES", count)
+        assert len(noise.distribution(0)) == count
+        monkeypatch.setattr(outcome_laws, "MAX_OUTCOMES", count - 1)
+        assert_refused(lambda noise=noise: noise.distribution(0), f"its law has {count} outcomes")
+        monkeypatch.undo()

@@ -9,6 +9,7 @@ import pytest
 import sfumato as sf
 from mechanisms.recorded import recorded, words
 from refusals import assert_refused
+from sfumato.mechanisms import bits, response
 
 N = 60_000
 ORACLES = [sf.RandomizedResponse(1, 5), sf.OptimizedUnaryEncoding(1, 5), sf.OptimalLocalHashing(1, 5)]
@@ -131,3 +132,13 @@ def test_widths_shrink_with_the_root_of_the_reports() -> None:
     for oracle in ORACLES:
         assert oracle.error(reports=40_000) / 40_000 == pytest.approx(oracle.error(reports=10_000) / 20_000)
         assert oracle.error(k=10) > oracle.error()
+
+
+def test_an_event_just_below_a_cut_of_64_bits_is_decided_exactly() -> None:
+    """Its probability is 10^-70 below c/2^64 and rounds to it in 60 digits: bits that go on with ones are not below."""
+    cut = 1 << 60
+    chance = (cut - Fraction(1, 10**70)) / 2**64
+    for following, below in ((b"\xff", False), (b"\x00", True)):
+        with recorded(words(cut - 1) + following * 64):
+            (event,) = response.bernoulli(lambda context: bits.to_decimal(chance, context), 1)
+        assert bool(event) is below

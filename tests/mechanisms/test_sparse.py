@@ -263,3 +263,15 @@ def test_written_and_read_back() -> None:
     mechanism = sf.AboveThreshold("0.5", 7, 3, 2, monotone=True, values_epsilon="0.1")
     assert sf.loads(sf.dumps(mechanism)) == mechanism
     assert "threshold=7" in repr(mechanism)
+
+
+def test_what_is_no_whole_number_is_not_asked() -> None:
+    session = sf.AboveThreshold(10, threshold=1000).start()
+    for value in (3.5, "7", None):
+        with pytest.raises(sf.InvalidParameter, match="whole number"):
+            session.ask(value)  # type: ignore[arg-type]
+    assert session.receipt.asked == 0
+
+
+def test_an_epsilon_below_all_denominators_is_refused_for_its_scale() -> None:
+    assert_refused(lambda: sf.AboveThreshold("1e-27", threshold=0), "between 0.001 and 1e12")

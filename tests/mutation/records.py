@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,52 @@ from typing import Any
 from mutation.rules import Site
 from mutation.sources import PACKAGE, ROOT, block_indexes, functions, module_path, module_tree
 
-KILLED = frozenset({"killed", "hung"})
+KILLED = frozenset({"killed"})
+
+
+@dataclass(frozen=True)
+class RecordedTest:
+    seconds: float
+    ran: int
+    """A bit for each block that it ran."""
+    numbers: dict[str, int]
+    """Which bit is which block's."""
+
+    def is_through(self, block: str) -> bool:
+        number = self.numbers.get(block)
+        return number is not None and bool(self.ran >> number & 1)
+
+    @property
+    def price(self) -> float:
+        """Tests that are short and run little else look closest at what a block does."""
+        return (self.seconds + 0.01) * self.ran.bit_count()
+
+
+class Killers:
+    """How often each test function killed a mutant of a function, and of a module."""
+
+    def __init__(self, results: Iterable[dict[str, Any]] = ()) -> None:
+        self._kills: Counter[tuple[str, str]] = Counter()
+        for line in results:
+            if line["outcome"] in KILLED:
+                self.add(line["mutant"], line["test"])
+
+    def add(self, mutant: str, test: str) -> None:
+        for scope in _scopes(mutant):
+            self._kills[scope, function_name(test)] += 1
+
+    def weight(self, mutant: str, test: str) -> int:
+        function, module = (self._kills[scope, function_name(test)] for scope in _scopes(mutant))
+        return 1 + 9 * function + module
+
+
+def _scopes(mutant: str) -> tuple[str, str]:
+    return mutant.partition(" | ")[0], mutant.partition(":")[0]
+
+
+def function_name(test: str) -> str:
+    """Return a test's id without its parameters."""
+    return test.partition("[")[0]
 
 
 class Records:
@@ -22,45 +68,57 @@ class Records:
 
     def __init__(self, folder: Path, *, tests: bool = True) -> None:
         self.folder = folder
-        self._seconds: dict[str, float] = {}
-        self._breadth: dict[str, int] = {}
-        self._tests: dict[str, set[str]] = defaultdict(set)
-        for line in _lines(folder, "tests.*") if tests else ():
-            self._seconds[line["test"]] = line["seconds"]
-            self._breadth[line["test"]] = len(line["blocks"])
+        self.imported: set[str] = set()
+        """Modules that tests imported late."""
+        self._tests: dict[str, RecordedTest] = {}
+        self._first: dict[str, RecordedTest] = {}
+        for path in sorted(folder.glob("tests.*")) if tests else ():
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        numbers: dict[str, int] = {}
+        for line in _lines(path):
             for block in line["blocks"]:
-                self._tests[block].add(line["test"])
+                numbers[block] = len(numbers)
+            self.imported.update(line["imported"])
+            test = RecordedTest(line["seconds"], int(line["ran"], 16), numbers)
+            self._tests[line["test"]] = test
+            self._first.setdefault(function_name(line["test"]), test)
 
     def seconds(self, test: str) -> float:
-        return self._seconds.get(test, 1.0)
+        recorded = self._tests.get(test) or self._first.get(function_name(test))
+        return recorded.seconds if recorded is not None else 1.0
 
-    def covering(self, site: Site, killers: Counter[str]) -> list[str]:
+    def covering(self, site: Site, examples: Mapping[str, Sequence[str]], killers: Killers) -> list[str]:
         """List the tests that ran a mutant's block, the likeliest to notice first.
 
-        Tests that are short and run little else look closest at what this block does. The n-th test of one function
-        waits n times as long, and functions that have killed before are preferred.
+        ``examples`` lists all tests of a test function: those that were not recorded may run every block of a function
+        that another one entered. The n-th test of one function waits n times as long, and functions that have killed
+        before are preferred.
         """
-        function = site.mutant.function
-        node = site_node(site)
-        block = block_indexes(function.module, function.qualname)[id(node)]
-        tests = sorted(self._tests[f"{function.module}:{function.qualname}:{block}"], key=self._price)
+        function, name = site.mutant.function, str(site.mutant)
+        index = block_indexes(function.module, function.qualname)[id(site_node(site))]
+        block = f"{function.module}:{function.qualname}:{index}"
+        prices = {test: recorded.price for test, recorded in self._tests.items() if recorded.is_through(block)}
+        entry = f"{function.module}:{function.qualname}:0"
+        for test, recorded in self._tests.items():
+            if recorded.is_through(entry):
+                others = (other for other in examples.get(function_name(test), ()) if other not in self._tests)
+                prices |= dict.fromkeys(others, recorded.price)
         seen: Counter[str] = Counter()
         ranked = []
-        for test in tests:
-            name = test.partition("[")[0]
-            ranked.append((self._price(test) * (1 + seen[name]) / (1 + killers[name]), test))
-            seen[name] += 1
+        for test, price in sorted(prices.items(), key=lambda item: (item[1], item[0])):
+            tested = function_name(test)
+            ranked.append((price * (1 + seen[tested]) / killers.weight(name, test), test))
+            seen[tested] += 1
         return [test for _, test in sorted(ranked)]
-
-    def _price(self, test: str) -> float:
-        return (self.seconds(test) + 0.01) * self._breadth.get(test, 1)
 
     def finished(self, *, killed_only: bool = False) -> set[str]:
         return {line["mutant"] for line in self.results() if line["outcome"] in KILLED or not killed_only}
 
     def results(self) -> list[dict[str, Any]]:
         """List the results that still stand: a kill while its module is the same, anything else while all is."""
-        lines = _lines(self.folder, "results.*")
+        lines = (line for path in sorted(self.folder.glob("results.*")) for line in _lines(path))
         return [line for line in lines if line["sources"] == self.fingerprint(line["mutant"], line["outcome"])]
 
     def fingerprint(self, mutant: str, outcome: str) -> str:
@@ -79,10 +137,11 @@ def _hash(paths: tuple[Path, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _lines(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
-    for path in sorted(folder.glob(pattern)):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            yield json.loads(line)
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):  # a last one may be half written
+                yield json.loads(line)
 
 
 def site_node(site: Site) -> ast.AST:

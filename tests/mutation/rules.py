@@ -321,7 +321,7 @@ def _text(node: ast.AST) -> str:
         return f"if {ast.unparse(node.test)}"
     if isinstance(node, ast.comprehension):
         return ast.unparse(node).strip()
-    return " ".join(ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).split())
+    return " ".join(ast.unparse(node).split())
 
 
 def all_sites(prefixes: tuple[str, ...] = ("",)) -> list[Site]:

@@ -2,7 +2,8 @@
 
 Only tests that ran the changed block are run, one of each test function first, the short ones first. A test that fails
 kills the mutant if it passes without the change and fails once more with it. A mutant whose changed statement no test
-reached is neither killed nor survived.
+reached is neither killed nor survived; one that has used up its CPU seconds, or under which two tests never end, is
+not decided.
 """
 
 from __future__ import annotations
@@ -16,31 +17,36 @@ import shutil
 import signal
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Sequence
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
-from mutation.records import Records
+from mutation.records import Killers, Records, function_name
 from mutation.replacing import LiveFunctions, NotReplaceable, Overlay, install_builtins
 from mutation.rules import Site, sites
 
 _MEMORY = 8 << 30
+_MOST_HUNG = 2
+"""Tests that may use up their seconds until a mutant is left: each costs some."""
 
 
 @dataclass(frozen=True)
 class Result:
     mutant: str
     outcome: str
-    """killed, hung, survived, unreached or unfit."""
+    """killed, survived, undecided, hung, unreached or unfit."""
     test: str = ""
     tests: int = 0
     seconds: float = 0.0
-    """Of CPU, by the tests' recorded times."""
+    """Of CPU, in all children."""
     sources: str = ""
     """A hash of what decided it: the mutated module for what was killed, everything for the rest."""
 
@@ -49,8 +55,9 @@ class Result:
 class Run:
     """What one child reported."""
 
-    failed: str = ""
-    hung: str = ""
+    stopped: str = ""
+    """The test that failed, or that was ended."""
+    timed_out: bool = False
     reached: bool = False
     unfit: bool = False
 
@@ -58,76 +65,81 @@ class Run:
 class Runner:
     def __init__(self, session: pytest.Session, records: Records, folder: Path) -> None:
         self._items = {item.nodeid: item for item in session.items}
+        self._examples: dict[str, list[str]] = defaultdict(list)
+        for test in self._items:
+            self._examples[function_name(test)].append(test)
         self._session, self._records = session, records
+        _import_late(records.imported)
         self._functions, self._overlay = LiveFunctions(), Overlay(folder)
         self._folder = folder
         self._green: dict[str, bool] = {}
-        self._killers: Counter[str] = Counter()
+        self._killers = Killers(records.results())
+        self._spent = 0.0
 
     def judge(self, site: Site, cap: float) -> Result:
-        """Run a mutant's tests until one kills it, or their recorded times reach ``cap`` seconds."""
-        name = str(site.mutant)
-        tests = self._chosen(site, cap)
-        run, spent, reached = Run(), 0.0, False
-        remaining = list(tests)
-        while remaining:
-            run = self._fork(site, remaining)
+        """Run a mutant's tests until one kills it, or ``cap`` seconds of CPU are spent."""
+        name, begin, tests = str(site.mutant), self._spent, self._covering(site)
+        reached, hung, remaining = False, 0, tests
+        outcome, killer = "", ""
+        while remaining and not outcome:
+            run = self._fork(site, remaining, cap - (self._spent - begin))
             reached |= run.reached
             if run.unfit:
-                return Result(name, "unfit")
-            stopped = run.failed or run.hung
-            if not stopped:
+                outcome = "unfit"
+            elif not run.stopped:
                 break
-            index = remaining.index(stopped)
-            if self._is_green(stopped) and self._stops_again(site, stopped):
-                self._killers[_function_name(stopped)] += 1
-                spent = sum(map(self._records.seconds, tests[: len(tests) - len(remaining) + index + 1]))
-                return Result(name, "hung" if run.hung else "killed", stopped, len(tests), round(spent, 2))
-            remaining = remaining[index + 1 :]
-        spent = sum(map(self._records.seconds, tests))
-        return Result(name, "survived" if reached else "unreached", "", len(tests), round(spent, 2))
+            elif not run.timed_out and self._confirms(site, run.stopped, remaining, cap):
+                outcome, killer = "killed", run.stopped
+                self._killers.add(name, killer)
+            else:
+                hung += run.timed_out
+                remaining = remaining[remaining.index(run.stopped) + 1 :]
+                outcome = "undecided" if self._spent - begin >= cap else "hung" if hung == _MOST_HUNG else ""
+        if not outcome:
+            outcome = "undecided" if hung else "survived" if reached else "unreached"
+        return Result(name, outcome, killer, len(tests), round(self._spent - begin, 2))
 
-    def _chosen(self, site: Site, cap: float) -> list[str]:
-        ranked = self._records.covering(site, self._killers)
-        chosen, spent = [], 0.0
-        for test in ranked:
-            if test in self._items and self._green.get(test, True):
-                spent += self._records.seconds(test)
-                if chosen and spent > cap:
-                    break
-                chosen.append(test)
-        return chosen
+    def _covering(self, site: Site) -> list[str]:
+        ranked = self._records.covering(site, self._examples, self._killers)
+        return [test for test in ranked if test in self._items and self._green.get(test, True)]
 
-    def _is_green(self, test: str) -> bool:
+    def _confirms(self, site: Site, test: str, tests: Sequence[str], cap: float) -> bool:
+        """Return whether a failure is the mutant's: it is not there without the change, and is there again with it."""
+        if self._is_green(test, cap) and self._fork(site, [test], cap).stopped:
+            return True
+        # the ledgers that all tests wrote are computed again after the last one, which is then the one that fails
+        ran = tests[: tests.index(test) + 1]
+        is_last = len(tests) > 1 and test == tests[-1]
+        return is_last and not self._fork(None, ran, cap).stopped and self._fork(site, ran, cap).stopped == test
+
+    def _is_green(self, test: str, cap: float) -> bool:
         if test not in self._green:
-            run = self._fork(None, [test])
-            self._green[test] = not (run.failed or run.hung)
+            self._green[test] = not self._fork(None, [test], cap).stopped
         return self._green[test]
 
-    def _stops_again(self, site: Site, test: str) -> bool:
-        again = self._fork(site, [test])
-        return bool(again.failed or again.hung)
-
-    def _fork(self, site: Site | None, tests: Sequence[str]) -> Run:
+    def _fork(self, site: Site | None, tests: Sequence[str], cap: float) -> Run:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
             try:
-                self._run_child(site, tests, writer)
+                self._run_child(site, tests, cap, writer)
             except BaseException as error:  # the parent reads that it ended early
                 os.write(writer, f"broke {error!r}\n".encode())
             os._exit(0)
         os.close(writer)
         try:
-            return self._watch(reader, tests)
+            run = self._watch(reader, tests)
         finally:
             os.close(reader)
-            _end(child)
+            status, seconds = _end(child)
+            self._spent += seconds
             if site is not None:
                 self._overlay.restore(site)
+        ended = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU
+        return replace(run, timed_out=run.timed_out or ended)
 
-    def _run_child(self, site: Site | None, tests: Sequence[str], writer: int) -> None:
+    def _run_child(self, site: Site | None, tests: Sequence[str], cap: float, writer: int) -> None:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
 
@@ -150,7 +162,7 @@ class Runner:
         items = [self._items[test] for test in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
             say(f"start {item.nodeid}")
-            _limit_cpu(self._records.seconds(item.nodeid))
+            _limit_cpu(self._records.seconds(item.nodeid), cap)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if reports.failed:
                 say(f"failed {item.nodeid}")
@@ -173,11 +185,11 @@ class Runner:
                 elif word in ("unfit", "broke"):  # it does not fit its function, or failed outside a test
                     return Run(unfit=True)
                 elif word in ("failed", "passed"):
-                    return Run(failed=test, reached=reached)
+                    return Run(test, reached=reached)
             if not ready:
-                return Run(hung=current, reached=reached)
-            if not received:  # it died, or broke outside a test
-                return Run(failed=current, reached=reached)
+                return Run(current, timed_out=True, reached=reached)
+            if not received:  # it died
+                return Run(current, reached=reached)
 
     def _limit(self, test: str) -> float:
         """A test that waits hangs if it takes far longer than it did, on a machine that may be busy; one that computes
@@ -186,10 +198,17 @@ class Runner:
         return time.monotonic() + 45 + 30 * self._records.seconds(test)
 
 
-def _limit_cpu(recorded: float) -> None:
-    """End this process when it has computed for far longer than the next test took."""
-    limit = math.ceil(time.process_time() + 4 + 10 * recorded)
+def _limit_cpu(recorded: float, cap: float) -> None:
+    """End this process when it has computed for far longer than the next test took, or for ``cap`` seconds."""
+    limit = math.ceil(min(time.process_time() + 3 + 8 * recorded, max(cap, 1)))
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+
+
+def _import_late(modules: Iterable[str]) -> None:
+    """Import once what every child would import anew."""
+    for module in sorted(modules):
+        with suppress(Exception), warnings.catch_warnings(action="ignore"):
+            import_module(module)
 
 
 class _Reports:
@@ -205,15 +224,13 @@ def _new_base_folder(config: pytest.Config, folder: Path) -> None:
     factory._basetemp = Path(tempfile.mkdtemp(dir=folder))
 
 
-def _end(child: int) -> None:
+def _end(child: int) -> tuple[int, float]:
+    """Kill a child with its group; return how it ended and its CPU seconds."""
     for kill in (os.killpg, os.kill):  # its group is its own only once it has begun
         with suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
-def _function_name(test: str) -> str:
-    return test.partition("[")[0]
+    _, status, usage = os.wait4(child, 0)
+    return status, usage.ru_utime + usage.ru_stime
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -221,7 +238,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="0/1", help="which of several processes this is")
     parser.addoption("--records", help="the folder of what was recorded, to which results are added")
     parser.addoption("--again", action="store_true", help="run mutants that survived once more")
-    parser.addoption("--cap", type=float, default=20.0, help="seconds of tests for one mutant")
+    parser.addoption("--cap", type=float, default=20.0, help="CPU seconds for one mutant")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Let a property fail at its first counterexample: the search for the shortest takes seconds."""
+    phases = (Phase.explicit, Phase.generate, Phase.target)
+    settings.register_profile("mutation", settings.get_profile("suite"), phases=phases, report_multiple_bugs=False)
+    settings.load_profile("mutation")
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
@@ -231,12 +256,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     wanted = Path(options.mutants).read_text(encoding="utf-8").splitlines()[part::parts]
     done = records.finished(killed_only=options.again)
     modules = {f"sfumato.{name.partition(':')[0]}" for name in wanted}
-    by_name = {str(site.mutant): site for module in modules for site in sites(module)}
+    chosen = set(wanted) - done
+    by_name = {name: site for module in modules for site in sites(module) if (name := str(site.mutant)) in chosen}
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(session, records, Path(folder))
         with open(records.folder / f"results.{part}.jsonl", "a", encoding="utf-8") as results:
             for name in wanted:
-                if name in by_name and name not in done:
+                if name in by_name:
                     result = runner.judge(by_name[name], options.cap)
                     decided = records.fingerprint(name, result.outcome)
                     results.write(json.dumps(asdict(replace(result, sources=decided)), ensure_ascii=False) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mutation.command import drawn, equivalent_mutants
+from mutation.command import drawn, equivalent_mutants, report
+from mutation.records import Killers, Records, site_node
 from mutation.replacing import LiveFunctions, Overlay, install_builtins
 from mutation.rules import Site, function_sites, mutated_module, sites
 from mutation.sources import Function, block_indexes, blocks, functions, module_tree
@@ -160,3 +162,38 @@ def test_a_changed_tree_differs_only_there() -> None:
     assert [line for line, plain in zip(after, before, strict=True) if line != plain] == [
         "    return Fraction(math.floor(size * power)) / power"
     ]
+
+
+def test_the_tests_of_a_block_are_its_recorded_ones_and_their_other_examples(tmp_path: Path) -> None:
+    """Short tests that run little come first, and those that killed a mutant of the same function before them."""
+    site = site_of(TURNED)
+    function = site.mutant.function
+    index = block_indexes(function.module, function.qualname)[id(site_node(site))]
+    block = f"{function.module}:{function.qualname}:{index}"
+    assert index == 0
+    lines = [
+        {"test": "broad", "seconds": 1, "blocks": ["another", block], "imported": ["zlib"], "ran": "3"},
+        {"test": "other", "seconds": 1, "blocks": [], "imported": [], "ran": "1"},
+        {"test": "close[1]", "seconds": 0.1, "blocks": ["a third"], "imported": [], "ran": "2"},
+        {"test": "close[2]", "seconds": 0.1, "blocks": [], "imported": [], "ran": "4"},
+    ]
+    (tmp_path / "tests.main").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half')
+    records = Records(tmp_path)
+    examples = {"close": ["close[1]", "close[2]", "close[3]"], "other": ["other"]}
+    assert records.covering(site, examples, Killers()) == ["close[1]", "close[3]", "broad"]
+    killed = {"mutant": TURNED, "outcome": "killed", "test": "broad"}
+    assert records.covering(site, examples, Killers([killed] * 9))[0] == "broad"
+    assert records.imported == {"zlib"}
+
+
+def test_what_was_not_decided_is_not_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"{TURNED}{index}" for index in range(4)]
+    records = Records(tmp_path, tests=False)
+    outcomes = ("killed", "undecided", "hung", "unreached")
+    lines = [
+        {"mutant": name, "outcome": outcome, "seconds": 2, "sources": records.fingerprint(name, outcome)}
+        for name, outcome in zip(names, outcomes, strict=True)
+    ]
+    (tmp_path / "results.0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert report(names, folder=tmp_path) == 1 / 3
+    assert "4 of 4 mutants run, 2.00 CPU seconds each" in capsys.readouterr().out

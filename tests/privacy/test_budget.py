@@ -7,6 +7,7 @@ import pytest
 
 import sfumato as sf
 from privacy.families import DiscreteLaplace, Gaussian
+from sfumato.privacy import Cost
 
 
 def test_ten_tenths_fill_a_pure_account() -> None:
@@ -117,6 +118,42 @@ def test_overspent_names_the_largest_pure_release() -> None:
     assert account.affords(sf.Curve.pure(largest))
     assert not account.affords(sf.Curve.pure(largest + Fraction(1, 10**8)))
     assert largest == Fraction(1, 4)
+
+
+@pytest.mark.parametrize(
+    "account", [sf.Budget("0.1", "1e-3"), sf.Budget(30, "1e-6", spent_pure=None)], ids=["open", "closed"]
+)
+def test_the_largest_pure_release_is_searched_to_a_billionth(account: sf.Budget) -> None:
+    """Halvings of 1, or of the last power of two that is accepted, until they are below 1e-9; one more is refused."""
+    start, largest = account._largest_from_pure(), account.largest_pure()
+    power = 0 if largest < start + 1 else math.floor(math.log2(largest / (start + 1)))
+    step = Fraction(2**power) * (1 if largest < start + 1 else start + 1)
+    while step > Fraction(1, 10**9):
+        step /= 2
+    assert account.affords(sf.Curve.pure(largest))
+    assert not account.affords(sf.Curve.pure(largest + step))
+    assert ((largest - start) / step).denominator == 1
+
+
+def test_what_is_left_is_named_as_it_would_be_charged() -> None:
+    """A long fraction of a unit would be rounded up: whole units are named, although the other currency affords it."""
+    spent = 9 * 10**29 + Fraction(10**28, 10**10 + 19)
+    account = sf.Budget(1, "1e-6", spent_pure=spent)
+    left = (10**30 - spent) / 10**30
+    assert account.affords(sf.Curve.pure(left))
+    assert account._largest_from_pure() == Fraction(math.floor(left * 10**30), 10**30) < left
+
+
+def test_totals_without_renyi_divergence_close_that_currency_alone() -> None:
+    """Nothing spent is nothing in every currency; a pure account has no such currency to close."""
+    approximate, pure = sf.Budget(1, "1e-6"), sf.Budget(1)
+    assert approximate.with_spent(Cost(0, None, 0)) == approximate
+    assert approximate.with_spent(Cost(5, None, 0)) == sf.Budget(1, "1e-6", spent_pure=5, spent_renyi=None)
+    assert approximate.with_spent(Cost(None, 7, 3)) == sf.Budget(
+        1, "1e-6", spent_pure=None, spent_renyi=7, spent_failure=3
+    )
+    assert pure.with_spent(Cost(5, None, 0)) == sf.Budget(1, spent_pure=5)
+    assert pure.charge(sf.Curve.pure("1/4")) == sf.Budget(1, spent_pure=25 * 10**28)
 
 
 def test_replace_is_not_charged_as_add_remove() -> None:

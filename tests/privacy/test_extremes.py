@@ -8,10 +8,12 @@ from fractions import Fraction
 from itertools import pairwise
 
 import mpmath
+import numpy as np
 import pytest
 
 import sfumato as sf
 from privacy import exact
+from sfumato.privacy import stable_functions
 
 C = sf.Curve
 
@@ -49,6 +51,13 @@ def test_max_divergence_of_pairs_is_not_below_the_truth() -> None:
         truth = max(abs(mpmath.log(r)) for r in ratios)
         assert curve.max_divergence is not None
         assert truth <= exact.number(curve.max_divergence) <= truth * (1 + mpmath.mpf(10) ** -13)
+
+
+def test_max_divergence_is_that_of_the_worse_direction() -> None:
+    """ln 9/5 one way and ln 5 the other: whichever comes first."""
+    p, q = ("0.9", "0.1"), ("0.5", "0.5")
+    for curve in (C.pair(p, q), C.pair(q, p)):
+        assert float(curve.max_divergence or 0) == pytest.approx(math.log(5), rel=1e-12)
 
 
 def test_renyi_of_a_rare_large_loss_is_not_lost() -> None:
@@ -157,3 +166,12 @@ def test_equal_bags_are_equal_values() -> None:
     assert sf.compose([a, b]) == sf.compose([b, a])
     assert sf.dumps(sf.compose([a, b])) == sf.dumps(sf.compose([b, a]))
     assert C.gaussian(1, 0) == C.pure(0) == C.laplace(1, 0) == sf.compose([])
+
+
+def test_small_arguments_and_long_fractions_lose_no_digits() -> None:
+    """(1 − e^−y)/y = 1 − y/2 + O(y²) beside 0, and ln(p/q) where p and q have a thousand digits."""
+    y = np.array([6e-9 + 4e-9j, -6e-9 + 0j, 0j])
+    assert np.abs(stable_functions.shrink(y) - (1 - y / 2)).max() < 1e-15
+    for ratio in (12, 20, 1000, 10**20):
+        p = Fraction(ratio * 10**900 + 1, 10**900)
+        assert stable_functions.log_ratio(p, Fraction(1)) == pytest.approx(math.log(ratio), rel=4e-16)

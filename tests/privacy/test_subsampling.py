@@ -331,3 +331,14 @@ def test_the_pair_below_diverges_no_more_than_the_pair_above() -> None:
         below, above = loss.tangent_pair.renyi(order), loss.lattice_pair.renyi(order)
         assert 0 < below <= above
         assert below > 0.9 * above
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_profile_is_rounded_outward(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ends of q·δ, where δ is 1/2 at every ε and the sample costs nothing at ε = 0: 2^-48 apart from it."""
+    loss = SubsampledLoss(((ResponseLoss(1), 1),), RATE, backward=backward)
+    monkeypatch.setattr(SubsampledLoss, "_base_end", lambda *_: 0.5)
+    high, low = (Fraction(loss.profile_end(0.0, above=above)) * 8 - 1 for above in (True, False))
+    margin = Fraction(2 if backward else 1, 2**48)
+    assert abs(high - margin) < Fraction(1, 2**51)
+    assert abs(low + margin) < Fraction(1, 2**51)

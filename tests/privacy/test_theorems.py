@@ -169,13 +169,24 @@ def test_hostile_parameters(call: object) -> None:
     assert_refused(call)
 
 
+def test_the_conversion_of_a_renyi_divergence_is_rounded_up_by_its_terms() -> None:
+    """e^{(α−1)(r−ε)}·(1 − 1/α)^α/(α − 1) in 40 digits: above it by 2^-40, and 2^-50 of the terms of its logarithm."""
+    for order, divergence, epsilon in ((8001, "0", "0.0875"), (5001, "0.9", "1"), ("1.000001", "0", "600000000")):
+        with mpmath.workdps(40):
+            z = mpmath.mpf(order) - 1
+            terms = z * (mpmath.mpf(divergence) - mpmath.mpf(epsilon)), -(1 + z) * mpmath.log1p(1 / z), -mpmath.log(z)
+            above = theorems.renyi_to_delta(order, divergence, epsilon) / mpmath.exp(mpmath.fsum(terms)) - 1
+            expected = mpmath.mpf(2) ** -40 + mpmath.mpf(2) ** -50 * mpmath.fsum(map(abs, terms))
+            assert abs(above - expected) < 1.5e-13
+
+
 def test_two_to_the_minus_kappa_is_negligible() -> None:
     """Exact integers: below the stated κ some κ misses the power; from it on, none does for a long way."""
     for power in range(1, 13):
         start = theorems.negligible_from(power)
         assert all(2**kappa >= kappa**power for kappa in range(start, start + 3000))
         assert start == 1 or 2 ** (start - 1) < (start - 1) ** power
-    assert theorems.negligible_from(1) == 1
+    assert [theorems.negligible_from(power) for power in (1, 2, 3, 10)] == [1, 4, 10, 59]
     assert theorems.negligible_from(50) > 400
     assert theorems.kappa_secure(1, 1) == sf.Guarantee(1, Fraction(1, 2))
     assert theorems.kappa_secure("0.5", 40) == sf.Guarantee("0.5", Fraction(1, 2**40))

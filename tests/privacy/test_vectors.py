@@ -14,11 +14,13 @@ import pytest
 
 import sfumato as sf
 from sfumato.privacy.losses import ConcentratedLoss
+from sfumato.privacy.noise_losses import GaussianLoss
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss, largest_shifts
 
 Shift = tuple[int, ...]
 _DIGITS = Context(prec=80, Emin=-(10**6), Emax=10**6)
 _ONE = 10**70
+ROUNDED = Fraction(8, 2**52)
 CHANGES = (
     sf.Sensitivity(3, 2, 3),  # Δ₂² = 5
     sf.Sensitivity(10, 2, 7, 5),  # the same by squares: one may move five coordinates
@@ -149,3 +151,23 @@ def test_small_noise_on_many_steps_is_known_by_its_divergence() -> None:
     few = sf.Curve.discrete_gaussian(3, sf.Sensitivity(3, 2, 3))
     composed = sf.compose([few, few])  # of few shifts too: the next release may depend on this one
     assert composed.delta(1) == pytest.approx(sf.Curve.concentrated(Fraction(5, 9)).delta(1), rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.0])
+def test_what_a_rounding_of_the_continuous_law_adds_to_its_delta(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The continuous δ̃ is asked for below ε − 4hn, never above it, and e^{hn}·δ̃ − δ̃, what ε − 4hn lies below 0 and all
+    roundings come to the error.
+    """
+    asked: list[float] = []
+    monkeypatch.setattr(GaussianLoss, "delta", lambda _, at_epsilon: asked.append(at_epsilon) or (0.125, 0.03125))
+    for groups in (1, 10**6):
+        loss = DiscreteGaussianVectorLoss(Fraction(100), groups, 1, groups, groups)
+        slack = Fraction(6e-17) * groups
+        value, error = loss.delta(epsilon) or (0, 0)
+        target = Fraction(epsilon) - slack
+        assert value == 0.125
+        assert max(Fraction(0), target) - Fraction(1, 2**52) <= Fraction(asked[-1]) <= max(Fraction(0), target)
+        expected = (Fraction(1, 32) + max(Fraction(0), -target)) * (1 + ROUNDED) + Fraction(1, 8) * (slack + ROUNDED)
+        assert abs(Fraction(error) - expected) <= Fraction(1, 2**56)

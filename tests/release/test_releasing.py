@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import given, strategies as st
 
 import sfumato as sf
 from sfumato.curator.proposals.table_auctions import AuctionProposal, PriceDraw
-from sfumato.ledger import spending
+from sfumato.ledger import Entry, StoredAnswer, Tab, spending
 from sfumato.plan.readings.total_readings import GroupTotals, LinearScores, Totals
 from sfumato.policy import Type
 from sfumato.privacy import Cost, codec
@@ -24,7 +25,7 @@ from sfumato.release import releasing
 from sfumato.release.measured import DeclaredGroupsRelease
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.scales import GroupKeys
-from sfumato.release.payers import TabPayer
+from sfumato.release.payers import BatchPayer, TabPayer
 from sfumato.release.prices import Price
 from sfumato.release.pricing import price_release
 from sfumato.release.proposal import Proposal
@@ -110,6 +111,26 @@ def test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest(
     assert kinds == ["tab-open", "step", "answer", "step", "answer", "tab-close"]
     assert bodies(shop) == [sold.value, measured.value]
     assert shop.ledger.verify().holds
+
+
+def test_the_charge_of_several_questions_is_no_answer_to_one(shop: sf.Curator) -> None:
+    """Its entry has neither plan nor data, so that no question finds it; a stored answer is returned uncharged."""
+    opened: list[Entry] = []
+    entry = Entry(sf.Curve.pure(2), "both", "a plan", "the data")
+
+    def opening(charged: Entry) -> Tab:
+        opened.append(charged)
+        return shop._context.account.open_tab(shop._context.account.cost(charged.curve))
+
+    payer = BatchPayer(opening, (), lambda _: ())
+    assert payer.ask(entry, {}).begin() is None
+    assert opened == [replace(entry, plan="", data="")]
+    assert payer.is_charged()
+    payer.stop()
+    stored = StoredAnswer(1, dt.datetime.now(dt.UTC), "both", {}, "")
+    repeated = BatchPayer(lambda _: stored, (), lambda _: ())
+    assert repeated.ask(entry, {}).begin() is stored
+    assert not repeated.is_charged()
 
 
 def test_a_tab_never_pays_more_than_it_holds_and_no_row_is_read_for_it(

@@ -75,3 +75,18 @@ def test_lines_that_a_failover_took_are_not_listed(tmp_path: Path) -> None:
         number = publish(second, "another shelf")
         assert number == kept.last_number
         assert listed(second) == []
+
+
+def test_the_shelf_that_was_read_longest_ago_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are kept: a third one leaves the second and forgets the first, whose lines are then read once more."""
+    monkeypatch.setattr(entries, "_MAX_SHELVES", 2)
+    described, own = [], Publication.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(Publication, "of", classmethod(lambda cls, row: described.append(row.plan) or own(cls, row)))
+    with sf.Ledger.open(tmp_path / "l.db") as ledger:
+        clinic = account(ledger)
+        for shelf in "abc":
+            publish(clinic, shelf)
+        for shelf in "abacbcab":
+            assert len(clinic.published(shelf, data="d")) == 1
+        assert "".join(described) == "abcbab"
+        assert len(ledger._guarded.shelves._shelves) == 2

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from plan.described import CATALOG
+from sfumato.errors import InvalidParameter
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
@@ -89,3 +90,10 @@ def test_misfits_move_as_far_as_derived(each: bool, neighbours: Neighbours) -> N
             moved = scores.extract([others + after]) - scores.extract([others + before])
             furthest = max(furthest, Fraction(int(np.abs(moved).max())))
     assert furthest == scores.sensitivity
+
+
+def test_a_view_shows_attributes_of_its_marginal_alone() -> None:
+    reading = Marginals(_bounded(2, Neighbours.ADD_REMOVE), _CELLS, ((0,),))
+    for places in ((1,), (0, 1), (0, 0)):
+        with pytest.raises(InvalidParameter, match="places"):
+            MarginalView(reading, places)
