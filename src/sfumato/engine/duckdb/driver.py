@@ -24,6 +24,7 @@ from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
+from sfumato.plan.readings.value_readings import MatchedValueReading
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Policy, Value
 
@@ -130,6 +131,8 @@ MAX_PUBLIC_ROWS = 100_000
 
 class DuckDB(StatementReader):
     """The DuckDB implementation of ``Engine``: no SQL, type or hash of DuckDB is visible outside."""
+
+    matches_values = True
 
     def __init__(self, policy: Policy, memory: str | None = None, threads: int | None = None) -> None:
         super().__init__(Sources(policy, memory_limit=memory, threads=threads))
@@ -280,5 +283,6 @@ _STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {
     ValueCounts: (arrays.values, arrays.BATCH),
     Marginals: (arrays.marginals, arrays.KEYED_BATCH),
     CellRows: (arrays.cell_rows, arrays.KEYED_BATCH),
+    MatchedValueReading: (arrays.matched_values, arrays.BATCH),
 }
 """Readings whose rows are streamed: the converter, and the number of rows per batch."""

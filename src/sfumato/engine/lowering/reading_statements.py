@@ -42,7 +42,7 @@ from sfumato.plan.keys import ValueCombinations, conditions, undeclared_keys
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
+from sfumato.plan.readings.value_readings import DistinctValueReading, MatchedValueReading, ValueTable
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type, Value
 
@@ -105,6 +105,7 @@ _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
     CellRows: bounded_totals.marginals,
     ValueCounts: bounded_totals.values,
     DistinctValueReading: distinct_values,
+    MatchedValueReading: bounded_totals.matched_pairs,
     ValueTable: value_table,
 }
 
@@ -159,6 +160,9 @@ def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     are discovered, one per combination of keys that some row has. A server writes what a statement reads twice to its
     disks, or computes it twice: units are counted there without materialising pairs of unit and group.
     """
+    if isinstance(reading, MatchedValueReading):
+        rule = "a server sends totals alone, and values are matched from pairs of a unit and a value"
+        raise Unsupported("match", rule, fix='ask with .limit(strategy="sample")')
     if isinstance(reading, GroupTotals):
         return bounded_totals.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):
