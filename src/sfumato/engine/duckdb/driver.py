@@ -11,7 +11,7 @@ from sfumato.engine import arrays
 from sfumato.engine.arrays import ROW_READINGS, exact_keys, parameter, totals_from_rows
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.reading_statements import statement
+from sfumato.engine.lowering.reading_statements import local_statement
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
@@ -86,7 +86,7 @@ class StatementReader:
         scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
             return cached[2]
-        text = self._render(statement(reading, key))
+        text = self._render(local_statement(reading, key))
         if is_cacheable and str(key) not in text:
             self._last_totals = ref(reading.bounded), scans, text
         return text

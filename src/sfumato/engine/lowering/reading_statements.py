@@ -105,7 +105,6 @@ _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
     CellRows: bounded_totals.marginals,
     ValueCounts: bounded_totals.values,
     DistinctValueReading: distinct_values,
-    MatchedValueReading: bounded_totals.matched_pairs,
     ValueTable: value_table,
 }
 
@@ -113,6 +112,13 @@ _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
 def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     """Lower a reading to its statement; ``key`` seeds the sample."""
     return _STATEMENTS[type(reading)](reading, key)
+
+
+def local_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
+    """Lower a reading where rows stay in this process: only there, pairs of a unit and a value may be matched."""
+    if isinstance(reading, MatchedValueReading):
+        return bounded_totals.matched_pairs(reading, key)
+    return statement(reading, key)
 
 
 MAX_SENT_ROWS = 1 << 22
@@ -160,9 +166,6 @@ def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     are discovered, one per combination of keys that some row has. A server writes what a statement reads twice to its
     disks, or computes it twice: units are counted there without materialising pairs of unit and group.
     """
-    if isinstance(reading, MatchedValueReading):
-        rule = "a server sends totals alone, and values are matched from pairs of a unit and a value"
-        raise Unsupported("match", rule, fix='ask with .limit(strategy="sample")')
     if isinstance(reading, GroupTotals):
         return bounded_totals.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):

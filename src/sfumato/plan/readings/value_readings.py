@@ -16,9 +16,9 @@ pairs per unit has at most twice as many. (Knop & Steinke, "Counting Distinct El
 Privacy", NeurIPS 2023, Alg. 2, match values so, without groups.) *Theorem.* A unit that comes adds at most l pairs to
 the union, and takes none away. *Proof.* Up to that unit nothing changes; it keeps a set A of at most l pairs, disjoint
 from the union O so far. Let O and O ∪ A, disjoint and |A| ≤ l, be the unions without and with it before a later unit
-whose pairs are V. That keeps P, the first l of V \ O, without it, and Q, the first l of V \ (O ∪ A), with it. A pair of
-P that is not in A has at most as many pairs before it in V \ (O ∪ A), so it is in Q: O ∪ P ⊆ O ∪ A ∪ Q. And |Q| ≤ |P|,
-because V \ (O ∪ A) ⊆ V \ O: the new union is larger by |A| + |Q| − |P| ≤ l. So both hold after every unit. ∎ The order
+whose pairs are V. That keeps P, the first l of V − O, without it, and Q, the first l of V − (O ∪ A), with it. A pair of
+P that is not in A has at most as many pairs before it in V − (O ∪ A), so it is in Q: O ∪ P ⊆ O ∪ A ∪ Q. And |Q| ≤ |P|,
+because V − (O ∪ A) ⊆ V − O: the new union is larger by |A| + |Q| − |P| ≤ l. So both hold after every unit. ∎ The order
 of two units, or of two pairs, must depend on these two alone: an order by how many values a unit has, or by how many
 units have a value, is changed by others, and the proof ends at its second sentence.
 
