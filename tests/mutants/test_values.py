@@ -10,9 +10,7 @@ _PANDAS = ("safety/test_values.py::test_within_limits_it_is_what_pandas_counts",
 _SEVERAL = ("safety/test_values.py::test_a_unit_of_several_rows_is_charged_for_all_of_them",)
 _ASKED = "curator/test_values.py"
 _MATCHED_NOISE = ("safety/test_values.py::test_the_noise_on_matched_values_covers_the_largest_moves",)
-_WORLDS = (
-    "plan/readings/test_value_readings.py::test_a_unit_adds_at_most_as_many_values_as_are_matched_to_it",
-)
+_WORLDS = ("plan/readings/test_value_readings.py::test_a_unit_adds_at_most_as_many_values_as_are_matched_to_it",)
 MUTANTS = (
     Mutant(
         "counts are compared in 32 bits",
@@ -130,8 +128,8 @@ MUTANTS = (
         "a server is asked for pairs of a unit and a value",
         Kind.CONSENT,
         "engine.lowering.reading_statements:counted_statement",
-        "    return statement(reading, key)\n",
-        "    return local_statement(reading, key)\n",
+        "return statement(reading, key)",
+        "return local_statement(reading, key)",
         ("safety/test_values.py::test_no_server_is_asked_for_pairs_of_a_unit_and_a_value",),
     ),
     Mutant(

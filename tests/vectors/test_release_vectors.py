@@ -143,7 +143,16 @@ def _rank() -> Iterator[Vector]:
 @formula("release.parts.other_parts.matched_limit")
 def _matched_limit() -> Iterator[Vector]:
     """By counting up: so many values that 256 units have all, and while one more costs less than it finds."""
-    for values, size in ((1, 1), (256, 1), (257, 1), (315, 1), (315, Fraction(1, 10)), (5001, 3), (5001, "1/100"), (3, 7)):
+    for values, size in (
+        (1, 1),
+        (256, 1),
+        (257, 1),
+        (315, 1),
+        (315, Fraction(1, 10)),
+        (5001, 3),
+        (5001, "1/100"),
+        (3, 7),
+    ):
         covering = next(limit for limit in itertools.count(1) if 256 * limit >= values)
         noise = Fraction(size)
         balanced = next(limit for limit in itertools.count() if 256 * noise * (limit + 1) ** 2 > values)

@@ -233,7 +233,7 @@ def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts)
 
 
 def matched_values(batches: Iterable[pyarrow.RecordBatch], reading: MatchedValueReading) -> Integers:
-    """Count the values that matching keeps in each known group, from rows (key…, rank of the unit, rank of the pair)."""
+    """Count the values that matching keeps in each known group, from rows (key…, rank of unit, rank of pair)."""
     lookup, no_rows = _GroupLookup(reading), np.zeros(0, np.int64)
     coded = [(no_rows, no_rows, no_rows)]
     for batch in batches:

@@ -93,8 +93,6 @@ class RowLimits:
     """The number of groups of the answer; None where it is not known before the data are read."""
     reweights: bool = False
     """Whether totals are reweighted, which limits the rows of a unit in all groups together."""
-    matches: bool = False
-    """Whether distinct values are matched to units, a few to each."""
     account_period: str = ""
     """The period of one account, such as "month"; empty where one account holds all rows."""
     account_columns: frozenset[tuple[str, str | None]] = frozenset()
@@ -103,6 +101,8 @@ class RowLimits:
     """The outer range of each column that declares one, by table and name."""
     missing_ids: Mapping[str, str] = declared_field(default_factory=dict)
     """What names the unit of a row, by table, where the policy does not say that every row has it."""
+    matches: bool = False
+    """Whether distinct values are matched to units, a few to each."""
 
     @classmethod
     def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
@@ -118,7 +118,7 @@ class RowLimits:
             if rules.possible is not None
         }
         missing_ids = {table: unit_id for table in policy.tables if (unit_id := _id_that_may_be_missing(policy, table))}
-        return cls(limits, name, groups, reweights, matches, policy.per or "", account_columns, possible, missing_ids)
+        return cls(limits, name, groups, reweights, policy.per or "", account_columns, possible, missing_ids, matches)
 
     def limits_groups(self, measure: AggregateRequest) -> bool:
         """Return whether a unit counts in a limited number of groups, and of rows in each."""

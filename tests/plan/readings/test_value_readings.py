@@ -125,7 +125,11 @@ def test_an_order_that_others_decide_is_noticed() -> None:
 
 def _largest_union(world: World, max_values: int) -> int:
     kept = [
-        [set(part) for size in range(max_values + 1) for part in combinations([p for p in range(4) if held >> p & 1], size)]
+        [
+            set(part)
+            for size in range(max_values + 1)
+            for part in combinations([p for p in range(4) if held >> p & 1], size)
+        ]
         for held in world
         if held is not None
     ]

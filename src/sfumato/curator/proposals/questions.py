@@ -193,8 +193,8 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             if part.reads is ReadingKind.DIFFERENT:
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
-            bounded = whole_bounding(part.plan, limits, max_groups, max_steps)
-            parts.append(other_part(for_neighbours(bounded, policy.neighbours), part, self._candidates, matches=matches))
+            bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
+            parts.append(other_part(bounded, part, self._candidates, matches=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 

@@ -89,7 +89,7 @@ _MATCHED_ROWS = 1 << 20
 
 
 def match_pairs(units: Integers, pairs: Integers, max_values: int) -> NDArray[np.intp]:
-    """Return the rows whose pair is kept, of rows that each are one pair of one unit, in time linear in the sorted rows.
+    """Return the rows whose pair is kept, of rows that each are a pair of a unit; once sorted, in linear time.
 
     Units and pairs are numbered from 0 in an order of their own, with gaps or without.
     """
