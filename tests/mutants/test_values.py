@@ -141,6 +141,14 @@ MUTANTS = (
         (f"{_ASKED}::test_an_answer_that_was_bought_when_values_were_sampled_stays_free",),
     ),
     Mutant(
+        "values are matched where that gains little",
+        Kind.LIMITS,
+        "release.parts.other_parts:DistinctValuesPart.at_strength",
+        "if _LEAST_GAIN * limit > self.bounded.limits.total:",
+        "if limit >= self.bounded.limits.total:",
+        (f"{_ASKED}::test_values_are_sampled_where_matching_would_gain_little",),
+    ),
+    Mutant(
         "values are matched although the question says that they are sampled",
         Kind.LIMITS,
         "curator.proposals.questions:Question.other_parts",

@@ -187,6 +187,8 @@ def _describe_rank_error(quantile: Quantile, scale: QuantileScale, confidence: N
 
 _COVERING_UNITS = 256
 """How many units are assumed to have all possible values between them when the limit of matched values is chosen."""
+_LEAST_GAIN = 8
+"""How many times less noise matching must have than sampling: it counts fewer values of each unit."""
 
 
 def matched_limit(max_values: int, noise_size: Fraction) -> int:
@@ -204,8 +206,8 @@ def matched_limit(max_values: int, noise_size: Fraction) -> int:
 class DistinctValuesPart:
     """The noisy number of distinct values of a column in every group, for one share.
 
-    Values are matched to units where the engine does so and the values there can be are declared, at most so many to a
-    unit as ``matched_limit`` says. Elsewhere, and where that is no fewer than the policy allows, they are sampled.
+    Where the engine matches values to units and the possible values are declared, at most ``matched_limit`` of them are
+    matched to a unit. Elsewhere, and where that is more than an eighth of what the policy allows, they are sampled.
     """
 
     noisy: ClassVar[bool] = True
@@ -237,7 +239,7 @@ class DistinctValuesPart:
         if self.max_values is None or self.bounded.strategy is not Strategy.SAMPLE:
             return self
         limit = min(matched_limit(self.max_values, strength.size(shares[0])), self.bounded.limits.rows_per_group)
-        if limit >= self.bounded.limits.total:
+        if _LEAST_GAIN * limit > self.bounded.limits.total:
             return self
         return replace(self, bounded=matched_bounding(self.bounded, limit), sampled=self.bounded)
 
