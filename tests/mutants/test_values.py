@@ -101,11 +101,11 @@ MUTANTS = (
         _WORLDS,
     ),
     Mutant(
-        "units with few values come first",
+        "each unit takes the values first that fewest units have",
         Kind.SENSITIVITY,
         "plan.readings.value_readings:match_pairs",
         "order = np.lexsort((pairs, units))",
-        "order = np.lexsort((pairs, units, np.bincount(units)[units] if len(units) else units))",
+        "order = np.lexsort((pairs, np.bincount(pairs, minlength=1)[pairs], units))",
         _WORLDS,
     ),
     Mutant(

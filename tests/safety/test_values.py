@@ -381,12 +381,12 @@ def test_the_noise_on_matched_values_covers_the_largest_moves(limit: int, relati
 
 def test_matched_values_of_other_groups_take_no_place() -> None:
     """A value in a group that is not asked for is not matched to a unit."""
-    policy = _policy(_holding("cx bx"), (9, 3, 9))
+    policy = _policy(_holding("ax bx"), (9, 3, 9))
     engine = DuckDB(policy)
     asked = question(engine, policy, MATCHED)
     ((part, *_),) = (_matched(part, 1) for part in asked.other_parts)
-    assert engine.read(part.reading((("c",),)), 5).tolist() == [[1]]
-    assert engine.read(part.reading((("a",), ("b",))), 5).tolist() == [[0], [1]]
+    assert engine.read(part.reading((("a",),)), 5).tolist() == [[1]]
+    assert engine.read(part.reading((("c",), ("b",))), 5).tolist() == [[0], [1]]
     engine.close()
 
 

@@ -79,11 +79,11 @@ def _matched(world: World, max_values: int) -> Counts:
     return len(kept) - in_second, in_second
 
 
-def _by_number_of_values(world: World, max_values: int) -> Counts:
-    """A broken twin: units with few values come first, and each takes the values that fewest units have."""
+def _rarest_first(world: World, max_values: int) -> Counts:
+    """A broken twin: each unit takes the values first that fewest units have."""
     holders = [sum(held is not None and held >> pair & 1 for held in world) for pair in range(4)]
     taken: set[int] = set()
-    for held in sorted((held for held in world if held is not None), key=lambda held: (held.bit_count(), held)):
+    for held in (held for held in world if held is not None):
         free = [pair for pair in range(4) if held >> pair & 1 and pair not in taken]
         taken |= set(sorted(free, key=lambda pair: (holders[pair], pair))[:max_values])
     in_second = sum(GROUPS[pair] for pair in taken)
@@ -119,8 +119,9 @@ def test_a_unit_adds_at_most_as_many_values_as_are_matched_to_it(units: int, pai
 
 
 def test_an_order_that_others_decide_is_noticed() -> None:
-    moves = _moves(_by_number_of_values, 3, 4, 1)
+    moves = _moves(_rarest_first, 3, 4, 1)
     assert max(sum(map(abs, move)) for move in moves["added"]) > 1
+    assert min(map(min, moves["added"])) < 0
 
 
 def _largest_union(world: World, max_values: int) -> int:

@@ -19,8 +19,8 @@ from the union O so far. Let O and O ∪ A, disjoint and |A| ≤ l, be the union
 whose pairs are V. That keeps P, the first l of V − O, without it, and Q, the first l of V − (O ∪ A), with it. A pair of
 P that is not in A has at most as many pairs before it in V − (O ∪ A), so it is in Q: O ∪ P ⊆ O ∪ A ∪ Q. And |Q| ≤ |P|,
 because V − (O ∪ A) ⊆ V − O: the new union is larger by |A| + |Q| − |P| ≤ l. So both hold after every unit. ∎ The order
-of two units, or of two pairs, must depend on these two alone: an order by how many values a unit has, or by how many
-units have a value, is changed by others, and the proof ends at its second sentence.
+of two units, or of two pairs, must depend on these two alone: with an order by how many units have a value, a unit that
+comes changes what those before it keep, and the proof ends at its first sentence.
 
 So the numbers of the groups grow, by at most l in all: Δ₁ = Δ₂ = Δ∞ = l under add-remove. A unit that is replaced
 leaves and another comes; both move a common union upwards, each by a vector v ≥ 0 with Σv ≤ l: Δ∞ = l, Δ₁ = 2l,
