@@ -60,7 +60,7 @@ def _bounded(
 
 
 def _plans(keys: str = "region") -> Iterator[tuple[str, BoundedPlan]]:
-    strategies = [each for each in Strategy if each is not Strategy.WHOLE]
+    strategies = [each for each in Strategy if each.is_selectable]
     for measure, limits, strategy, relation in product(MEASURES, LIMITS, strategies, Neighbours):
         name = f"{measure} {limits.rows}/{limits.groups}/{limits.rows_per_group} {strategy.value} {relation.value}"
         yield name, for_neighbours(_bounded(measure, limits, keys, strategy), relation)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sfumato as sf
+from sfumato.engine.duckdb.driver import DuckDB
 
 POLICY = """
 [unit]
@@ -95,6 +97,90 @@ def test_a_unit_has_no_more_pairs_in_a_group_than_there_are_values(clinic: sf.Cu
     assert isinstance(listed, float)
     assert isinstance(unlisted, float)
     assert listed < unlisted / 2
+
+
+DRUGS_BY_TOWN = "SELECT town, COUNT(DISTINCT (drug, day)) AS d FROM visits GROUP BY town"
+
+
+@pytest.fixture
+def ample(clinic: sf.Curator, tmp_path: Path) -> Iterator[sf.Curator]:
+    """The same rows under a policy that allows ten times as many of them."""
+    clinic.close()
+    policy = (tmp_path / "clinic.toml").read_text()
+    (tmp_path / "clinic.toml").write_text(policy.replace("rows = 6", "rows = 60").replace("groups = 3", "groups = 30"))
+    with sf.open(tmp_path / "clinic.toml", tmp_path / "ample.ledger") as curator:
+        yield curator
+
+
+def test_declared_values_are_matched_to_units(ample: sf.Curator) -> None:
+    """One value per patient, said before the charge and with the answer; all of 300 patients' drugs are found."""
+    ask = ample.sql(DRUGS_BY_TOWN)
+    assert ask.error(epsilon=1)["d"] == sf.Laplace(1 if "add-remove" in str(ask.explain()) else 2).error()
+    explanation = str(ask.explain(epsilon=1))
+    assert "≤ 1 value of one unit, in all groups together" in explanation
+    assert "match, the only strategy that applies" in explanation
+    assert "counts for few values" in str(ask.error(epsilon=1).caveats["d"])
+    answer = ask.release(epsilon=10, confidence="0.9999999")
+    assert all(low <= 3 <= high for low, high in answer.intervals["d"])
+    assert "(match)" in str(answer.receipt)
+    assert "values that few units have may not count" in answer.caveats["d"]
+
+
+@pytest.mark.parametrize("text", [DRUGS_BY_TOWN.replace("drug", "ward"), DRUGS_BY_TOWN.replace("town", "ward")])
+def test_undeclared_values_and_those_of_found_groups_are_sampled(ample: sf.Curator, text: str) -> None:
+    explanation = str(ample.sql(text).explain(epsilon=1, delta="1e-6"))
+    assert "a secret hash selects the rows that count" in explanation
+    assert "match" not in explanation
+
+
+def test_a_higher_price_counts_more_values_of_a_unit(ample: sf.Curator) -> None:
+    """Where matching would have more than an eighth of the noise, nothing is matched."""
+    ask = ample.sql("SELECT COUNT(DISTINCT (cost, day)) AS n FROM visits")  # 63 values, so ℓ = √(63ε/256)
+    words = [str(ask.explain(epsilon=price)) for price in (1, 40, 900)]
+    assert [text.partition("≤ ")[2].partition(",")[0] for text in words] == [
+        "1 value of one unit",
+        "3 values of one unit",
+        "60 rows",
+    ]
+
+
+def test_values_are_sampled_if_the_question_says_so(ample: sf.Curator) -> None:
+    ask = ample.sql(DRUGS_BY_TOWN)
+    sampled = ask.limit(strategy="sample")
+    assert sampled.plan_key != ask.plan_key
+    assert sampled.error(epsilon=1)["d"] > 5 * ask.error(epsilon=1)["d"]
+    assert "(sample)" in str(sampled.release(epsilon=5).receipt)
+
+
+def test_an_engine_that_sends_totals_alone_samples_values(ample: sf.Curator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuckDB, "matches_values", False)
+    assert "a secret hash selects the rows that count" in str(ample.sql(DRUGS_BY_TOWN).explain(epsilon=1))
+
+
+@pytest.mark.parametrize("price", [{"epsilon": 5}, {"rho": "0.5"}], ids=str)
+def test_an_answer_that_was_bought_when_values_were_sampled_stays_free(
+    ample: sf.Curator, monkeypatch: pytest.MonkeyPatch, price: dict[str, Any]
+) -> None:
+    """It is as good as its price: neither its identity nor what stored answers are compared by has changed."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(DuckDB, "matches_values", False)
+        before = ample.sql(f"{DRUGS_BY_TOWN} LIMIT 9").release(**price)
+    ask = ample.sql(DRUGS_BY_TOWN)  # the same plan
+    assert "match" in str(ask.explain(**price))
+    assert ask.error(**price).stored
+    again = ask.release(**price)
+    assert again.receipt.free
+    assert again.rows == before.rows
+    assert again.intervals == before.intervals
+    assert "(sample)" in str(again.receipt)
+    fresh = ask.release(**price, fresh=True)
+    assert "(match)" in str(fresh.receipt)
+    assert ask.release(**price).receipt.free
+
+
+def test_values_are_sampled_where_matching_would_gain_little(clinic: sf.Curator) -> None:
+    """Six values of each patient count, with six times the noise of one."""
+    assert "a secret hash selects the rows that count" in str(clinic.sql(DRUGS_BY_TOWN).explain(epsilon=1))
 
 
 def test_what_is_done_with_chosen_values_is_not_sure(clinic: sf.Curator) -> None:

@@ -33,6 +33,8 @@ Whole = NDArray[np.int64]
 class Integers:
     """Tables of whole numbers, copied when they are opened."""
 
+    matches_values = False
+
     def __init__(self, policy: Policy, *_: str | int | None) -> None:  # it needs no disk, and no second thread
         self._policy, self._open = policy, True
         self._rows = {name: _copied(table.source.table) for name, table in policy.tables.items()}

@@ -9,6 +9,8 @@ _PAIRS = ("safety/test_values.py::test_pairs_of_a_unit_are_limited",)
 _PANDAS = ("safety/test_values.py::test_within_limits_it_is_what_pandas_counts",)
 _SEVERAL = ("safety/test_values.py::test_a_unit_of_several_rows_is_charged_for_all_of_them",)
 _ASKED = "curator/test_values.py"
+_MATCHED_NOISE = ("safety/test_values.py::test_the_noise_on_matched_values_covers_the_largest_moves",)
+_WORLDS = ("plan/readings/test_value_readings.py::test_a_unit_adds_at_most_as_many_values_as_are_matched_to_it",)
 MUTANTS = (
     Mutant(
         "counts are compared in 32 bits",
@@ -57,6 +59,102 @@ MUTANTS = (
         "return self.bounded.measures[0].sensitivity",
         "return Sensitivity(1, neighbours=self.bounded.measures[0].sensitivity.neighbours)",
         _SEVERAL,
+    ),
+    Mutant(
+        "matched values of a unit are counted as one",
+        Kind.SENSITIVITY,
+        "plan.bounding:matched_bounding",
+        "return for_neighbours(matched, scaled.sensitivity.neighbours)",
+        "return replace(matched, measures=_bounded(plan, Strategy.MATCH, Limits(1, 1, 1), 1).measures)",
+        _MATCHED_NOISE,
+    ),
+    Mutant(
+        "a replaced unit moves matched values like one that comes",
+        Kind.SENSITIVITY,
+        "plan.bounding:matched_bounding",
+        "return for_neighbours(matched, scaled.sensitivity.neighbours)",
+        "return matched",
+        _MATCHED_NOISE,
+    ),
+    Mutant(
+        "all values of a unit are matched to it",
+        Kind.LIMITS,
+        "plan.readings.value_readings:match_pairs",
+        "if remaining and (not is_kept[pair]):",
+        "if not is_kept[pair]:",
+        _WORLDS,
+    ),
+    Mutant(
+        "a value that is taken uses up a place of the unit",
+        Kind.LIMITS,
+        "plan.readings.value_readings:match_pairs",
+        "if remaining and (not is_kept[pair]):\n                is_kept[pair], remaining = (1, remaining - 1)\n",
+        "remaining -= 1\n            if remaining >= 0 and (not is_kept[pair]):\n                is_kept[pair] = 1\n",
+        ("safety/test_values.py::test_values_are_matched_to_units",),
+    ),
+    Mutant(
+        "a unit's first values count, whoever else has them",
+        Kind.LIMITS,
+        "plan.readings.value_readings:match_pairs",
+        "if remaining and (not is_kept[pair]):",
+        "if remaining:",
+        _WORLDS,
+    ),
+    Mutant(
+        "each unit takes the values first that fewest units have",
+        Kind.SENSITIVITY,
+        "plan.readings.value_readings:match_pairs",
+        "order = np.lexsort((pairs, units))",
+        "order = np.lexsort((pairs, np.bincount(pairs, minlength=1)[pairs], units))",
+        _WORLDS,
+    ),
+    Mutant(
+        "units come in the order of their rows",
+        Kind.SENSITIVITY,
+        "plan.readings.value_readings:match_pairs",
+        "order = np.lexsort((pairs, units))",
+        "order = np.arange(len(units))",
+        ("plan/readings/test_value_readings.py::test_rows_are_matched_in_any_order_and_across_chunks",),
+    ),
+    Mutant(
+        "values of groups that are not asked for take the place of others",
+        Kind.LIMITS,
+        "engine.arrays:matched_values",
+        "coded.append((group_index[is_known], units[is_known], pairs[is_known]))",
+        "coded.append((np.maximum(group_index, 0), units, pairs))",
+        ("safety/test_values.py::test_matched_values_of_other_groups_take_no_place",),
+    ),
+    Mutant(
+        "a server is asked for pairs of a unit and a value",
+        Kind.CONSENT,
+        "engine.lowering.reading_statements:counted_statement",
+        "return statement(reading, key)",
+        "return local_statement(reading, key)",
+        ("safety/test_values.py::test_no_server_is_asked_for_pairs_of_a_unit_and_a_value",),
+    ),
+    Mutant(
+        "an answer of sampled values is bought again",
+        Kind.CHARGE_ORDER,
+        "release.parts.other_parts:DistinctValuesPart.compared_scales",
+        "if self.sampled is None:",
+        "if True:",
+        (f"{_ASKED}::test_an_answer_that_was_bought_when_values_were_sampled_stays_free",),
+    ),
+    Mutant(
+        "values are matched where that gains little",
+        Kind.LIMITS,
+        "release.parts.other_parts:DistinctValuesPart.at_strength",
+        "if _LEAST_GAIN * limit > self.bounded.limits.total:",
+        "if limit >= self.bounded.limits.total:",
+        (f"{_ASKED}::test_values_are_sampled_where_matching_would_gain_little",),
+    ),
+    Mutant(
+        "values are matched although the question says that they are sampled",
+        Kind.LIMITS,
+        "curator.proposals.questions:Question.other_parts",
+        "matches = self._context.engine.matches_values and self.strategy is None and",
+        "matches = self._context.engine.matches_values and",
+        (f"{_ASKED}::test_values_are_sampled_if_the_question_says_so",),
     ),
     Mutant(
         "a choice is charged for one row of a unit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -16,13 +17,18 @@ from safety.places import HERE, Place
 from safety.worlds import KEYS, PREDICATES, question, telling
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.engine.lowering.reading_statements import counted_statement, local_statement
+from sfumato.engine.postgres.driver import Postgres
+from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.bounding import BoundedPlan, matched_bounding
+from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 from sfumato.release.parts.other_parts import DistinctValuesPart, FrequentValuesPart
+from sfumato.release.parts.question_parts import OtherPart
 
 LISTED = (
     "region",
@@ -69,7 +75,15 @@ def text(random: Random, *, found: bool = False) -> str:
 
 
 def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[BoundedPlan, PlanReading[Any], bool]]:
-    return [(each.bounded, each.reading(groups), isinstance(each, FrequentValuesPart)) for each in asked.other_parts]
+    """What is read for each part: sampled values, and where they may be matched, one and two matched to a unit."""
+    parts = [*asked.other_parts, *(matched for part in asked.other_parts for matched in _matched(part, 1, 2))]
+    return [(each.bounded, each.reading(groups), isinstance(each, FrequentValuesPart)) for each in parts]
+
+
+def _matched(part: OtherPart, *limits: int) -> list[DistinctValuesPart]:
+    if not isinstance(part, DistinctValuesPart) or part.max_values is None or part.bounded.strategy is Strategy.WHOLE:
+        return []
+    return [replace(part, bounded=matched_bounding(part.bounded, limit), sampled=part.bounded) for limit in limits]
 
 
 def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table: bool) -> None:
@@ -147,7 +161,8 @@ def _policy(rows: list[dict[str, Any]], limits: tuple[int, int, int], relation: 
     source = pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()})
     most, groups, per_group = limits
     table = Table("t", source, columns, id="who", max_rows=most, max_groups=groups, max_rows_per_group=per_group)
-    return Policy(PrivacyUnit("person"), Budget(1000, "1e-6", neighbours=relation), {"t": table})
+    size = 1 if relation == "replace" else None
+    return Policy(PrivacyUnit("person"), Budget(1000, "1e-6", neighbours=relation), {"t": table}, size=size)
 
 
 def _rows(random: Random, count: int, people: int) -> list[dict[str, Any]]:
@@ -311,3 +326,86 @@ def test_one_row_of_a_person_from_a_subquery_counts_once() -> None:
     counts = pd.Series([row["who"] for row in rows]).value_counts().clip(upper=9)
     assert engine.read(asked.other_parts[0].reading(asked.groups), 1).tolist() == [[counts.nunique()]]
     engine.close()
+
+
+MATCHED = "SELECT town, COUNT(DISTINCT drug) AS d FROM t GROUP BY town"
+
+
+def _read_matched(rows: list[dict[str, Any]], limit: int, relation: str = "add-remove") -> tuple[list[int], Any]:
+    """The matched counts of the towns, and the sensitivity of the noise on them."""
+    policy = _policy(rows, (9, 3, 9), relation)
+    engine = DuckDB(policy)
+    asked = question(engine, policy, MATCHED)
+    ((part, *_),) = (_matched(part, limit) for part in asked.other_parts)
+    counts = engine.read(part.reading(asked.groups), 5)[:, 0].tolist()
+    engine.close()
+    return counts, DistinctCounts(part.reading(())).sensitivity
+
+
+def _holding(*held: str) -> list[dict[str, Any]]:
+    """Rows of one unit for each text, with the town and drug that two letters name, each twice."""
+    row = _rows(Random(3), 1, 1)[0]
+    pairs = [(who, pair) for who, text in enumerate(held) for pair in text.split() for _ in range(2)]
+    return [{**row, "who": who, "town": town, "drug": drug} for who, (town, drug) in pairs]
+
+
+@pytest.mark.parametrize(
+    ("held", "limit", "counts"),
+    [
+        (("ax ay az",), 1, [1, 0, 0]),
+        (("ax ay az",), 2, [2, 0, 0]),  # one value more than the limit
+        (("ax ay", "ax ay", "ax ay"), 1, [2, 0, 0]),  # each takes one that is left, and nothing is for the last
+        (("ax bx cx", "ax"), 1, [1, 0, 0]),  # of the order of ids: what the second has is taken
+        (("ax", "ax bx cx"), 1, [1, 1, 0]),
+        (("ax", "ax bx cx"), 2, [1, 1, 1]),
+        (("", "bz"), 1, [0, 1, 0]),
+    ],
+)
+def test_values_are_matched_to_units(held: tuple[str, ...], limit: int, counts: list[int]) -> None:
+    assert _read_matched(_holding(*held), limit)[0] == counts
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_noise_on_matched_values_covers_the_largest_moves(limit: int, relation: str) -> None:
+    """A unit of the limit and one value more, which is added, or replaces one of as many values in another town."""
+    held = "ax ay az" if limit == 2 else "ax ay"
+    nobody, _ = _read_matched(_holding(""), limit, relation)
+    added, sensitivity = _read_matched(_holding(held), limit, relation)
+    replaced, _ = _read_matched(_holding(held.replace("a", "b")), limit, relation)
+    assert sum(added) - sum(nobody) == limit == sensitivity.linf
+    moves = np.abs(np.array(added) - (replaced if relation == "replace" else nobody))
+    assert moves.sum() == sensitivity.l1 == (2 if relation == "replace" else 1) * limit
+    assert (moves**2).sum() == sensitivity.squares
+
+
+def test_matched_values_of_other_groups_take_no_place() -> None:
+    """A value in a group that is not asked for is not matched to a unit."""
+    policy = _policy(_holding("ax bx"), (9, 3, 9))
+    engine = DuckDB(policy)
+    asked = question(engine, policy, MATCHED)
+    ((part, *_),) = (_matched(part, 1) for part in asked.other_parts)
+    assert engine.read(part.reading((("a",),)), 5).tolist() == [[1]]
+    assert engine.read(part.reading((("c",), ("b",))), 5).tolist() == [[0], [1]]
+    engine.close()
+
+
+def test_values_are_matched_alike_whatever_the_order_of_rows() -> None:
+    rows = _rows(Random(8), 60, 12)
+    counts = _read_matched(rows, 1)[0]
+    for seed in range(3):
+        Random(seed).shuffle(rows)
+        assert _read_matched(rows, 1)[0] == counts
+
+
+def test_no_server_is_asked_for_pairs_of_a_unit_and_a_value() -> None:
+    policy = _policy(_holding("ax"), (9, 3, 9))
+    engine = DuckDB(policy)
+    asked = question(engine, policy, MATCHED)
+    ((part, *_),) = (_matched(part, 1) for part in asked.other_parts)
+    assert local_statement(part.reading(asked.groups), 5)
+    with pytest.raises(KeyError):
+        counted_statement(part.reading(asked.groups), 5)
+    engine.close()
+    assert not Postgres.matches_values
+    assert not Spark.matches_values

@@ -35,7 +35,7 @@ from sfumato.release.answers.answer import _clip_at_zero
 from sfumato.release.answers.formatting import round_half_width_up
 from sfumato.release.comparisons import ThresholdAnswer
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
-from sfumato.release.parts.other_parts import QuantilesPart
+from sfumato.release.parts.other_parts import QuantilesPart, matched_limit
 from sfumato.release.parts.scales import NoisyScale, QuantileScale, SampledScale
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import PriceRequest
@@ -138,6 +138,25 @@ def _rank() -> Iterator[Vector]:
         noise = SimpleNamespace(probabilities=(Fraction(1, 2),), offset=offset, errors=lambda _: (error,))  # noqa: B023
         scale = QuantileScale(Fraction(1), noise, Fraction(1, 2))  # type: ignore[arg-type]
         yield exact(float(abs(offset) + math.ceil(error)), scale.rank, "0.95")
+
+
+@formula("release.parts.other_parts.matched_limit")
+def _matched_limit() -> Iterator[Vector]:
+    """By counting up: so many values that 256 units have all, and while one more costs less than it finds."""
+    for values, size in (
+        (1, 1),
+        (256, 1),
+        (257, 1),
+        (315, 1),
+        (315, Fraction(1, 10)),
+        (5001, 3),
+        (5001, "1/100"),
+        (3, 7),
+    ):
+        covering = next(limit for limit in itertools.count(1) if 256 * limit >= values)
+        noise = Fraction(size)
+        balanced = next(limit for limit in itertools.count() if 256 * noise * (limit + 1) ** 2 > values)
+        yield exact(max(covering, balanced), matched_limit, values, noise)
 
 
 # ── answers ────────────────────────────────────────────────────────────────────────────────────

@@ -126,6 +126,10 @@ class _BindingEngine:
     def interrupt(self, token: int | None = None) -> None:
         """Do nothing: nothing is read."""
 
+    @property
+    def matches_values(self) -> bool:
+        return self._engine.matches_values
+
     def catalog(self) -> Catalog:
         return self._engine.catalog()
 

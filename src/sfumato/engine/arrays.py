@@ -29,7 +29,7 @@ from sfumato.plan.readings.total_readings import (
     Integers,
     PlanReading,
 )
-from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
+from sfumato.plan.readings.value_readings import DistinctValueReading, MatchedValueReading, ValueTable, match_pairs
 from sfumato.plan.values.intervals import nearest_double
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -232,6 +232,21 @@ def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts)
     return Values(group, steps + low, counts[order], len(reading.groups))
 
 
+def matched_values(batches: Iterable[pyarrow.RecordBatch], reading: MatchedValueReading) -> Integers:
+    """Count the values that matching keeps in each known group, from rows (key…, rank of unit, rank of pair)."""
+    lookup, no_rows = _GroupLookup(reading), np.zeros(0, np.int64)
+    coded = [(no_rows, no_rows, no_rows)]
+    for batch in batches:
+        units, pairs = (batch.column(batch.num_columns - offset).to_numpy() for offset in (2, 1))
+        group_index = lookup.of(batch)
+        group_index = np.zeros(len(units), np.int64) if group_index is None else group_index
+        is_known = group_index >= 0
+        coded.append((group_index[is_known], units[is_known], pairs[is_known]))
+    group_index, units, pairs = map(np.concatenate, zip(*coded, strict=True))
+    kept = match_pairs(units, pairs, reading.bounded.limits.rows)
+    return np.bincount(group_index[kept], minlength=len(reading.groups)).astype(np.int64)[:, None]
+
+
 class _GroupLookup:
     """An index of the known groups, looked up for each row key by key.
 
@@ -239,7 +254,7 @@ class _GroupLookup:
     of the number of groups, whatever values the rows hold.
     """
 
-    def __init__(self, reading: ValueCounts) -> None:
+    def __init__(self, reading: ValueCounts | MatchedValueReading) -> None:
         keys = [lookup_key(key) for key in reading.groups]
         self._kinds = [declared_key.domain.type for declared_key in reading.bounded.plan.keys]
         self._levels: list[tuple[dict[object, int], Integers]] = []

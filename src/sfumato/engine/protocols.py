@@ -133,6 +133,11 @@ class Snapshot(Reader, Protocol):
 class Engine(Reader, Protocol):
     """The calls an engine answers, of which only ``read`` reads private rows."""
 
+    @property
+    def matches_values(self) -> bool:
+        """Whether it matches values to units (``MatchedValueReading``): it reads pairs of both, not totals alone."""
+        ...
+
     def catalog(self) -> Catalog:
         """Return the catalog of tables and columns that queries may use."""
         ...

@@ -14,6 +14,8 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
   group is the MD5 of a fresh secret key and of the group's key as text, that of a row of its values too; equal ranks
   are ordered by the keys and values themselves, so rows that still tie are equal and either may be kept. Limits that
   the others imply are not applied (g ≥ m: m rows lie in at most g groups), and a unit within all limits keeps its rows.
+- *match*: of distinct values alone. A unit keeps at most m pairs of a group and a value, those that no unit before it
+  keeps: Δ₁ = Δ₂ = Δ∞ = m. What it keeps depends on other units; the proof is in ``readings.value_readings``.
 
 Proof for reweight, clip and sample: what a unit contributes is a function of its own rows (and the key) alone, so
 neighbours differ by one such vector, whose norms are bounded by construction (theory of bounded contributions:
@@ -294,6 +296,14 @@ def whole_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int 
         limits = Limits(proven_rows, proven_rows, proven_rows)
         return _bounded(plan, Strategy.WHOLE, limits, groups, max_steps=max_steps)
     return _bounded(plan, Strategy.SAMPLE, limits, groups, max_steps=max_steps)
+
+
+def matched_bounding(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
+    """Bound a count of distinct values by matching: at most so many values of one unit, in all groups together."""
+    (scaled,) = bounded.measures
+    plan, limits = replace(bounded.plan, source=bounded.bound.input), Limits(max_values, max_values, max_values)
+    matched = _bounded(plan, Strategy.MATCH, limits, scaled.add_remove_sensitivity.groups)
+    return for_neighbours(matched, scaled.sensitivity.neighbours)
 
 
 def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = _FRACTION_BITS) -> BoundedPlan:

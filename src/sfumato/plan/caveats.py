@@ -101,11 +101,14 @@ class RowLimits:
     """The outer range of each column that declares one, by table and name."""
     missing_ids: Mapping[str, str] = declared_field(default_factory=dict)
     """What names the unit of a row, by table, where the policy does not say that every row has it."""
+    matches: bool = False
+    """Whether distinct values are matched to units, a few to each."""
 
     @classmethod
     def of(cls, limits: Limits, policy: Policy, groups: int | None, strategies: str) -> RowLimits:
         """Return the limits of an answer that was bought under these strategies, that of its totals first."""
         unit, reweights = policy.unit, strategies.partition("; ")[0] == Strategy.REWEIGHT.value
+        matches = Strategy.MATCH.value in strategies.split("; ")
         account_columns = frozenset((table, policy.period_column(table)) for table in policy.tables if policy.per)
         name = unit.name if unit.period is None else f"{unit.name}-{unit.period}"
         possible = {
@@ -115,7 +118,7 @@ class RowLimits:
             if rules.possible is not None
         }
         missing_ids = {table: unit_id for table in policy.tables if (unit_id := _id_that_may_be_missing(policy, table))}
-        return cls(limits, name, groups, reweights, policy.per or "", account_columns, possible, missing_ids)
+        return cls(limits, name, groups, reweights, policy.per or "", account_columns, possible, missing_ids, matches)
 
     def limits_groups(self, measure: AggregateRequest) -> bool:
         """Return whether a unit counts in a limited number of groups, and of rows in each."""
@@ -291,6 +294,9 @@ def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimi
     if measure.once_per_unit:
         if max_groups is not None:
             yield f"one {unit} counts in at most {count_with_noun(max_groups, 'group')}"
+        return
+    if row_limits.matches and measure.reads is ReadingKind.DIFFERENT:
+        yield f"one {unit} counts for few values, as the limits say: values that few units have may not count"
         return
     if not limits_rows(plan, limits):
         return

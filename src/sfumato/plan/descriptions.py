@@ -229,6 +229,8 @@ def describe_enforced_limits(bounded: BoundedPlan) -> str:
     """Describe the limits that a bounding enforces: reweighting limits the rows of a unit in all groups together."""
     if bounded.strategy is Strategy.REWEIGHT:
         return f"≤ {count_with_noun(bounded.limits.rows, 'row')} of one unit, in all groups together"
+    if bounded.strategy is Strategy.MATCH:
+        return f"≤ {count_with_noun(bounded.limits.rows, 'value')} of one unit, in all groups together"
     return describe_limits(bounded.limits)
 
 

@@ -21,6 +21,7 @@ class Strategy(Enum):
     CLIP_L1 = "clip-l1"
     CLIP_L2 = "clip-l2"
     SAMPLE = "sample"
+    MATCH = "match"
 
     @property
     def order(self) -> int | None:
@@ -31,6 +32,11 @@ class Strategy(Enum):
     def fractional(self) -> bool:
         """Whether contributions are scaled, and so may be fractions of a row."""
         return self in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.CLIP_L2)
+
+    @property
+    def is_selectable(self) -> bool:
+        """Whether a question may name it: WHOLE follows from the plan alone, MATCH also from the price."""
+        return self not in (Strategy.WHOLE, Strategy.MATCH)
 
 
 @codec.serialisable("limits")

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, Unsupported
@@ -86,6 +87,11 @@ class PricedRelease:
         return tuple(plans or [self.bounded])
 
     @property
+    def strategies(self) -> str:
+        """The bounding strategies of all parts that have measurements, in words."""
+        return "; ".join(dict.fromkeys(bounded.strategy.value for bounded in self.measured_plans))
+
+    @property
     def mechanisms(self) -> tuple[Additive, ...]:
         return tuple(measurement.mechanism for measurement in self.measurements[0])
 
@@ -113,7 +119,9 @@ class PricedRelease:
     @cached_property
     def accuracy(self) -> tuple[Fraction, ...]:
         """The half-widths at 95 % confidence, by which stored answers are compared."""
-        return self.half_widths()
+        parts = zip(self.others, self.measurements[1:], strict=True)
+        scales = chain(self.scales[0], *(part.compared_scales(measurements) for part, measurements in parts))
+        return tuple(scale.half_width("0.95", 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale)))
 
     @property
     def pure(self) -> bool:
@@ -263,17 +271,18 @@ def _least_noise_release(
     rejected = (
         [bounded.strategy.value for bounded in compatible if bounded is not chosen] if chosen.noisy_measures else []
     )
+    totals = NoisyTotals(chosen)
+    split = split_price((totals, *others), asked, family)
+    calibrated = _calibrate(PricedRelease(totals, others, (), (), split, price, ""), family)
     described = (
-        chosen if chosen.noisy_measures or not others else others[0].bounded
+        chosen if chosen.noisy_measures or not others else calibrated.others[0].bounded
     )  # without totals, only the others count
     reason = f"{described.strategy.value}, " + (
         f"for the least noise: {' and '.join(rejected)} would need as much or more"
         if rejected
         else "the only strategy that applies"
     )
-    totals = NoisyTotals(chosen)
-    split = split_price((totals, *others), asked, family)
-    return _calibrate(PricedRelease(totals, others, (), (), split, price, reason), family)
+    return replace(calibrated, reason=reason)
 
 
 def _log_sensitivity(bounded: BoundedPlan, family: Family) -> float:
@@ -295,10 +304,15 @@ def _calibrate(planned: PricedRelease, family: Family) -> PricedRelease:
     selection = _group_selection(totals.bounded, epsilon, price.delta if family.pure else price.delta / 2)
 
     def at_strength(strength: NoiseStrength) -> PricedRelease:
-        measurements = tuple(
-            part.measurements(strength, part_shares) for part, part_shares in zip(planned.parts, shares, strict=True)
+        others = tuple(
+            part.at_strength(strength, part_shares)
+            for part, part_shares in zip(planned.others, shares[1:], strict=True)
         )
-        return replace(planned, measurements=measurements, group_selection=selection)
+        measurements = tuple(
+            part.measurements(strength, part_shares)
+            for part, part_shares in zip((totals, *others), shares, strict=True)
+        )
+        return replace(planned, others=others, measurements=measurements, group_selection=selection)
 
     if _has_closed_form(price, family, planned.others):
         return at_strength(NoiseStrength(family, price))

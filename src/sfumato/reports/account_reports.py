@@ -155,7 +155,7 @@ def _candidate_limits(default: Limits, words: str) -> Iterator[Limits]:
 
 
 def _candidate_strategies(words: str) -> tuple[Strategy | None, ...]:
-    by_name = {strategy.value: strategy for strategy in Strategy}
+    by_name = {strategy.value: strategy for strategy in Strategy if strategy.is_selectable}
     return (None, by_name[words]) if words in by_name else (None,)
 
 

@@ -367,7 +367,5 @@ class _QueryGrammar:
             return {}
         limits: dict[str, Any] = {"rows": 1 + self.dice.below(self.table.limits.rows)}
         if self.dice.happens(2):
-            limits["strategy"] = self.dice.one(
-                [strategy.value for strategy in Strategy if strategy is not Strategy.WHOLE]
-            )
+            limits["strategy"] = self.dice.one([strategy.value for strategy in Strategy if strategy.is_selectable])
         return limits

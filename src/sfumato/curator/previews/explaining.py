@@ -405,6 +405,7 @@ _STRATEGY_EFFECTS = {
     Strategy.CLIP_L1: "a unit's contributions are scaled down to the allowed sum of absolute values",
     Strategy.CLIP_L2: "a unit's contributions are scaled down to the allowed Euclidean norm",
     Strategy.SAMPLE: "of a unit above the limit, a secret hash selects the rows that count",
+    Strategy.MATCH: "each unit is matched to values that no earlier unit has; the other values do not count",
 }
 
 

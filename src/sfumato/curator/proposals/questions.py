@@ -187,13 +187,14 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         max_groups = 2 * self.limits.groups if self.discovered_keys else len(self.groups)
         group_count = None if self.discovered_keys else len(self.groups)
         parts, policy = [], self._context.policy
+        matches = self._context.engine.matches_values and self.strategy is None and not self.discovered_keys
         for part in self.shared_parts.parts[1:]:
             limits = self.limits
             if part.reads is ReadingKind.DIFFERENT:
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
-            bounded = whole_bounding(part.plan, limits, max_groups, max_steps)
-            parts.append(other_part(for_neighbours(bounded, policy.neighbours), part, self._candidates))
+            bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
+            parts.append(other_part(bounded, part, self._candidates, matches=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 
@@ -254,7 +255,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             try:
                 new_strategy = Strategy(strategy)
             except ValueError:
-                strategy_names = ", ".join(option.value for option in Strategy if option is not Strategy.WHOLE)
+                strategy_names = ", ".join(option.value for option in Strategy if option.is_selectable)
                 raise InvalidParameter("strategy", strategy, f"one of {strategy_names}") from None
         plan = self.query.plan
         largest = plan.largest_limits if self.limits == plan.limits else self.limits
@@ -670,7 +671,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
-        lines, facts = self.caveats(prepared.bounded.strategy.value), (widths, level, price, accepted, warnings)
+        lines, facts = self.caveats(prepared.strategies), (widths, level, price, accepted, warnings)
         caveats = {name: line if name in widths else without_coverage(line) for name, line in lines.items()}
         return Forecast(*facts, ranks=ranks, chosen=quality, counted=counted, whole=whole, caveats=caveats)
 

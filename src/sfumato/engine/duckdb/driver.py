@@ -11,7 +11,7 @@ from sfumato.engine import arrays
 from sfumato.engine.arrays import ROW_READINGS, exact_keys, parameter, totals_from_rows
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
-from sfumato.engine.lowering.reading_statements import statement
+from sfumato.engine.lowering.reading_statements import local_statement
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.engine.spellings.duckdb import DuckDBSpelling
@@ -24,6 +24,7 @@ from sfumato.plan.nodes import GroupKey, tables
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, E, GroupTotals, PlanReading
+from sfumato.plan.readings.value_readings import MatchedValueReading
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Policy, Value
 
@@ -85,7 +86,7 @@ class StatementReader:
         scans = self._copy_names(reading) if is_cacheable else ()
         if is_cacheable and cached is not None and cached[0]() is reading.bounded and cached[1] == scans:
             return cached[2]
-        text = self._render(statement(reading, key))
+        text = self._render(local_statement(reading, key))
         if is_cacheable and str(key) not in text:
             self._last_totals = ref(reading.bounded), scans, text
         return text
@@ -130,6 +131,8 @@ MAX_PUBLIC_ROWS = 100_000
 
 class DuckDB(StatementReader):
     """The DuckDB implementation of ``Engine``: no SQL, type or hash of DuckDB is visible outside."""
+
+    matches_values = True
 
     def __init__(self, policy: Policy, memory: str | None = None, threads: int | None = None) -> None:
         super().__init__(Sources(policy, memory_limit=memory, threads=threads))
@@ -280,5 +283,6 @@ _STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {
     ValueCounts: (arrays.values, arrays.BATCH),
     Marginals: (arrays.marginals, arrays.KEYED_BATCH),
     CellRows: (arrays.cell_rows, arrays.KEYED_BATCH),
+    MatchedValueReading: (arrays.matched_values, arrays.BATCH),
 }
 """Readings whose rows are streamed: the converter, and the number of rows per batch."""

@@ -64,7 +64,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals
-from sfumato.plan.readings.value_readings import with_value
+from sfumato.plan.readings.value_readings import MatchedValueReading, with_value
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
@@ -184,6 +184,18 @@ def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = 
         heavy, ranked, is_kept = _rank_rows_by_digest(bounded, grouped, key)
         totals = _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
+
+
+def matched_pairs(reading: MatchedValueReading, key: int) -> StagedSelect:
+    """Select a unit's distinct pairs of group and value, as (key…, rank of the unit, rank of the pair among all)."""
+    relations = RelationLowering(key, reading.bounded.sample)
+    rows = _pairs(counted_rows(with_value(reading.bounded, reading.value), relations), relations)
+    everything = (integer_constant(0),)
+    ranks = (
+        ("u", Rank(everything, (Reference("u"),), RowNumber.RANK)),
+        ("v0", Rank(everything, tuple(map(Reference, rows.keys)), RowNumber.RANK)),
+    )
+    return StagedSelect(tuple(relations.stages), Select((*equal_columns(rows.keys[:-1]), *ranks), rows.select))
 
 
 def _pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:

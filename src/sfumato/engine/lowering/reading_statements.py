@@ -42,7 +42,7 @@ from sfumato.plan.keys import ValueCombinations, conditions, undeclared_keys
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals, GroupTotals, PlanReading
-from sfumato.plan.readings.value_readings import DistinctValueReading, ValueTable
+from sfumato.plan.readings.value_readings import DistinctValueReading, MatchedValueReading, ValueTable
 from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Type, Value
 
@@ -112,6 +112,13 @@ _STATEMENTS: dict[type, Callable[[Any, int], StagedSelect]] = {
 def statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     """Lower a reading to its statement; ``key`` seeds the sample."""
     return _STATEMENTS[type(reading)](reading, key)
+
+
+def local_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
+    """Lower a reading where rows stay in this process: only there, pairs of a unit and a value may be matched."""
+    if isinstance(reading, MatchedValueReading):
+        return bounded_totals.matched_pairs(reading, key)
+    return statement(reading, key)
 
 
 MAX_SENT_ROWS = 1 << 22

@@ -139,6 +139,8 @@ _COLLATIONS = ('pg_catalog."pg_c_utf8"', 'pg_catalog."C.utf8"', 'pg_catalog."C.U
 class Postgres:
     """The PostgreSQL implementation of ``Engine``: nothing but totals of groups leaves the server."""
 
+    matches_values = False
+
     def __init__(self, policy: Policy, memory: str | None = None) -> None:
         self._policy = policy
         private = next(table for table in policy.tables.values() if not table.public)

@@ -147,6 +147,8 @@ class SparkReader:
 class Spark(SparkReader):
     """The Spark implementation of ``Engine``: no SQL, type or hash of Spark is visible outside."""
 
+    matches_values = False
+
     def __init__(self, policy: Policy) -> None:
         super().__init__(SparkTables(policy))
         self._policy = policy

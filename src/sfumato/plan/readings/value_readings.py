@@ -10,6 +10,22 @@ one that leaves takes away at most those. ∎ So it has the sensitivity of a cou
 which is for counting units. All these changes have one sign, so a unit that is replaced changes each number by at most
 c too. Where a value can only be one of v, no more than v pairs of a unit are kept in a group: c is at most v.
 
+*Matched values.* Units are taken in the order of their ids; each keeps the first l of its pairs, in the order of the
+pairs themselves, that no unit before it keeps. What counts is the union of what is kept: a largest union of at most l
+pairs per unit has at most twice as many. (Knop & Steinke, "Counting Distinct Elements Under Person-Level Differential
+Privacy", NeurIPS 2023, Alg. 2, match values so, without groups.) *Theorem.* A unit that comes adds at most l pairs to
+the union, and takes none away. *Proof.* Up to that unit nothing changes; it keeps a set A of at most l pairs, disjoint
+from the union O so far. Let O and O ∪ A, disjoint and |A| ≤ l, be the unions without and with it before a later unit
+whose pairs are V. That keeps P, the first l of V − O, without it, and Q, the first l of V − (O ∪ A), with it. A pair of
+P that is not in A has at most as many pairs before it in V − (O ∪ A), so it is in Q: O ∪ P ⊆ O ∪ A ∪ Q. And |Q| ≤ |P|,
+because V − (O ∪ A) ⊆ V − O: the new union is larger by |A| + |Q| − |P| ≤ l. So both hold after every unit. ∎ The order
+of two units, or of two pairs, must depend on these two alone: with an order by how many units have a value, a unit that
+comes changes what those before it keep, and the proof ends at its first sentence.
+
+So the numbers of the groups grow, by at most l in all: Δ₁ = Δ₂ = Δ∞ = l under add-remove. A unit that is replaced
+leaves and another comes; both move a common union upwards, each by a vector v ≥ 0 with Σv ≤ l: Δ∞ = l, Δ₁ = 2l,
+Δ₂ = √2·l, and all three are l where there is one group.
+
 A total is read in whole steps of a public grid where it is compared with a threshold, or with other totals.
 
 Theorem (steps). The number of whole steps in x is ⌊x/γ⌋. It never falls as x grows, and when x grows by at most Δ it
@@ -28,13 +44,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, ReadMeasure
-from sfumato.plan.values.expressions import Expression
+from sfumato.plan.values.expressions import Expression, columns
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Neighbours, Sensitivity
@@ -51,6 +68,44 @@ class DistinctValueReading(PlanReading[Integers]):
     @property
     def read_measures(self) -> frozenset[ReadMeasure]:
         return frozenset((ReadMeasure.DISTINCT,))
+
+
+@dataclass(frozen=True)
+class MatchedValueReading(PlanReading[Integers]):
+    """The number of distinct values of one column in each group that matching keeps; pairs of other groups are not
+    matched.
+    """
+
+    value: Expression
+    groups: tuple[GroupKey, ...]
+
+    @property
+    def read_measures(self) -> frozenset[ReadMeasure]:
+        return frozenset((ReadMeasure.DISTINCT,))
+
+
+_MATCHED_ROWS = 1 << 20
+"""How many pairs of a unit and a value are matched at a time."""
+
+
+def match_pairs(units: Integers, pairs: Integers, max_values: int) -> NDArray[np.intp]:
+    """Return the rows whose pair is kept, of rows that each are a pair of a unit; once sorted, in linear time.
+
+    Units and pairs are numbered from 0 in an order of their own, with gaps or without.
+    """
+    order = np.lexsort((pairs, units))
+    is_kept = bytearray(int(pairs.max(initial=-1)) + 1)
+    kept: list[int] = []
+    current, remaining = -1, 0
+    for start in range(0, len(order), _MATCHED_ROWS):
+        rows = order[start : start + _MATCHED_ROWS]
+        for row, unit, pair in zip(rows.tolist(), units[rows].tolist(), pairs[rows].tolist(), strict=True):
+            if unit != current:
+                current, remaining = unit, max_values
+            if remaining and not is_kept[pair]:
+                is_kept[pair], remaining = 1, remaining - 1
+                kept.append(row)
+    return np.array(kept, np.intp)
 
 
 @dataclass(frozen=True)
@@ -86,6 +141,17 @@ def pair_limits(limits: Limits, value: Expression) -> Limits:
     return limits if max_values is None else replace(limits, rows_per_group=min(limits.rows_per_group, max_values))
 
 
+def possible_values(value: Expression) -> int | None:
+    """Return the number of possible values of an expression: its own, or the combinations of those of its columns; None
+    where they are not declared.
+    """
+    max_values = _max_values(value.domain)
+    counts = [_max_values(domain) for domain in columns(value).values()]
+    if max_values is not None or not counts:
+        return max_values
+    return math.prod(count for count in counts if count is not None) if None not in counts else None
+
+
 def _max_values(domain: Domain) -> int | None:
     """Return the number of possible values, where they are listed or are integers or days within bounds."""
     if domain.values is not None:
@@ -104,7 +170,7 @@ def _max_values(domain: Domain) -> int | None:
 class DistinctCounts:
     """The numbers of distinct values, as noise is added to them."""
 
-    reading: DistinctValueReading
+    reading: DistinctValueReading | MatchedValueReading
 
     @property
     def bounded(self) -> BoundedPlan:

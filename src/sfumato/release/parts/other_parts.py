@@ -6,6 +6,7 @@ totals, a column's number of distinct values and its most frequent values can be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,19 +18,27 @@ from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue, Quantile
-from sfumato.plan.bounding import BoundedPlan
+from sfumato.plan.bounding import BoundedPlan, matched_bounding
 from sfumato.plan.descriptions import expression_sql
+from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.dense_readings import Ranks, ValueCounts, Values
 from sfumato.plan.readings.total_readings import Integers
-from sfumato.plan.readings.value_readings import DistinctCounts, DistinctValueReading, Frequencies, ValueTable
+from sfumato.plan.readings.value_readings import (
+    DistinctCounts,
+    DistinctValueReading,
+    Frequencies,
+    MatchedValueReading,
+    ValueTable,
+    possible_values,
+)
 from sfumato.plan.sharing import ReadingPart
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, noise
+from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, noise, rounded_up
 from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale
 
 _ESTIMATE_SHARE = Fraction(1, 2)
@@ -130,6 +139,12 @@ class QuantilesPart:
         values_and_columns = zip(values, map(self._positions, self.asked), strict=True)
         return tuple(value for value, columns in values_and_columns for _ in columns)
 
+    def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> QuantilesPart:  # noqa: ARG002
+        return self
+
+    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+        return self.scales(measurements)
+
     def with_ranges(self, confidence: Fraction | None) -> QuantilesPart:
         return replace(self, confidence=confidence) if self._quantiles else self
 
@@ -170,14 +185,39 @@ def _describe_rank_error(quantile: Quantile, scale: QuantileScale, confidence: N
     return f"within {rows} rows of its rank"
 
 
+_COVERING_UNITS = 256
+"""How many units are assumed to have all possible values between them when the limit of matched values is chosen."""
+_LEAST_GAIN = 8
+"""How many times less noise matching must have than sampling: it counts fewer values of each unit."""
+
+
+def matched_limit(max_values: int, noise_size: Fraction) -> int:
+    """Return how many values are matched to one unit, where noise on a change of 1 has this size.
+
+    It follows from the policy and the price alone. V/256 values per unit let 256 units have all V possible values
+    between them. Beyond that, l values have l times the noise, and miss fewer values: V/(256·l) of them, say, so that
+    the sum of both is least at l = √(V/(256·size)).
+    """
+    covering = Fraction(max_values, _COVERING_UNITS)
+    return max(math.ceil(covering), math.isqrt(int(covering / noise_size)))
+
+
 @dataclass(frozen=True)
 class DistinctValuesPart:
-    """The noisy number of distinct values of a column in every group, for one share."""
+    """The noisy number of distinct values of a column in every group, for one share.
+
+    Where the engine matches values to units and the possible values are declared, at most ``matched_limit`` of them are
+    matched to a unit. Elsewhere, and where that is more than an eighth of what the policy allows, they are sampled.
+    """
 
     noisy: ClassVar[bool] = True
 
     bounded: BoundedPlan
     asked: tuple[DistinctValues, ...]
+    max_values: int | None = None
+    """The number of possible values of the column; None where values are sampled."""
+    sampled: BoundedPlan | None = None
+    """Where values are matched, the plan under which they would be sampled."""
 
     @property
     def numbers_per_group(self) -> int:
@@ -190,8 +230,18 @@ class DistinctValuesPart:
     def share_of(self, index: int) -> int:  # noqa: ARG002
         return 0
 
-    def reading(self, groups: tuple[GroupKey, ...]) -> DistinctValueReading:
+    def reading(self, groups: tuple[GroupKey, ...]) -> DistinctValueReading | MatchedValueReading:
+        if self.sampled is not None:
+            return MatchedValueReading(self.bounded, self.asked[0].value, groups)
         return DistinctValueReading(self.bounded, self.asked[0].value, groups)
+
+    def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> DistinctValuesPart:
+        if self.max_values is None or self.bounded.strategy is not Strategy.SAMPLE:
+            return self
+        limit = min(matched_limit(self.max_values, strength.size(shares[0])), self.bounded.limits.rows_per_group)
+        if _LEAST_GAIN * limit > self.bounded.limits.total:
+            return self
+        return replace(self, bounded=matched_bounding(self.bounded, limit), sampled=self.bounded)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, DistinctCounts(self.reading(()))
@@ -205,6 +255,17 @@ class DistinctValuesPart:
     def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         (measurement,) = measurements
         return (NoisyScale(Fraction(1), measurement.mechanism),)
+
+    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+        """Return the scale that sampling would have at the same price: more is counted of a unit, not less noise added,
+        as the price rises, and answers of versions that only sampled stay as good as their price.
+        """
+        (measurement,) = measurements
+        if self.sampled is None:
+            return self.scales(measurements)
+        mechanism, plans = measurement.mechanism, (self.sampled, self.bounded)
+        sampled_norm, norm = (mechanism.norm(plan.measures[0].sensitivity) for plan in plans)
+        return (NoisyScale(Fraction(1), mechanism.of_size(rounded_up(mechanism.sizes[0] * sampled_norm / norm))),)
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
@@ -292,6 +353,12 @@ class FrequentValuesPart:
     def hypothetical_group(self, size: int) -> tuple[int, ...]:  # noqa: ARG002
         return (0,) * len(self.asked)
 
+    def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> FrequentValuesPart:  # noqa: ARG002
+        return self
+
+    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+        return self.scales(measurements)
+
     def with_ranges(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002
         return self
 
@@ -309,15 +376,19 @@ Candidates = Callable[[Expression], tuple[Value, ...]]
 """Lists an expression's possible values, from the policy alone, or refuses."""
 
 
-def other_part(bounded: BoundedPlan, part: ReadingPart, candidates: Candidates) -> OtherPart:
-    """Return the part of a question that is not a total, under a bounding of its rows."""
-    return _PART_CONSTRUCTORS[part.reads](bounded, part.requests, candidates)
+def other_part(bounded: BoundedPlan, part: ReadingPart, candidates: Candidates, *, matches: bool = False) -> OtherPart:
+    """Return the part of a question that is not a total, under a bounding of its rows; ``matches`` if distinct values
+    may be matched to units.
+    """
+    return _PART_CONSTRUCTORS[part.reads](bounded, part.requests, candidates, matches)
 
 
-_PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates], OtherPart]] = {
-    ReadingKind.RANKS: lambda bounded, asked, _: QuantilesPart(bounded, asked),
-    ReadingKind.DIFFERENT: lambda bounded, asked, _: DistinctValuesPart(bounded, asked),
-    ReadingKind.FREQUENT: lambda bounded, asked, candidates: FrequentValuesPart(
+_PART_CONSTRUCTORS: dict[ReadingKind, Callable[[BoundedPlan, Any, Candidates, bool], OtherPart]] = {
+    ReadingKind.RANKS: lambda bounded, asked, *_: QuantilesPart(bounded, asked),
+    ReadingKind.DIFFERENT: lambda bounded, asked, _, matches: DistinctValuesPart(
+        bounded, asked, possible_values(asked[0].value) if matches else None
+    ),
+    ReadingKind.FREQUENT: lambda bounded, asked, candidates, _: FrequentValuesPart(
         bounded, asked, candidates(asked[0].value)
     ),
 }

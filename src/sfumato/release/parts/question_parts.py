@@ -141,8 +141,16 @@ class OtherPart(QuestionPart, Protocol):
         """Count the numbers per group that are held in memory while it is measured."""
         ...
 
+    def at_strength(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> OtherPart:
+        """Return the part as it is measured at this strength, where its limits follow from the price."""
+        ...
+
     def with_ranges(self, confidence: Fraction | None) -> OtherPart:
         """Return the part with confidence intervals around selected values, where those can be bought."""
+        ...
+
+    def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+        """Return the scales whose half-widths are compared with those of stored answers."""
         ...
 
     def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
