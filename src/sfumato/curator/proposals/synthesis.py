@@ -450,6 +450,12 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             cell_plan=self.cell_plan,
         )
 
+    def with_implications(self, table: Table) -> SynthesisProposal:
+        """Return the proposal with what the policy says of which columns determine others."""
+        learned, ruled_out = _implications(table, self.attributes, self.face, ())
+        _check_pairs(learned, ruled_out, self.zeros, self.attributes, self.max_cells)
+        return replace(self, learned_implications=learned, ruled_out_cells=ruled_out)
+
     @cached_property
     def _counted_sets(self) -> tuple[AttributeSet, ...]:
         """All sets of columns that some step may count."""
