@@ -13,10 +13,10 @@ import pytest
 from publish.linked.worlds import (
     LIMIT,
     PARENTS,
-    RELATIONS,
     clinic_policy,
     clinic_worlds,
     exact_counts,
+    exact_worlds,
     hospital_policy,
     hospital_worlds,
     pairs,
@@ -30,6 +30,7 @@ from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows
 from sfumato.publish.synthesis.budget import noise_scale
 from sfumato.publish.synthesis.methods import aim
+from sfumato.publish.synthesis.state import SynthesisSetting
 from sfumato.publish.tab_steps import MeasureStep
 from sfumato.release.prices import Price
 
@@ -64,33 +65,41 @@ def _marginals(reading: CellRows, rows: Any) -> list[Any]:
     return [CellCounts(every, places).extract(rows) for places in every.sets]
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", CASES)
-def test_one_unit_moves_all_marginals_of_all_tables_within_its_limits(case: str, relation: str) -> None:
+def test_one_unit_moves_all_marginals_of_all_tables_within_its_limits(case: str) -> None:
     """On every pair of neighbours, each marginal moves by what it is charged for, and a marginal of every table
     together cost no more than the price; some neighbours attain the bound of each table.
     """
-    policy_of, worlds, tables, options, limits = CASES[case]
-    exact = [exact_counts(policy_of(world, relation), PRICE, tables, **options) for world in worlds(relation)]
+    policy_of, worlds_of, tables, options, limits = CASES[case]
+    worlds = worlds_of("add-remove")
+    proposal, exact = exact_worlds([policy_of(world) for world in worlds], PRICE, tables, **options)
     prices = split_price(PRICE, len(tables))
-    settings = [part.setting(price) for part, price in zip(exact[0][0].parts.values(), prices, strict=True)]
+    settings = [part.setting(price) for part, price in zip(proposal.parts.values(), prices, strict=True)]
+    counts = [
+        [_marginals(setting.reading, rows) for setting, rows in zip(settings, read, strict=True)] for read in exact
+    ]
+    assert worlds_of("replace") == worlds[1:]
+    _check_moves(counts, settings, "add-remove", limits)
+    replaced, _ = exact_worlds([policy_of(worlds[0], "replace")], PRICE, tables, **options)
+    parts = zip(replaced.parts.values(), prices, strict=True)
+    _check_moves(counts[1:], [part.setting(price) for part, price in parts], "replace", limits)
+
+
+def _check_moves(counts: list[Any], settings: list[SynthesisSetting], relation: str, limits: tuple[int, ...]) -> None:
     factor = 2 if relation == "replace" else 1
     sensitivities = [CellCounts(setting.reading, (0,)).sensitivity for setting in settings]
     for setting, sensitivity, limit in zip(settings, sensitivities, limits, strict=True):
         assert sensitivity.total * setting.unit_value == limit * factor
-    counts = [
-        [_marginals(setting.reading, rows) for setting, rows in zip(settings, read, strict=True)] for _, read in exact
-    ]
-    most = [Fraction(0)] * len(tables)
+    most = [Fraction(0)] * len(limits)
     for one, other in pairs(relation, counts):
         loss = Fraction(0)
-        for number, sensitivity in enumerate(sensitivities):
+        for number, (setting, sensitivity) in enumerate(zip(settings, sensitivities, strict=True)):
             moved = [np.abs(before - after) for before, after in zip(one[number], other[number], strict=True)]
-            assert max(change.sum() for change in moved) <= sensitivity.total
-            assert max((change**2).sum() for change in moved) <= sensitivity.squares
             largest = Fraction(int(max(change.sum() for change in moved)))
-            most[number] = max(most[number], largest * settings[number].unit_value)
-            loss += Fraction(prices[number].epsilon or 0) * largest / sensitivity.total
+            assert largest <= sensitivity.total
+            assert max((change**2).sum() for change in moved) <= sensitivity.squares
+            most[number] = max(most[number], largest * setting.unit_value)
+            loss += setting.currency.total * largest / sensitivity.total
         assert loss <= PRICE.epsilon
     assert most == [limit * factor for limit in limits]
 
