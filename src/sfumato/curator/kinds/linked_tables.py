@@ -6,6 +6,7 @@ several tables. ``curator.synthesize`` proposes either, by whether it is given o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
@@ -32,9 +33,9 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
 def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposal:
     from sfumato.curator.proposals.linked_tables import propose_linked_tables
 
-    fields: dict[str, Any] = vars(spec)
-    not_given = {name: None for name in ("columns", "given") if fields[name] == ()}  # as a command leaves them out
-    return propose_linked_tables(workspace.context, workspace.catalog, **{**fields, **not_given})
+    # a command leaves them out as empty lists
+    not_given: dict[str, Any] = {name: None for name in ("columns", "given") if getattr(spec, name) == ()}
+    return propose_linked_tables(workspace.context, workspace.catalog, replace(spec, **not_given))
 
 
 _PAGE = SkinRefusal(

@@ -16,6 +16,8 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
+from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
+from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
@@ -321,27 +323,17 @@ def split_price(price: Price, tables: int = 2) -> tuple[Price, ...]:
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def propose_linked_tables(
-    context: Context,
-    catalog: Catalog,
-    tables: Sequence[str],
-    ways: int = 3,
-    *,
-    columns: Sequence[str] | None = None,
-    given: Sequence[str] | None = None,
-    order: str | None = None,
-    memory: str | int = "1 GiB",
-) -> LinkedTablesProposal:
+def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTablesSpec) -> LinkedTablesProposal:
     """Propose linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
-    linked = link_tables(context.policy, tables)
-    max_cells = parse_memory(memory) // BYTES_PER_CELL
-    links = describe_links(linked, LinkOptions(columns, given, order, max_cells // 2))
+    linked = link_tables(context.policy, spec.tables)
+    max_cells = parse_memory(spec.memory) // BYTES_PER_CELL
+    links = describe_links(linked, LinkOptions(spec.columns, spec.given, spec.order, max_cells // 2))
     parts = {}
     for table in linked.tables:
         limit = table.max_rows if table.max_rows != 1 else None
-        max_ways = _limit_ways(ways, _column_count(links, table.name))
+        ways = _limit_ways(spec.ways, _column_count(links, table.name))
         select = table_select(linked, links, table)
-        part = propose_synthesis(context, catalog, select, "aim", max_ways, rows=limit, memory=memory)
+        part = propose_synthesis(context, catalog, SynthesisSpec(select, ways=ways, rows=limit, memory=spec.memory))
         parts[table.name] = _with_declared_rules(part, table, link_to_parent(links, table.name))
     return LinkedTablesProposal(context, links, parts)
 
