@@ -123,7 +123,7 @@ MUTANTS = (
         "publish.linked.drawing:ModelPair.draw_children",
         "return DrawnTable(rows, parents.units[owners], {link.child_key: owners + 1})",
         "return DrawnTable(rows, np.arange(len(owners)), {link.child_key: owners + 1})",
-        (f"{_TREES}::test_children_of_several_tables_and_of_children_have_their_parents",),
+        (f"{_TREES}::test_children_of_children_keep_the_limit_of_their_unit",),
     ),
     Mutant(
         "a share of the price is forgotten for a third table",
@@ -131,7 +131,7 @@ MUTANTS = (
         "curator.proposals.linked_tables:LinkedTablesProposal._part_prices",
         "return split_price(price, len(self.parts))",
         "return (*split_price(price), *[split_price(price)[1]] * (len(self.parts) - 2))",
-        (f"{_TREES}::test_every_table_of_several_is_charged_for_its_own_limit",),
+        (f"{_TREES}::test_prices_of_several_tables_add_up_to_the_price",),
     ),
     Mutant(
         "a column is sorted away from the one that it determines",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,7 @@ from publish.linked.worlds import LIMIT, PARENTS, curator, hospital_people, hosp
 from sfumato.cli import main
 from sfumato.errors import InvalidParameter, SynopsisDamaged, Unsupported
 from sfumato.publish.files import sealed_files
+from sfumato.publish.linked.drawing import ModelPair
 from sfumato.publish.linked.synthetic_tables import TablesManifest
 from sfumato.release.prices import Price
 
@@ -69,6 +71,25 @@ def test_children_of_several_tables_and_of_children_have_their_parents(hospital:
         for table, rows in {"visits": visits, "drugs": drugs, "tests": owned_tests}.items():
             assert len(rows) == 0 or rows.groupby("who").size().max() <= HOSPITAL_LIMITS[table]
     assert len(owned_tests) > 20
+
+
+def test_children_of_children_keep_the_limit_of_their_unit(
+    hospital: sf.SyntheticTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row gets as many children as one unit may have: a patient's second visit is left without tests."""
+    monkeypatch.setattr(
+        ModelPair, "_draw_child_counts", lambda pair, cells: np.full(len(cells), pair.link.max_children)
+    )
+    patients, visits, tests, _ = hospital.to_pandas(50).values()
+    assert (visits.groupby("who").size() == PARENTS).all()
+    assert len(visits) == PARENTS * len(patients)
+    assert (tests.merge(visits, on="visit").groupby("who").size() == LIMIT).all()
+
+
+def test_prices_of_several_tables_add_up_to_the_price(tmp_path: Path) -> None:
+    with curator(tmp_path, hospital_policy(hospital_people(1, 5))) as opened:
+        states = opened.synthesize(HOSPITAL)._start_state(Price(3)).states
+    assert sum(state.setting.currency.total for state in states.values()) == 3
 
 
 def test_children_depend_on_all_tables_above(hospital: sf.SyntheticTables) -> None:
@@ -207,7 +228,7 @@ def test_a_key_that_refers_upwards_identifies_no_rows(tmp_path: Path) -> None:
 
 
 def _ruled_policy(**more: Any) -> sf.Policy:
-    """A clinic in which the ward determines the floor and the day its week, and a city its region by its levels."""
+    """A clinic in which a day, if it is known, determines its week, and a city its region by its levels."""
     patients, visits = people(6, 120)
     cities = ["Kiel", "Bonn", "Ulm"]
     parent = pd.DataFrame(patients, columns=["who", "sex", "age"])
@@ -216,6 +237,7 @@ def _ruled_policy(**more: Any) -> sf.Policy:
     child = pd.DataFrame(visits, columns=["who", "ward", "day"])
     child["day"] %= 8
     child["week"] = child.day // 4
+    child["day"] = child.day.astype("Int64").mask(child.index % 3 == 0)
     levels = {"north": ["Kiel"], "south": ["Bonn", "Ulm"]}
     tables = {
         "patients": sf.Table(
@@ -230,7 +252,7 @@ def _ruled_policy(**more: Any) -> sf.Policy:
             "visits",
             child,
             {
-                "day": {"type": "integer", "values": [*range(8)]},
+                "day": {"type": "integer", "values": [*range(8)], "nullable": True},
                 "week": {"type": "integer", "values": [0, 1]},
                 "ward": {"values": ["A", "B"]},
                 "who": {"type": "integer", "bounds": [0, 999], "bins": 10},
