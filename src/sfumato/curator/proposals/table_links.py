@@ -124,7 +124,7 @@ def link_tables(policy: Policy, names: Sequence[str]) -> LinkedTables:
     remaining = [table for table in tables if table is not first]
     while remaining:
         known = {first.name, *(pair.child.name for pair in pairs)}
-        table = next(table for table in remaining if not _refers_to(table, names) or table.id.via in known)  # type: ignore[union-attr]
+        table = next(table for table in remaining if not _refers_to(table, names) or table.id.via in known)
         pairs.append(_link_to_parent(policy, first, table, names))
         remaining.remove(table)
     linked = LinkedTables(tuple(pairs))
