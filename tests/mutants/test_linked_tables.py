@@ -1,12 +1,13 @@
-"""Seeded bugs where two linked tables are synthesized: whose rows count, what they are charged for, and whose keys."""
+"""Seeded bugs where linked tables are synthesized: whose rows count, what they are charged for, and whose keys."""
 
 from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
 _SENSITIVITY = "publish/linked/test_linked_sensitivity.py"
-_MOVES = (f"{_SENSITIVITY}::test_one_unit_moves_all_marginals_of_both_tables_within_its_limits",)
+_MOVES = (f"{_SENSITIVITY}::test_one_unit_moves_all_marginals_of_all_tables_within_its_limits",)
 _TABLES = "curator/proposals/test_linked_tables.py"
+_TREES = "curator/proposals/test_linked_trees.py"
 
 MUTANTS = (
     Mutant(
@@ -28,18 +29,18 @@ MUTANTS = (
     Mutant(
         "children are counted after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:parent_select",
+        "curator.proposals.table_links:_counted_children",
         "FROM {quoted(link.child)}",
-        "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {child_unit} "
+        "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 2) AS cut",
         (f"{_SENSITIVITY}::test_the_number_of_children_is_counted_before_any_is_left_out",),
     ),
     Mutant(
         "a child is paired with the previous one after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:child_select",
+        "curator.proposals.table_links:_with_siblings",
         "FROM {quoted(link.child)})",
-        "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {quoted(linked.child_unit)} "
+        "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {quoted(pair.child_unit)} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 3) AS cut)",
         (f"{_SENSITIVITY}::test_consecutive_rows_are_paired_before_any_is_left_out",),
     ),
@@ -56,14 +57,14 @@ MUTANTS = (
         "a child counts for every parent of its unit",
         Kind.LIMITS,
         "curator.proposals.table_links:_join_condition",
-        "if linked.via is None:",
+        "if pair.via is None:",
         "if True:",
         (f"{_SENSITIVITY}::test_a_child_belongs_to_the_parent_of_its_key_alone",),
     ),
     Mutant(
         "keys are drawn like the keys of the data",
         Kind.KEYS,
-        "curator.proposals.table_links:LinkedTables.names",
+        "curator.proposals.table_links:LinkedTables.chosen_columns",
         "return tuple((name for name in coded_names(table) if name.lower() not in keys))",
         "return tuple(coded_names(table))",
         (f"{_TABLES}::test_a_key_is_never_a_column_of_a_model",),
@@ -80,25 +81,81 @@ MUTANTS = (
         "the children's model is paid with the whole price",
         Kind.CHARGE_ORDER,
         "curator.proposals.linked_tables:split_price",
-        "return (Price(parent), Price(total - parent))",
-        "return (Price(parent), Price(total))",
+        "return (*(Price(share) for _ in range(tables - 1)), Price(rest))",
+        "return (*(Price(share) for _ in range(tables - 1)), Price(total))",
         (f"{_TABLES}::test_prices_of_both_tables_add_up_to_the_price",),
     ),
     Mutant(
         "half of the steps are left out of what is verified",
         Kind.CHARGE_ORDER,
         "curator.proposals.linked_tables:LinkedTablesProposal._build",
-        "(paid[:state.parent_steps], paid[state.parent_steps:])",
-        "(paid[:state.parent_steps], paid[:state.parent_steps])",
+        "steps, remaining = (tuple(remaining[:step_count]), remaining[step_count:])",
+        "steps, remaining = (tuple(remaining[:step_count]), remaining[:step_count])",
         (f"{_TABLES}::test_one_hold_pays_for_every_step_of_both_tables",),
     ),
     Mutant(
         "a child may precede the previous one",
         Kind.SAMPLING,
-        "publish.linked.drawing:LinkedModels._draw_children",
+        "publish.linked.drawing:ModelPair.draw_children",
         "if link.order:",
         "if not link.order:",
         (f"{_TABLES}::test_children_are_in_order_and_follow_each_other",),
+    ),
+    Mutant(
+        "rows of a chain count without a row in the first table",
+        Kind.LIMITS,
+        "curator.proposals.table_links:_ancestor_columns",
+        "while upper_pair is not None and upper is not None:",
+        "while False:",
+        (f"{_SENSITIVITY}::test_rows_of_a_chain_meet_rows_of_their_own_unit_alone",),
+    ),
+    Mutant(
+        "children of several tables are limited as those of the first",
+        Kind.SENSITIVITY,
+        "curator.proposals.linked_tables:propose_linked_tables",
+        "limit = table.max_rows if table.max_rows != 1 else None",
+        "limit = linked.pairs[0].child.max_rows if table.max_rows != 1 else None",
+        (*_MOVES, f"{_TREES}::test_every_table_of_several_is_charged_for_its_own_limit"),
+    ),
+    Mutant(
+        "grandchildren of one unit are limited per parent",
+        Kind.LIMITS,
+        "publish.linked.drawing:ModelPair.draw_children",
+        "return DrawnTable(rows, parents.units[owners], {link.child_key: owners + 1})",
+        "return DrawnTable(rows, np.arange(len(owners)), {link.child_key: owners + 1})",
+        (f"{_TREES}::test_children_of_children_keep_the_limit_of_their_unit",),
+    ),
+    Mutant(
+        "a share of the price is forgotten for a third table",
+        Kind.CHARGE_ORDER,
+        "curator.proposals.linked_tables:LinkedTablesProposal._part_prices",
+        "return split_price(price, len(self.parts))",
+        "return (*split_price(price), *[split_price(price)[1]] * (len(self.parts) - 2))",
+        (f"{_TREES}::test_prices_of_several_tables_add_up_to_the_price",),
+    ),
+    Mutant(
+        "a column is sorted away from the one that it determines",
+        Kind.SAMPLING,
+        "publish.linked.drawing:ModelPair.draw_children",
+        "has_rules = bool(face.impossible or face.implies)",
+        "has_rules = bool(face.impossible)",
+        (f"{_TREES}::test_implied_columns_are_implied_in_every_row",),
+    ),
+    Mutant(
+        "linked tables forget what the policy implies",
+        Kind.SAMPLING,
+        "curator.proposals.linked_tables:_with_declared_rules",
+        "implies=implies)",
+        "implies=())",
+        (f"{_TREES}::test_implied_columns_are_implied_in_every_row",),
+    ),
+    Mutant(
+        "two joins along one link pass for a chain",
+        Kind.SAMPLING,
+        "plan.sql.linked_views:_check_keys",
+        "if key is None or used.count(key) > 1 or join.side or (join.kind not in ('', 'INNER')):",
+        "if key is None or join.side or (join.kind not in ('', 'INNER')):",
+        (f"{_TREES}::test_joins_beside_the_links_are_refused",),
     ),
 )
 

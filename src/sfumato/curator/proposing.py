@@ -292,8 +292,8 @@ class Proposing(ABC):
         lowers the limit of rows per unit; ``one_row_per="unit", order="date"`` uses the first row of each unit, or the
         last with ``"date DESC"``; ``memory`` bounds the model.
 
-        A list of a parent and a child table, such as ``["patients", "visits"]``, proposes both, for one price: with
-        ``given`` the columns of the parent that children depend on, with ``order`` the column that orders the children
+        A list of a parent and tables below it, such as ``["patients", "visits"]``, proposes all, for one price: with
+        ``given`` the columns of parents that children depend on, with ``order`` the column that orders the children
         of one parent, and with ``columns`` those of a table, such as ``"visits.ward"``.
         """
         if isinstance(table, (list, tuple)):

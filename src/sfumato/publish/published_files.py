@@ -26,6 +26,7 @@ from sfumato.privacy.numbers import Number
 from sfumato.publish.cells import answering
 from sfumato.publish.files import fitted_files, model_files, sealed_files, synopsis_files
 from sfumato.publish.fits import MwemFit
+from sfumato.publish.linked.synthetic_tables import TABLES_KIND, SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, summarize_columns
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
@@ -209,12 +210,13 @@ class FittedModel:
         return "\n".join(lines)
 
 
-PublishedObject = Synopsis | FittedModel | Synthetic
+PublishedObject = Synopsis | FittedModel | Synthetic | SyntheticTables
 
 _SURVEY_FORM_KIND = "survey-file/1"
 _READERS: dict[str, Callable[[bytes, str], PublishedObject]] = {
     fitted_files.KIND: FittedModel.read,
     model_files.KIND: Synthetic.read,
+    TABLES_KIND: SyntheticTables.read,
 }
 """Readers by the kind of the manifest; anything else is read as a synopsis, whose reader reports what is wrong."""
 
@@ -222,8 +224,8 @@ _READERS: dict[str, Callable[[bytes, str], PublishedObject]] = {
 def synopsis(path: str | os.PathLike[str]) -> PublishedObject:
     """Read a published file: no data, curator or ledger is needed, and an edited file is refused.
 
-    A file of marginals gives a ``Synopsis``, one of a synthetic table a ``Synthetic``, and one of a model that MWEM
-    fitted a ``FittedModel``.
+    A file of marginals gives a ``Synopsis``, one of a synthetic table a ``Synthetic``, one of linked tables
+    ``SyntheticTables``, and one of a model that MWEM fitted a ``FittedModel``.
     """
     content = sealed_files.content_of(path)
     with refuse_malformed(lambda: sealed_files.damaged_file_error(str(path), "its parts do not fit together")):

@@ -33,7 +33,7 @@ from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import CellCondition
-from sfumato.publish.files import model_files
+from sfumato.publish.files import model_files, sealed_files
 from sfumato.publish.graph.models import GraphicalModel
 from sfumato.publish.marginals.attributes import Attributes, ListedCell, summarize_columns
 from sfumato.publish.marginals.blocks import Block, maximal
@@ -442,8 +442,11 @@ class Synthetic:
 
     def to_json(self) -> str:
         """Serialize the whole table as JSON text: its file, in base64."""
-        content = model_files.to_bytes((self.released, self.model, self.steps, self.receipt))
-        return codec.dumps(_SyntheticFile(base64.b64encode(content).decode()))
+        return codec.dumps(_SyntheticFile(base64.b64encode(self.to_bytes()).decode()))
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the table's file."""
+        return model_files.to_bytes((self.released, self.model, self.steps, self.receipt))
 
     @classmethod
     def from_json(cls, source: str) -> Synthetic:
@@ -460,7 +463,7 @@ class Synthetic:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, which ``sf.synopsis(path)`` reads without data, curator or ledger."""
-        model_files.save((self.released, self.model, self.steps, self.receipt), path)
+        sealed_files.save(self.to_bytes(), path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
         """Verify the guarantee against the sum of the steps' charges, and the ledger line in an export or an anchor

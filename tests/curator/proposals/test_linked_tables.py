@@ -1,4 +1,4 @@
-"""Two linked tables as one proposal: one price, keys that fit, limits that hold, refusals for nothing."""
+"""Linked tables as one proposal: one price, keys that fit, limits that hold, refusals for nothing."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_tables_in_another_order_are_another_purchase(tmp_path: Path) -> None:
     with curator(tmp_path, clinic_policy(_far())) as clinic:
         proposal = clinic.synthesize(TABLES)
         assert isinstance(proposal, LinkedTablesProposal)
-        ordered = replace(proposal, link=replace(proposal.link, order="day"))
+        ordered = replace(proposal, links=(replace(proposal.link, order="day"),))
         assert ordered.plan_key.current != proposal.plan_key.current
 
 
@@ -337,10 +337,14 @@ def test_a_price_that_is_kept_exactly_is_verified(tmp_path: Path, rho: str) -> N
 @pytest.mark.parametrize(
     ("tables", "options", "rule"),
     [
-        ([], {}, "two different tables"),
-        (["patients"], {}, "two different tables"),
-        (["patients", "patients"], {}, "two different tables"),
-        (["patients", "visits", "stays"], {}, "two different tables"),
+        ([], {}, "two or more different tables"),
+        (["patients"], {}, "two or more different tables"),
+        (["patients", "patients"], {}, "two or more different tables"),
+        (["patients", "visits", "visits"], {}, "two or more different tables"),
+        (["visits", "patients", "stays"], {}, "one patient may have 3 rows in visits"),
+        (["patients", "visits", "stays"], {"order": "visits.drug"}, "order must be a column of visits or stays: "),
+        (["patients", "visits", "stays"], {"given": ["visits.ward"]}, "given must be a list of columns of patients"),
+        (["patients", "visits", "stays"], {"columns": ["ward"]}, "no column of patients or visits or stays is called"),
         (["patients", "doctors"], {}, "the policy has no table called doctors"),
         (["patients", "wards"], {}, "wards is public"),
         (["visits", "patients"], {}, "one patient may have 3 rows in visits"),

@@ -1,4 +1,6 @@
-"""Small worlds of two linked tables: patients and visits by the unit's id, visits and drugs by a foreign key."""
+"""Small worlds of linked tables: patients and visits by the unit's id, visits and drugs by a foreign key, and a
+hospital of patients, their visits and drugs, and tests at visits.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.curator.context import Context
+from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, propose_linked_tables, split_price
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
@@ -27,6 +30,8 @@ PARENTS = 2
 Row = tuple[Any, ...]
 World = tuple[list[Row], list[Row]]
 """Rows of the parent and of the child table."""
+Hospital = tuple[list[Row], list[Row], list[Row], list[Row]]
+"""Rows of patients, visits, drugs and tests."""
 
 PATIENT_COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"]},
@@ -68,6 +73,75 @@ def pharmacy_policy(world: World, relation: str = "add-remove") -> sf.Policy:
         "drugs": sf.Table("drugs", child, drug_columns, id=via, max_rows=LIMIT),
     }
     return sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(50, "1e-6", neighbours=relation), tables, size=100)
+
+
+def hospital_policy(world: Hospital, relation: str = "add-remove") -> sf.Policy:
+    """Patients, their visits and drugs by the patient's id, and tests by the visit's key."""
+    patients, visits, drugs, tests = world
+    sources = {
+        "patients": _table({"who": pa.int64(), "sex": pa.string(), "age": pa.int64()}, patients),
+        "visits": _table({"who": pa.int64(), "visit": pa.int64(), "ward": pa.string(), "day": pa.int64()}, visits),
+        "drugs": _table({"who": pa.int64(), "drug": pa.string()}, drugs),
+        "tests": _table({"visit": pa.int64(), "result": pa.string()}, tests),
+    }
+    columns: dict[str, Any] = {
+        "patients": PATIENT_COLUMNS,
+        "visits": {"visit": KEY, **VISIT_COLUMNS},
+        "drugs": {"drug": {"values": ["x", "y"]}},
+        "tests": {"visit": KEY, "result": {"values": ["p", "q"]}},
+    }
+    limits = {"patients": 1, "visits": PARENTS, "drugs": LIMIT, "tests": LIMIT}
+    tables = {
+        name: sf.Table(
+            name,
+            source,
+            columns[name],
+            id={"via": "visits", "on": "visit"} if name == "tests" else "who",
+            max_rows=limits[name],
+        )
+        for name, source in sources.items()
+    }
+    return sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(50, "1e-6", neighbours=relation), tables, size=100)
+
+
+def hospital_people(seed: int, count: int) -> Hospital:
+    """Women come often, to ward A, take x and are tested p; men seldom, to ward B, take y and are tested q."""
+    draw = Random(seed)
+    patients, visits, drugs, tests = [], [], [], []
+    for who in range(count):
+        sex = draw.choice("fm")
+        patients.append((who, sex, draw.randint(0, 99)))
+        for number in range(draw.randint(1, 2) if sex == "f" else draw.randint(0, 1)):
+            ward = ("A" if sex == "f" else "B") if draw.random() < 0.9 else draw.choice("AB")
+            visits.append((who, 10 * who + number, ward, draw.randint(0, 29)))
+            tests += [(10 * who + number, "p" if sex == "f" else "q")] * draw.randint(0, 1)
+        drugs += [(who, "x" if sex == "f" else "y")] * draw.randint(0, 3)
+    return patients, visits, drugs, tests
+
+
+def hospital_worlds(relation: str) -> list[Hospital]:
+    """Worlds in which one patient, 99, is anything: with limit + 1 rows in every table, with tests that move between
+    visits, a visit that patient 0 owns too, rows without a patient, and none.
+    """
+    patients, visits, drugs, tests = hospital_people(1, 4)
+    tests = [*tests, (visits[0][1], "p"), (777, "q")]
+    row, other = (99, "f", 20), (99, "m", 70)
+    own = [(99, 990, "A", 1), (99, 991, "B", 2), (99, 992, "A", 3)]
+    shared = (99, visits[0][1], "B", 9)
+    owned: list[Hospital] = [
+        ([row], own[:1], [(99, "x")] * LIMIT, [(990, "p")] * LIMIT),
+        ([row], own[:2], [(99, "y")] * (LIMIT + 1), [(990, "p"), *[(991, "q")] * LIMIT]),
+        ([other], own[:2], [(99, "y")], [(990, "q")] * (LIMIT + 1)),
+        ([other], own, [(99, None)], [(991, "q")] * (LIMIT + 1)),
+        ([row], [shared, own[0]], [(99, "x")], []),
+        ([], own[:2], [(99, "x")] * 2, [(990, "p")] * 2),  # an orphan's rows
+    ]
+    absent: list[Hospital] = [([], [], [], [])] if relation == "add-remove" else []
+    everybody = (patients, visits, drugs, tests)
+    return [
+        tuple(rows + mine for rows, mine in zip(everybody, world, strict=True))  # type: ignore[misc]
+        for world in absent + owned
+    ]
 
 
 def people(seed: int, count: int) -> World:
@@ -126,15 +200,28 @@ def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
 
 def exact_counts(
     policy: sf.Policy, price: Price, tables: list[str], **more: Any
-) -> tuple[LinkedTablesProposal, tuple[CodedRows, CodedRows]]:
-    """Return the proposal, and what it reads of parents and of children before noise."""
+) -> tuple[LinkedTablesProposal, tuple[CodedRows, ...]]:
+    """Return the proposal, and what it reads of each table before noise."""
+    proposal, (exact,) = exact_worlds([policy], price, tables, **more)
+    return proposal, exact
+
+
+def exact_worlds(
+    policies: list[sf.Policy], price: Price, tables: list[str], **more: Any
+) -> tuple[LinkedTablesProposal, list[tuple[CodedRows, ...]]]:
+    """Return the proposal, which no row decides, and what it reads of each table in each of the worlds."""
+    with closing(DuckDB(policies[0])) as engine:
+        context = Context(policies[0], engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+        proposal = propose_linked_tables(context, engine.catalog(), LinkedTablesSpec(tuple(tables), **more))
+        prices = split_price(price, len(proposal.parts))
+        parts = zip(proposal.parts.values(), prices, strict=True)
+        readings = [part.setting(part_price).reading for part, part_price in parts]
+    return proposal, [_read_all(policy, readings) for policy in policies]
+
+
+def _read_all(policy: sf.Policy, readings: list[Any]) -> tuple[CodedRows, ...]:
     with closing(DuckDB(policy)) as engine:
-        context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-        proposal = propose_linked_tables(context, engine.catalog(), tables, **more)
-        prices = split_price(price)
-        parent = engine.read(proposal.parent.setting(prices[0]).reading, 3)
-        child = engine.read(proposal.child.setting(prices[1]).reading, 3)
-        return proposal, (parent, child)
+        return tuple(engine.read(reading, 3) for reading in readings)
 
 
 @contextmanager

@@ -58,12 +58,16 @@ def command(
     row_count, given_texts = options.parse_row_count(rows), _parse_conditions(conditions)
     from sfumato.errors import InvalidParameter
     from sfumato.policy import Type
+    from sfumato.publish.linked.synthetic_tables import SyntheticTables
     from sfumato.publish.published_files import synopsis
     from sfumato.publish.row_files import rows_file_path
     from sfumato.publish.synthetic import Synthetic
 
     rows_file_path(output)
     model = synopsis(file)
+    if isinstance(model, SyntheticTables):
+        fix = f'write all tables from Python: sf.synopsis("{file}").write("folder")'
+        raise InvalidParameter("file", str(file), "a model of one table: this file has several", fix=fix)
     if not isinstance(model, Synthetic):
         fix = f'ask it: sfumato ask {file} "SELECT …"; or buy a model with sfumato synthesize'
         raise InvalidParameter("file", str(file), "a model: a synopsis has marginals and no rows", fix=fix)

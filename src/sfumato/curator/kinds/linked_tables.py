@@ -1,11 +1,12 @@
 """Synthetic tables that belong together: parents, and children of every parent.
 
 A kind of its own, beside that of one table: its answer holds several tables and their keys, and its options speak of
-two tables. ``curator.synthesize`` proposes either, by whether it is given one table or a list.
+several tables. ``curator.synthesize`` proposes either, by whether it is given one table or a list.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
     """Make synthetic tables that belong together: parents, and children of every parent, for one price."""
 
-    tables: Names = option("A parent and a child table.")
+    tables: Names = option("A parent table, and the tables below it.")
     ways: Count = option("The workload: all marginals of up to this many columns.", 3)
     columns: Names | None = option("The columns of a table, such as visits.ward; by default all of it.", None)
-    given: Names | None = option("The columns of the parent that children depend on; by default as many as fit.", None)
+    given: Names | None = option("The columns of parents that children depend on; by default as many as fit.", None)
     order: Name | None = option(
         "A column that orders the children of one parent: each depends on the one before.", None
     )
@@ -32,9 +33,9 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
 def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposal:
     from sfumato.curator.proposals.linked_tables import propose_linked_tables
 
-    fields: dict[str, Any] = vars(spec)
-    not_given = {name: None for name in ("columns", "given") if fields[name] == ()}  # as a command leaves them out
-    return propose_linked_tables(workspace.context, workspace.catalog, **{**fields, **not_given})
+    # a command leaves them out as empty lists
+    not_given: dict[str, Any] = {name: None for name in ("columns", "given") if getattr(spec, name) == ()}
+    return propose_linked_tables(workspace.context, workspace.catalog, replace(spec, **not_given))
 
 
 _PAGE = SkinRefusal(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sfumato.curator.release_kinds import (
     Count,
@@ -45,8 +45,7 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     from sfumato.curator.proposals.synthesis import propose_synthesis
 
-    fields: dict[str, Any] = vars(spec)
-    return propose_synthesis(workspace.context, workspace.catalog, **fields)
+    return propose_synthesis(workspace.context, workspace.catalog, spec)
 
 
 _COMMAND = SkinRefusal("synthetic tables are made by a command of their own", "sfumato synthesize")

@@ -1,12 +1,12 @@
-"""A proposal of two synthetic tables that belong together: parents, and children of every parent.
+"""A proposal of synthetic tables that belong together: parents, and children of every parent.
 
-Two models are bought on one tab, for one price: one of the parents with the number of their children, and one of the
-children given columns of their parent (``publish.linked``). A fixed share of the price is for each.
+The models are bought on one tab, for one price: that of the first table with the number of children of each row, and
+one for each table below, given columns of its parents (``publish.linked``). An equal share of the price is for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -16,15 +16,12 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
+from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
+from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
-from sfumato.curator.proposals.table_links import (
-    child_select,
-    describe_link,
-    link_tables,
-    parent_select,
-)
+from sfumato.curator.proposals.table_links import LinkOptions, describe_links, link_tables, table_select
 from sfumato.curator.tab_series import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest
@@ -33,7 +30,7 @@ from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer
-from sfumato.publish.linked.links import TableLink
+from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children
 from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
@@ -53,47 +50,49 @@ from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, 
 from sfumato.release.releasing import Progress, StoredResult, ignore_progress
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 
-PARENT_SHARE = Fraction(1, 2)
-"""The share of the price for the parent's model. On planes and their flights half was better across the link at ε = 1
-than a fifth or a third, and as good at ε = 4 (``bench/synthesis_tables.py``).
-"""
 _PREVIEW_ROWS = 10_000
-_REASON = "one price for both tables: a unit's rows in both are one vector, and every step is charged for its part"
+_REASON = "one price for all tables: a unit's rows in all are one vector, and every step is charged for its part"
 
 
 @dataclass(frozen=True)
 class LinkedTablesProposal(StoredProposal):
-    """A proposal of two linked synthetic tables; only ``release`` spends."""
+    """A proposal of linked synthetic tables; only ``release`` spends."""
 
     _context: Context = field(repr=False)
-    link: TableLink
-    parent: SynthesisProposal = field(repr=False)
-    """The parents with the number of their children."""
-    child: SynthesisProposal = field(repr=False)
-    """The children with columns of their parents."""
+    links: tuple[TableLink, ...]
+    """How each table but the first belongs to one before it."""
+    parts: Mapping[str, SynthesisProposal] = field(repr=False)
+    """By table, parents before children: its rows with the number of their children, and columns of their parents."""
+
+    @property
+    def link(self) -> TableLink:
+        """The link of the first two tables."""
+        return self.links[0]
 
     @property
     def columns(self) -> Columns:
-        """The columns of both models with their types."""
-        return (*self.parent.columns, *self.child.columns)
+        """The columns of all models with their types."""
+        return tuple(column for part in self.parts.values() for column in part.columns)
 
     def __repr__(self) -> str:
-        names = f"{self.link.parent} and {self.link.child}"
+        names = " and ".join(self.parts)
         return f"<synthesis of {names}: .explain() .price() .preview() are free, .release() spends>"
 
     @cached_property
     def question(self) -> str:
         """The proposal in words, as stored in the ledger."""
-        link = self.link
-        columns = [*(f"{link.parent}.{name}" for name in link.parent_columns)]
-        columns += [f"{link.child}.{name}" for name in link.child_columns]
-        return f"synthetic rows of {link.parent} and their {link.child}: {', '.join(columns)[:4000]}"
+        columns = [f"{self.link.parent}.{name}" for name in self.link.parent_columns]
+        columns += [f"{link.child}.{name}" for link in self.links for name in link.child_columns]
+        children = " and ".join(link.child for link in self.links)
+        return f"synthetic rows of {self.link.parent} and their {children}: {', '.join(columns)[:4000]}"
 
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
-        child_key = self.child.plan_key.current
-        return self.parent.plan_key.derive(lambda key: digest("linked tables", key, child_key, self.link))
+        children = [(self.parts[link.child].plan_key.current, link) for link in self.links]
+        return self.parts[self.link.parent].plan_key.derive(
+            lambda key: digest("linked tables", key, *(part for child in children for part in child))
+        )
 
     # ── before the purchase ────────────────────────────────────────────────────────────────────
 
@@ -110,50 +109,38 @@ class LinkedTablesProposal(StoredProposal):
         price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
         level = exact(confidence, "confidence", CONFIDENCE)
         operators: list[Operator] = []
-        for name, part, part_price in zip(self._names, self._parts, split_price(price), strict=True):
+        for (name, part), part_price in zip(self.parts.items(), self._part_prices(price), strict=True):
             operators += [
                 Operator("table", name, f"{part_price}, of {price}"),
                 *part.operators(part.setting(part_price), level),
             ]
-        operators.append(Operator("link", self._link_summary, "keys are new integers; limits hold in the rows drawn"))
+        link_note = "keys are new integers; limits hold in the rows drawn"
+        operators += [Operator("link", _link_summary(link), link_note) for link in self.links]
         closing = self._context.closing_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), tuple(operators), _REASON, (*self._limit_notes, *closing))
 
     @property
     def _limit_notes(self) -> tuple[str, ...]:
         """What a unit beyond its limits loses where it may have several parents."""
-        link = self.link
-        if link.max_parents == 1:
-            return ()
-        return (
+        return tuple(
             f"of a unit with more than {link.max_parents:,} rows of {link.parent} or {link.max_children:,} of "
-            f"{link.child}, both are left out independently: some {link.parent} then seem to have no {link.child}",
+            f"{link.child}, both are left out independently: some {link.parent} then seem to have no {link.child}"
+            for link in self.links
+            if link.max_parents > 1
         )
 
-    @property
-    def _link_summary(self) -> str:
-        link = self.link
-        left_out = [name for name in link.parent_columns if name not in link.linked_columns]
-        more = f"; not given {', '.join(left_out)}" if left_out else ""
-        return f"{link.child} are drawn given {', '.join(link.given_names)}{more}"
-
-    @property
-    def _names(self) -> tuple[str, str]:
-        return self.link.parent, self.link.child
-
-    @property
-    def _parts(self) -> tuple[SynthesisProposal, SynthesisProposal]:
-        return self.parent, self.child
+    def _part_prices(self, price: Price) -> tuple[Price, ...]:
+        return split_price(price, len(self.parts))
 
     def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
-        """Find the least ε, at this δ, at which counts of single columns of both tables are within this. Free."""
+        """Find the least ε, at this δ, at which counts of single columns of all tables are within this. Free."""
         error_limit = float(exact(within, "within", POSITIVE))
         level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
 
         def is_within(amount: Fraction) -> bool:
-            prices = split_price(Price(amount) if pure else Price(rho=amount))
-            pairs = zip(self._parts, prices, strict=True)
+            prices = self._part_prices(Price(amount) if pure else Price(rho=amount))
+            pairs = zip(self.parts.values(), prices, strict=True)
             return all(part.first_width(part.setting(price), level) <= error_limit for part, price in pairs)
 
         least_amount = least(is_within, "within", Fraction(1, 2**14))
@@ -175,15 +162,15 @@ class LinkedTablesProposal(StoredProposal):
         state, count = self._start_state(price), self._invented_rows(rows)
         curve = currency(price).hold(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
-        parent, child = (
-            forecast(part.setting, "aim", count, str(price), accepted=accepted) for part in (state.parent, state.child)
-        )
+        forecasts = [
+            forecast(part.setting, "aim", count, str(price), accepted=accepted) for part in state.states.values()
+        ]
         return replace(
-            child,
-            seconds=parent.seconds + child.seconds,
-            memory=max(parent.memory, child.memory),
-            rounds=parent.rounds + child.rounds,
-            cells=parent.cells + child.cells,
+            forecasts[-1],
+            seconds=sum(part.seconds for part in forecasts),
+            memory=max(part.memory for part in forecasts),
+            rounds=sum(part.rounds for part in forecasts),
+            cells=sum(part.cells for part in forecasts),
         )
 
     def _invented_rows(self, rows: int | None) -> int:
@@ -202,7 +189,7 @@ class LinkedTablesProposal(StoredProposal):
         price = Price(epsilon, delta, rho)
         state = self._start_state(price)
         count = self._invented_rows(rows)
-        invented = {part.setting.reading: invent_rows(part.setting, count) for part in (state.parent, state.child)}
+        invented = {part.setting.reading: invent_rows(part.setting, count) for part in state.states.values()}
         report = progress or ignore_progress
 
         def read(reading: PlanReading[Any]) -> Any:
@@ -228,11 +215,11 @@ class LinkedTablesProposal(StoredProposal):
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> SyntheticTables:
-        """Hold the price, spend it step by step on both models, and return them. The same ``request_id`` returns the
+        """Hold the price, spend it step by step on all models, and return them. The same ``request_id`` returns the
         same models again, free.
 
-        Ctrl-C and the time limit end it as they do for one table (``SynthesisProposal.release``); before the children
-        are counted there are no tables to return.
+        Ctrl-C and the time limit end it as they do for one table (``SynthesisProposal.release``); before rows of the
+        last table are counted there are no tables to return.
         """
         price, context = Price(epsilon, delta, rho), self._context
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
@@ -243,9 +230,9 @@ class LinkedTablesProposal(StoredProposal):
             return self._restore(stored_answer)
         state = self._start_state(price)
         warn_of_weak_price(price, context)
-        context.engine.check(state.parent.setting.reading, state.child.setting.reading).close()
+        context.engine.check(*(part.setting.reading for part in state.states.values())).close()
         hold = amount_to_hold(
-            context.account, currency(price).hold(context.policy.neighbours), len(self.columns) + len(self._parts)
+            context.account, currency(price).hold(context.policy.neighbours), len(self.columns) + len(self.parts)
         )
         with context.running_work.running():
             tab_or_stored = request.open(hold)
@@ -260,14 +247,18 @@ class LinkedTablesProposal(StoredProposal):
         return tables
 
     def _start_state(self, price: Price) -> LinkedState:
-        """Refuse a price that cannot buy the first steps of both models, and return their states."""
-        settings = [
-            part.check_price(part_price) for part, part_price in zip(self._parts, split_price(price), strict=True)
-        ]
-        names = [attribute.name for attribute in self.child.attributes]
-        measured = (*self.link.child_columns, *map(self.link.previous_name, self.link.previous_columns))
-        child = replace(settings[1], measured_columns=tuple(sorted(map(names.index, measured))))
-        return LinkedState(self.link, SynthesisState(settings[0]), SynthesisState(child))
+        """Refuse a price that cannot buy the first steps of all models, and return their states."""
+        states = {}
+        for (table, part), part_price in zip(self.parts.items(), self._part_prices(price), strict=True):
+            setting = part.check_price(part_price)
+            link = link_to_parent(self.links, table)
+            if link is not None:
+                names = [attribute.name for attribute in part.attributes]
+                given = {link.count_column, *link.parent_given.values()}
+                measured = tuple(place for place, name in enumerate(names) if name not in given)
+                setting = replace(setting, measured_columns=measured)
+            states[table] = SynthesisState(setting)
+        return LinkedState(self.links, states)
 
     def _restore(self, stored_answer: StoredAnswer) -> SyntheticTables:
         """Return what the same request bought."""
@@ -283,21 +274,22 @@ class LinkedTablesProposal(StoredProposal):
         *,
         complete: bool = True,
     ) -> SyntheticTables:
-        """Combine both models and the receipt; a preview has no line in the ledger."""
-        states, steps = (state.parent, state.child), (paid[: state.parent_steps], paid[state.parent_steps :])
-        models: list[Synthetic] = []
-        for part, part_state, part_steps, part_price in zip(
-            self._parts, states, steps, split_price(price), strict=True
-        ):
-            is_complete = complete or part is self.parent
-            released = part.build_released(part_state, part_price, complete=is_complete, is_purchase=tab is not None)
-            models.append(part.build_synthetic(released, part_state, tab, part_steps))
-        parent, child = models
-        return SyntheticTables(self.link, parent, child, price, self._receipt(price, state, tab, paid))
+        """Combine all models and the receipt; a preview has no line in the ledger."""
+        models: dict[str, Synthetic] = {}
+        remaining = list(paid)
+        for (table, part), part_price in zip(self.parts.items(), self._part_prices(price), strict=True):
+            is_last = table == self.links[-1].child
+            released = part.build_released(
+                state.states[table], part_price, complete=complete or not is_last, is_purchase=tab is not None
+            )
+            step_count = len(remaining) if is_last else state.step_counts[table]
+            steps, remaining = tuple(remaining[:step_count]), remaining[step_count:]
+            models[table] = part.build_synthetic(released, state.states[table], tab, steps)
+        return SyntheticTables(self.links, models, price, self._receipt(price, state, tab, paid))
 
     def _receipt(self, price: Price, state: LinkedState, tab: Tab | None, paid: tuple[Charged, ...]) -> Any:
         context = replace(self._context, is_preview=tab is None)
-        bounded = [part_state.setting.reading.bounded for part_state in (state.parent, state.child)]
+        bounded = [part_state.setting.reading.bounded for part_state in state.states.values()]
         terms = Purchase() if tab is None else purchase(bounded, price, context.version)
         if tab is None:
             line: StoredResult[None] = StoredResult(None, 0, datetime.now(UTC), "", free=True)
@@ -307,65 +299,50 @@ class LinkedTablesProposal(StoredProposal):
         return make_receipt(line, terms, words, question=self.question, context=context, confidence="0.95")
 
 
-def split_price(price: Price) -> tuple[Price, Price]:
-    """Return the prices of the parent's and of the child's model; together they keep the price.
+def _link_summary(link: TableLink) -> str:
+    left_out = [name for name in link.parent_columns if name not in link.linked_columns]
+    more = f"; not given {', '.join(left_out)}" if left_out else ""
+    return f"{link.child} are drawn given {', '.join(link.given_names)}{more}"
 
-    Prices with δ are split in ρ: all of the ρ that satisfies them.
+
+def split_price(price: Price, tables: int = 2) -> tuple[Price, ...]:
+    """Return an equal price for the model of each table; together they keep the price.
+
+    Prices with δ are split in ρ: all of the ρ that satisfies them. On planes and their flights half for the planes was
+    better across the link at ε = 1 than a fifth or a third, and as good at ε = 4 (``bench/synthesis_tables.py``).
     """
     amounts = currency(price)
     total = amounts.rho if isinstance(amounts, Concentrated) else amounts.total
-    parent = round_amount_down(total * PARENT_SHARE)
+    share = round_amount_down(total / tables)
+    rest = total - share * (tables - 1)
     if isinstance(amounts, Concentrated):
-        return Price(rho=parent), Price(rho=round_amount_down(total - parent))
-    return Price(parent), Price(total - parent)
+        return *(Price(rho=share) for _ in range(tables - 1)), Price(rho=round_amount_down(rest))
+    return *(Price(share) for _ in range(tables - 1)), Price(rest)
 
 
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def propose_linked_tables(
-    context: Context,
-    catalog: Catalog,
-    tables: Sequence[str],
-    ways: int = 3,
-    *,
-    columns: Sequence[str] | None = None,
-    given: Sequence[str] | None = None,
-    order: str | None = None,
-    memory: str | int = "1 GiB",
-) -> LinkedTablesProposal:
-    """Propose two linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
-    linked = link_tables(context.policy, tables)
-    max_cells = parse_memory(memory) // BYTES_PER_CELL
-    link = describe_link(linked, columns, given, order, max_cells // 2)
-    parent_rows = linked.parent.max_rows if link.max_parents > 1 else None
-    parent = propose_synthesis(
-        context,
-        catalog,
-        parent_select(linked, link),
-        "aim",
-        _limit_ways(ways, len(link.parent_columns) + 1),
-        rows=parent_rows,
-        memory=memory,
-    )
-    child_columns = len(link.child_columns) + len(link.given_names)
-    child = propose_synthesis(
-        context,
-        catalog,
-        child_select(linked, link),
-        "aim",
-        _limit_ways(ways, child_columns),
-        rows=link.max_children if linked.child.max_rows != 1 else None,
-        memory=memory,
-    )
-    return LinkedTablesProposal(
-        context,
-        link,
-        _with_impossible_cells(parent, linked.parent),
-        _with_impossible_cells(
-            child, linked.child, (given_clique(child.attributes, link), *backward_cells(child.attributes, link))
-        ),
-    )
+def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTablesSpec) -> LinkedTablesProposal:
+    """Propose linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
+    linked = link_tables(context.policy, spec.tables)
+    max_cells = parse_memory(spec.memory) // BYTES_PER_CELL
+    links = describe_links(linked, LinkOptions(spec.columns, spec.given, spec.order, max_cells // 2))
+    parts = {}
+    for table in linked.tables:
+        limit = table.max_rows if table.max_rows != 1 else None
+        ways = _limit_ways(spec.ways, _column_count(links, table.name))
+        select = table_select(linked, links, table)
+        part = propose_synthesis(context, catalog, SynthesisSpec(select, ways=ways, rows=limit, memory=spec.memory))
+        parts[table.name] = _with_declared_rules(part, table, link_to_parent(links, table.name))
+    return LinkedTablesProposal(context, links, parts)
+
+
+def _column_count(links: Sequence[TableLink], table: str) -> int:
+    """Return the number of columns of a table's model, but for that of siblings."""
+    link, below = link_to_parent(links, table), links_to_children(links, table)
+    own_columns = len(below[0].parent_columns) if link is None else len(link.child_columns) + len(link.given_names)
+    return own_columns + len(below)
 
 
 def _limit_ways(ways: int, columns: int) -> int:
@@ -373,12 +350,16 @@ def _limit_ways(ways: int, columns: int) -> int:
     return min(exact_integer(ways, "ways", at_least=1), columns)
 
 
-def _with_impossible_cells(part: SynthesisProposal, table: Table, more: Zeros = ()) -> SynthesisProposal:
-    """Add what the policy says no row of the table can be, and further empty cells."""
-    face = replace(part.face, impossible=table.impossible)
-    zeros = (*zeros_from_policy(table.name, part.attributes, face), *more)
+def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink | None) -> SynthesisProposal:
+    """Add what the policy says of every row of the table: which are impossible, and which columns determine others."""
+    names = {attribute.name for attribute in part.attributes}
+    implies = tuple(pair for pair in table.implies.items() if names >= {*pair})
+    face = replace(part.face, impossible=table.impossible, implies=implies)
+    zeros = zeros_from_policy(table.name, part.attributes, face)
+    if link is not None:
+        zeros = (*zeros, given_clique(part.attributes, link), *backward_cells(part.attributes, link))
     require_possible_rows(zeros, [attribute.size for attribute in part.attributes], part.max_cells)
-    return replace(part, face=face, zeros=zeros)
+    return replace(part, face=face, zeros=zeros).with_implications(table)
 
 
 def given_clique(attributes: Attributes, link: TableLink) -> tuple[AttributeSet, Mask]:

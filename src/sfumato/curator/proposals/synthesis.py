@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
@@ -17,16 +17,17 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
+from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
-from sfumato.curator.proposals.marginals import MarginalsProposal, propose_marginals, propose_select_marginals
-from sfumato.curator.proposals.mwem import ColumnWeights, Sets, check_weights, set_weight, workload_sets
+from sfumato.curator.proposals.marginals import MarginalsProposal
+from sfumato.curator.proposals.mwem import check_weights, set_weight, workload_sets
 from sfumato.curator.proposals.selected_columns import (
     check_conditions,
     face_with_condition,
     is_select,
-    require_all_coded,
     zeros_with_condition,
 )
+from sfumato.curator.proposals.synthesis_columns import CodedTable, check_cell_counts, code_select, code_table
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps, step_phase
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
@@ -37,15 +38,14 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS, CellCounts, CellRows
+from sfumato.plan.readings.cell_rows import CellCounts, CellRows
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
-from sfumato.policy.table_sources import is_on_server
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number, format_percent
 from sfumato.publish.graph.trees import predicted_cells
-from sfumato.publish.marginals.attributes import Attributes, coded_names
+from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, currency, round_amount_down
@@ -57,8 +57,6 @@ from sfumato.publish.synthesis.implications import (
     decided_cells,
     deciding_cells,
     deciding_pairs,
-    implied_column,
-    implied_columns,
     require_possible_rows,
     required_places,
     sets_of as pair_sets,
@@ -69,9 +67,6 @@ from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
 from sfumato.publish.synthesis.private_cells import (
     CELLS_SHARE,
     CellPlan,
-    fine_codings,
-    has_many_values,
-    plan_cells,
 )
 from sfumato.publish.synthesis.released import METHODS, ImpliedColumn, ReleasedMarginal, ReleasedSynthesis
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState
@@ -124,9 +119,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
     @property
     def attributes(self) -> Attributes:
         """The columns of the model with their cells, as they are planned where they are bought."""
-        if self.cell_plan is not None:
-            return self.cell_plan.attributes
-        return tuple(attribute.without_levels for attribute in self._coded.attributes)
+        return CodedTable(self._coded, cell_plan=self.cell_plan).attributes
 
     def __repr__(self) -> str:
         summary = f"{self.method} of {self._coded.query.plan.table}, {count_with_noun(len(self.attributes), 'column')}"
@@ -450,6 +443,12 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             cell_plan=self.cell_plan,
         )
 
+    def with_implications(self, table: Table) -> SynthesisProposal:
+        """Return the proposal with what the policy says of which columns determine others."""
+        learned, ruled_out = _implications(table, self.attributes, self.face, ())
+        _check_pairs(learned, ruled_out, self.zeros, self.attributes, self.max_cells)
+        return replace(self, learned_implications=learned, ruled_out_cells=ruled_out)
+
     @cached_property
     def _counted_sets(self) -> tuple[AttributeSet, ...]:
         """All sets of columns that some step may count."""
@@ -524,79 +523,63 @@ _ROUND_WORDS = {
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def propose_synthesis(
-    context: Context,
-    catalog: Catalog,
-    table: str,
-    method: str = "aim",
-    ways: Sets = 3,
-    *,
-    columns: Sequence[str] | None = None,
-    weights: ColumnWeights | None = None,
-    where: str | None = None,
-    rows: int | None = None,
-    one_row_per: str | None = None,
-    order: str | None = None,
-    memory: str | int = "1 GiB",
-) -> SynthesisProposal:
+def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisSpec) -> SynthesisProposal:
     """Propose a synthetic table; refuse here, before any charge, what cannot be modelled."""
-    if one_row_per not in (None, "unit") or (one_row_per is None) != (order is None):
+    _check_options(spec)
+    max_cells = max(1, parse_memory(spec.memory) // BYTES_PER_CELL)
+    table = code_select(context, catalog, spec) if is_select(spec.table) else code_table(context, catalog, spec)
+    workload, dropped_sets = _weighted_workload(table, spec, max_cells)
+    face, zeros = _declared_zeros(table, spec.where, max_cells)
+    policy_table = context.policy.tables.get(spec.table)
+    learned, ruled_out = _implications(policy_table, table.attributes, face, table.bought_places)
+    _check_pairs(learned, ruled_out, zeros, table.attributes, max_cells)
+    return SynthesisProposal(
+        context,
+        table.coded,
+        spec.method,
+        workload,
+        dropped_sets,
+        max_cells,
+        zeros,
+        table.derived_columns,
+        face,
+        learned,
+        ruled_out,
+        table.cell_plan,
+    )
+
+
+def _check_options(spec: SynthesisSpec) -> None:
+    if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
-        raise InvalidParameter("one_row_per", one_row_per, '"unit" with an order, or left out without one', fix=fix)
-    if method not in METHODS:
-        raise InvalidParameter("method", method, f"one of {', '.join(METHODS)}")
-    most_cells = max(1, parse_memory(memory) // BYTES_PER_CELL)
-    implied: tuple[ImpliedColumn, ...] = ()
-    cell_plan: CellPlan | None = None
-    if isinstance(table, str) and is_select(table):
-        if where is not None or order is not None:
-            raise InvalidParameter(
-                "where", where, "left out if the table is a SELECT", fix="write WHERE or QUALIFY in the SELECT"
-            )
-        coded = propose_select_marginals(context, catalog, table, columns, rows)
-    else:
-        policy_table = context.policy.tables.get(table)
-        buys_cells = policy_table is not None and not policy_table.public and not is_on_server(policy_table.source)
-        codings = fine_codings(policy_table) if policy_table is not None and buys_cells else None
-        fine_table = policy_table if policy_table is None or codings is None else replace(policy_table, codings=codings)
-        if columns is None and fine_table is not None:
-            require_all_coded(fine_table)
-        determined = {} if fine_table is None else _determined_columns(fine_table, columns, ways)
-        if fine_table is not None and determined:
-            columns = [name for name in columns or coded_names(fine_table) if name not in determined]
-        coded = propose_marginals(
-            context, catalog, table, 1, columns=columns, where=where, rows=rows, order=order, codings=codings
-        )
-        if policy_table is not None:
-            # a server would send the pairs of all fine cells, which describe nearly one row each
-            cell_plan = plan_cells(policy_table, coded.attributes) if buys_cells else None
-            index_of_name = {attribute.name: index for index, attribute in enumerate(coded.attributes)}
-            implied = tuple(
-                implied_column(policy_table, name, index_of_name[by], mapping)
-                for name, (by, mapping) in determined.items()
-            )
-    flat = tuple(attribute.without_levels for attribute in coded.attributes)
-    flat = flat if cell_plan is None else cell_plan.attributes
-    names = [attribute.name for attribute in coded.attributes]
-    _check_columns(names, [attribute.size for attribute in coded.attributes])
-    sizes = [attribute.size for attribute in flat]
-    sets, left_out = workload_sets(ways, names, sizes, most_cells)
-    check_weights(weights or {}, names, sets)
-    workload = {indices: set_weight(indices, names, weights or {}) for indices in sets}
-    face = coded.face
-    check_conditions(coded.query.plan.table, flat, implied, face)
-    zeros = zeros_from_policy(coded.query.plan.table, flat, face)
-    require_possible_rows(zeros, sizes, most_cells)
+        rule = '"unit" with an order, or left out without one'
+        raise InvalidParameter("one_row_per", spec.one_row_per, rule, fix=fix)
+    if spec.method not in METHODS:
+        raise InvalidParameter("method", spec.method, f"one of {', '.join(METHODS)}")
+
+
+def _weighted_workload(
+    table: CodedTable, spec: SynthesisSpec, max_cells: int
+) -> tuple[dict[AttributeSet, Fraction], int]:
+    """Return the sets of the workload with their weights, and how many were dropped as too large."""
+    names, weights = [attribute.name for attribute in table.coded.attributes], spec.weights or {}
+    check_cell_counts(names, [attribute.size for attribute in table.coded.attributes])
+    sets, dropped_sets = workload_sets(spec.ways, names, table.sizes, max_cells)
+    check_weights(weights, names, sets)
+    return {places: set_weight(places, names, weights) for places in sets}, dropped_sets
+
+
+def _declared_zeros(table: CodedTable, where: str | None, max_cells: int) -> tuple[PublicTableFacts, Zeros]:
+    """Return what the policy and the condition say of every row, and the cells of the model that are empty by that."""
+    face, attributes = table.coded.face, table.attributes
+    check_conditions(table.name, attributes, table.derived_columns, face)
+    zeros = zeros_from_policy(table.name, attributes, face)
+    require_possible_rows(zeros, table.sizes, max_cells)
     if where is not None:
-        face = face_with_condition(coded.query.plan.table, flat, face, where)
-        zeros = zeros_with_condition(coded.query.plan.table, flat, face, zeros, where, most_cells)
-    bought_places = set() if cell_plan is None else {*cell_plan.cells}
+        face = face_with_condition(table.name, attributes, face, where)
+        zeros = zeros_with_condition(table.name, attributes, face, zeros, where, max_cells)
     # drawn rows meet no impossible condition, whether the model knows its cells or not
-    zeros = tuple(zero for zero in zeros if bought_places.isdisjoint(zero[0]))
-    implies, ruled_out = _implications(context.policy.tables.get(table), flat, face, bought_places)
-    _check_pairs(implies, ruled_out, zeros, flat, most_cells)
-    options = workload, left_out, most_cells, zeros, implied, face, implies, ruled_out, cell_plan
-    return SynthesisProposal(context, coded, method, *options)
+    return face, tuple(zero for zero in zeros if table.bought_places.isdisjoint(zero[0]))
 
 
 def _implications(
@@ -628,34 +611,6 @@ def _check_pairs(implies: Pairs, decided: Zeros, zeros: Zeros, attributes: Attri
     rule = f"one of {first_name} and {second_name} determines the other, and the model is too small to hold both"
     fix = f'allow more memory, such as memory="4 GiB", or leave {second_name} out with columns='
     raise Unsupported("too-many-cells", rule, fix=fix)
-
-
-def _determined_columns(
-    table: Table, columns: Sequence[str] | None, ways: Sets
-) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return the columns that others determine, except those that the workload names: these are measured."""
-    is_list = columns is None or (
-        isinstance(columns, (list, tuple)) and all(isinstance(column, str) for column in columns)
-    )
-    workload_names = (
-        set() if isinstance(ways, int) else {str(name).lower() for column_set in ways for name in column_set}
-    )
-    implied = implied_columns(table, list(columns or coded_names(table))) if is_list else {}
-    return {
-        name: source
-        for name, source in implied.items()
-        if name.lower() not in workload_names and not has_many_values(table.columns[source[0]])
-    }
-
-
-def _check_columns(names: Sequence[str], sizes: Sequence[int]) -> None:
-    for name, size in zip(names, sizes, strict=True):
-        if size > MAX_COLUMN_CELLS:
-            raise Unsupported(
-                "too-many-cells",
-                f"a column of a synthetic table has at most {MAX_COLUMN_CELLS:,} cells; {name} has {size:,}",
-                fix=f"give {name} coarser bins, or leave it out with columns=",
-            )
 
 
 def parse_memory(memory: object) -> int:

@@ -1,14 +1,14 @@
-"""Find how two tables of a policy belong together, and write the SELECTs that their models are fitted to.
+"""Find how tables of a policy belong together, and write the SELECTs that their models are fitted to.
 
-A child refers to its parent by the unit's id, if a unit has one parent, or by a foreign key (``via``). Both SELECTs are
-parsed, bounded and priced like any other question: rows of two tables meet only within one unit, and the number of
+A child refers to its parent by the unit's id, if a unit has one parent, or by a foreign key (``via``). All SELECTs are
+parsed, bounded and priced like any other question: rows of two tables meet only within one unit, and the numbers of
 children and the previous child are computed from rows of the same unit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sfumato.curator.proposals.selected_columns import require_all_coded
@@ -17,7 +17,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
-from sfumato.publish.linked.links import TableLink, count_bands
+from sfumato.publish.linked.links import TableLink, count_bands, link_to_parent, links_to_children
 from sfumato.publish.marginals.attributes import coded_names
 from sfumato.quick_dataclass import dataclass
 
@@ -28,7 +28,7 @@ _PLACE = "the tables to synthesize"
 
 
 @dataclass(frozen=True)
-class LinkedTables:
+class LinkedPair:
     """Two tables of a policy, and the columns by which their rows meet."""
 
     parent: Table
@@ -39,37 +39,71 @@ class LinkedTables:
     """The foreign key; None if rows meet by the unit alone."""
 
     @property
-    def keys(self) -> dict[str, tuple[str, ...]]:
-        """The columns of each table that are keys: they are drawn anew."""
-        foreign_keys = ((), ()) if self.via is None else ((self.via.key,), (self.via.on,))
-        return {
-            self.parent.name: (self.parent_unit, *foreign_keys[0]),
-            self.child.name: (self.child_unit, *foreign_keys[1]),
-        }
+    def parent_key(self) -> str:
+        return self.parent_unit if self.via is None else self.via.key
 
-    def names(self, table: Table, chosen: Sequence[str] | None) -> tuple[str, ...]:
+    @property
+    def child_key(self) -> str:
+        return self.child_unit if self.via is None else self.via.on
+
+
+@dataclass(frozen=True)
+class LinkedTables:
+    """Tables of a policy as a tree: every table but the first is the child of one before it."""
+
+    pairs: tuple[LinkedPair, ...]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables, parents before children."""
+        return self.pairs[0].parent, *(pair.child for pair in self.pairs)
+
+    def pairs_below(self, table: Table) -> tuple[LinkedPair, ...]:
+        return tuple(pair for pair in self.pairs if pair.parent.name == table.name)
+
+    def pair_above(self, table: Table) -> LinkedPair | None:
+        """Return the pair in which a table is the child; None for the first."""
+        return next((pair for pair in self.pairs if pair.child.name == table.name), None)
+
+    def keys(self, table: Table) -> tuple[str, ...]:
+        """Return the columns of a table that are keys: they are drawn anew."""
+        above, below = self.pair_above(table), self.pairs_below(table)
+        referring = () if above is None else (above.child_unit, above.child_key)
+        return tuple(
+            dict.fromkeys((*referring, *(key for pair in below for key in (pair.parent_unit, pair.parent_key))))
+        )
+
+    def is_unique(self, table: Table, key: str) -> bool:
+        """Return whether no two drawn rows of a table have the same value of a key."""
+        above = self.pair_above(table)
+        is_own_key = any(pair.parent_key == key for pair in self.pairs_below(table))
+        return table.max_rows == 1 or (is_own_key and (above is None or above.child_key != key))
+
+    def columns(self, table: Table) -> tuple[str, ...]:
+        """Return the columns of a table that are no keys."""
+        keys = {key.lower() for key in self.keys(table)}
+        return tuple(name for name in table.columns if name.lower() not in keys)
+
+    def chosen_columns(self, table: Table, chosen: Sequence[str] | None) -> tuple[str, ...]:
         """Return the columns of a table that are synthesized: those chosen, or all if none of it was."""
-        keys = {key.lower() for key in self.keys[table.name]}
-        declared = {f"{table.name}.{name}".lower(): name for name in table.columns if name.lower() not in keys}
+        declared = {f"{table.name}.{name}".lower(): name for name in self.columns(table)}
         named = tuple(dict.fromkeys(declared[name.lower()] for name in chosen or () if name.lower() in declared))
         if named:
             return named
+        keys = {key.lower() for key in self.keys(table)}
         require_all_coded(table, [name for name in table.columns if name.lower() in keys])
         return tuple(name for name in coded_names(table) if name.lower() not in keys)
 
     def check_columns(self, chosen: Any) -> None:
-        """Refuse names that are no columns of the two tables."""
-        tables = [(table, {key.lower() for key in self.keys[table.name]}) for table in (self.parent, self.child)]
-        columns = [
-            f"{table.name}.{name}" for table, keys in tables for name in table.columns if name.lower() not in keys
-        ]
+        """Refuse names that are no columns of the tables."""
+        columns = [f"{table.name}.{name}" for table in self.tables for name in self.columns(table)]
         lower_names = {name.lower() for name in columns}
         is_list = isinstance(chosen, (list, tuple)) and all(isinstance(name, str) for name in chosen)
         if chosen is not None and (not is_list or not chosen):
             raise InvalidParameter("columns", chosen, f"a list of columns such as {columns[-1]}")
         for name in chosen or ():
             if name.lower() not in lower_names:
-                rule = f"no column of {self.parent.name} or {self.child.name} is called {name[:60]}"
+                rule = f"no column of {' or '.join(table.name for table in self.tables)} is called {name[:60]}"
                 raise Unsupported("unknown-column", rule, fix=suggest_name(name, columns))
 
 
@@ -77,15 +111,48 @@ class LinkedTables:
 
 
 def link_tables(policy: Policy, names: Sequence[str]) -> LinkedTables:
-    """Return the parent and the child among two tables; refuse what is not one parent and one child of one unit."""
-    if isinstance(names, str) or len(names) != 2 or len({*names}) != 2:
-        fix = 'name a parent and a child: synthesize(["patients", "visits"]); synthesize others in calls of their own'
-        raise InvalidParameter("tables", names, "two different tables", fix=fix)
-    first, second = (_private_table(policy, name) for name in names)
-    for parent, child in ((first, second), (second, first)):
-        if isinstance(child.id, Via) and child.id.via == parent.name:
-            return _linked_by_key(policy, parent, child, child.id)
-    return _linked_by_unit(policy, first, second)
+    """Return the tables as a tree; refuse what is not one parent with tables below it, all of one unit.
+
+    A table with a foreign key to another of them is its child. The first of the others is the parent of the rest.
+    """
+    if isinstance(names, str) or len(names) < 2 or len({*names}) != len(names):
+        fix = 'name a parent and its children: synthesize(["patients", "visits"])'
+        raise InvalidParameter("tables", names, "two or more different tables", fix=fix)
+    tables = [_private_table(policy, name) for name in names]
+    first = next(table for table in tables if not _refers_to(table, names))
+    pairs: list[LinkedPair] = []
+    remaining = [table for table in tables if table is not first]
+    while remaining:
+        known = {first.name, *(pair.child.name for pair in pairs)}
+        table = next(table for table in remaining if not _refers_to(table, names) or table.id.via in known)
+        pairs.append(_link_to_parent(policy, first, table, names))
+        remaining.remove(table)
+    linked = LinkedTables(tuple(pairs))
+    _check_keys(linked)
+    return linked
+
+
+def _refers_to(table: Table, names: Sequence[str]) -> bool:
+    """Return whether a table has a foreign key to one of these tables."""
+    return isinstance(table.id, Via) and table.id.via in names
+
+
+def _link_to_parent(policy: Policy, first: Table, table: Table, names: Sequence[str]) -> LinkedPair:
+    if isinstance(table.id, Via) and table.id.via in names:
+        return _linked_by_key(policy, policy.tables[table.id.via], table, table.id)
+    return _linked_by_unit(policy, first, table)
+
+
+def _check_keys(linked: LinkedTables) -> None:
+    """Refuse a column that refers to a parent and identifies rows for children too: drawn keys cannot do both."""
+    for pair in linked.pairs:
+        for below in linked.pairs_below(pair.child):
+            if below.parent_key.lower() == pair.child_key.lower():
+                rule = f"{below.parent.name}.{below.parent_key} refers to {pair.parent.name}, so it is no key by which "
+                fix = f"leave {below.child.name} out, and synthesize it in a call of its own"
+                raise Unsupported(
+                    "ambiguous-key", f"{rule}{below.child.name} can refer to one row", fix=fix, place=_PLACE
+                )
 
 
 def _private_table(policy: Policy, name: object) -> Table:
@@ -112,16 +179,16 @@ def _private_table(policy: Policy, name: object) -> Table:
     return table
 
 
-def _linked_by_key(policy: Policy, parent: Table, child: Table, via: Via) -> LinkedTables:
+def _linked_by_key(policy: Policy, parent: Table, child: Table, via: Via) -> LinkedPair:
     for table, column in ((parent, via.key), (child, via.on)):
         if column not in table.columns:
             reference = f"{child.name}.{via.on} refers to {parent.name}.{via.key}"
             rule = f"{reference}, but {table.name} does not declare {column}"
             raise Unsupported("undeclared-key", rule, fix=f"declare {column} in {table.name}", place=_PLACE)
-    return LinkedTables(parent, child, unit_column(policy, parent), unit_column(policy, child), via)
+    return LinkedPair(parent, child, unit_column(policy, parent), unit_column(policy, child), via)
 
 
-def _linked_by_unit(policy: Policy, parent: Table, child: Table) -> LinkedTables:
+def _linked_by_unit(policy: Policy, parent: Table, child: Table) -> LinkedPair:
     if parent.max_rows != 1:
         rule = (
             f"one {policy.unit.name} may have {parent.max_rows} rows in {parent.name}, and the policy does not say to "
@@ -131,7 +198,7 @@ def _linked_by_unit(policy: Policy, parent: Table, child: Table) -> LinkedTables
         raise Unsupported(
             "several-parents", f"{rule}which of them a row of {child.name} belongs", fix=fix, place=_PLACE
         )
-    return LinkedTables(parent, child, unit_column(policy, parent), unit_column(policy, child), None)
+    return LinkedPair(parent, child, unit_column(policy, parent), unit_column(policy, child), None)
 
 
 def unit_column(policy: Policy, table: Table) -> str:
@@ -144,32 +211,122 @@ def unit_column(policy: Policy, table: Table) -> str:
 # ── what the models are fitted to ────────────────────────────────────────────────────────────────
 
 
-def describe_link(
-    linked: LinkedTables, columns: Sequence[str] | None, given: Sequence[str] | None, order: str | None, max_cells: int
+@dataclass(frozen=True)
+class LinkOptions:
+    """What a request chooses: columns of the tables, those that children depend on, and an order of children."""
+
+    columns: Sequence[str] | None = None
+    given: Sequence[str] | None = None
+    order: str | None = None
+    max_cells: int = MAX_GIVEN_CELLS
+    """The most combinations of given columns."""
+
+
+def describe_links(linked: LinkedTables, options: LinkOptions) -> tuple[TableLink, ...]:
+    """Return the links with the columns of all models; given columns have at most so many cells together."""
+    linked.check_columns(options.columns)
+    names = {table.name: linked.chosen_columns(table, options.columns) for table in linked.tables}
+    _check_named_columns("given", options.given, {pair.parent.name: names[pair.parent.name] for pair in linked.pairs})
+    _check_named_columns("order", options.order, {pair.child.name: names[pair.child.name] for pair in linked.pairs})
+    _check_implied_keys(linked, names)
+    links: list[TableLink] = []
+    for pair in linked.pairs:
+        links.append(_describe_link(linked, pair, names, options, links))
+    return tuple(links)
+
+
+def _describe_link(
+    linked: LinkedTables,
+    pair: LinkedPair,
+    names: Mapping[str, tuple[str, ...]],
+    options: LinkOptions,
+    above: Sequence[TableLink],
 ) -> TableLink:
-    """Return the link with the columns of both models; given columns have at most so many cells together."""
-    parent, child, via = linked.parent, linked.child, linked.via
-    linked.check_columns(columns)
-    parent_names, child_names = linked.names(parent, columns), linked.names(child, columns)
+    parent, child = pair.parent, pair.child
     max_children = child.max_rows or 1
-    room = max(1, min(MAX_GIVEN_CELLS, max_cells) // (len(count_bands(max_children)) + 1))
+    room = max(1, min(MAX_GIVEN_CELLS, options.max_cells) // (len(count_bands(max_children)) + 1))
+    order = next(iter(_named_columns(child, names[child.name], options.order)), "")
     previous: tuple[str, ...] = ()
-    if order is not None:
-        previous, room = _previous_columns(child, child_names, order, room)
+    if order:
+        previous, room = _previous_columns(child, names[child.name], order, room)
+    given = _given_columns(parent, names[parent.name], options.given, room)
+    room = max(1, room // _joint_cells(parent, given))
     return TableLink(
         parent.name,
         child.name,
-        linked.parent_unit if via is None else via.key,
-        linked.child_unit if via is None else via.on,
-        linked.parent_unit,
+        pair.parent_key,
+        pair.child_key,
+        pair.parent_unit,
         parent.max_rows or 1,
         max_children,
-        parent_names,
-        child_names,
-        _given_columns(parent, parent_names, given, room),
+        names[parent.name],
+        names[child.name],
+        given,
         previous,
-        order or "",
+        order,
+        _fitting(_inheritable({table.name: table for table in linked.tables}, above, parent.name), room),
     )
+
+
+def _named_columns(table: Table, columns: Sequence[str], chosen: Sequence[str] | str | None) -> tuple[str, ...]:
+    """Return the columns of a table that are named, by themselves or after the name of the table and a point."""
+    by_name = {text.lower(): name for name in columns for text in (name, f"{table.name}.{name}")}
+    texts = [chosen] if isinstance(chosen, str) else chosen or ()
+    return tuple(dict.fromkeys(by_name[text.lower()] for text in texts if text.lower() in by_name))
+
+
+def _check_named_columns(option: str, chosen: Any, columns: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse what names no column of these tables: one text for an order, a list for given columns."""
+    if chosen is None:
+        return
+    is_one = option == "order"
+    texts = [chosen] if is_one else chosen
+    lower_names = {
+        text.lower() for table, names in columns.items() for name in names for text in (name, f"{table}.{name}")
+    }
+    is_list = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
+    if not is_list or any(text.lower() not in lower_names for text in texts):
+        is_short = len(columns) == 1
+        listed = [name if is_short else f"{table}.{name}" for table, names in columns.items() for name in names]
+        rule = f"{'a column' if is_one else 'a list of columns'} of {' or '.join(columns)}: {', '.join(listed)}"
+        raise InvalidParameter(option, chosen, rule)
+
+
+def _check_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse an implication between a key and another column that drawn rows would break: keys are drawn anew, and
+    rows with the same key one by one.
+    """
+    for table in linked.tables:
+        keys = {key.lower() for key in linked.keys(table)}
+        drawn = keys | {name.lower() for name in names[table.name]}
+        for deciding, decided in table.implies.items():
+            pair = {deciding.lower(), decided.lower()}
+            if pair & keys and pair <= drawn and not linked.is_unique(table, deciding):
+                others = [f"{table.name}.{name}" for name in names[table.name] if name.lower() not in pair]
+                rule = f"{table.name}.{deciding} determines {decided}, and keys are drawn anew: rows would break that"
+                is_left_out = others and not pair <= keys
+                fix = f"leave it out: columns={others}" if is_left_out else f"remove it from implies of {table.name}"
+                raise Unsupported("implied-key", rule, fix=fix, place=_PLACE)
+
+
+def _inheritable(tables: Mapping[str, Table], links: Sequence[TableLink], parent: str) -> dict[str, int]:
+    """Return the columns of tables above the parent that its model is given, and the number of cells of each."""
+    above = link_to_parent(links, parent)
+    if above is None:
+        return {}
+    own_columns = {above.linked_name(name): _cell_count(tables[above.parent], name) for name in above.linked_columns}
+    further = _inheritable(tables, links, above.parent).items()
+    return {**own_columns, **{name: cells for name, cells in further if name in above.inherited_columns}}
+
+
+def _fitting(cells: Mapping[str, int], room: int) -> tuple[str, ...]:
+    """Return the columns, in order, whose combinations of cells leave room."""
+    fitting: list[str] = []
+    for name, count in cells.items():
+        if count <= room:
+            fitting.append(name)
+            room //= count
+    return tuple(fitting)
 
 
 def _cell_count(table: Table, name: str) -> int:
@@ -186,17 +343,12 @@ def _joint_cells(table: Table, names: Sequence[str]) -> int:
 
 
 def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] | None, room: int) -> tuple[str, ...]:
-    """Return the columns of the parent that children depend on: those named, or all in order that leave room."""
-    if given is None:
-        fitting: list[str] = []
-        for name in names:
-            if _joint_cells(parent, (*fitting, name)) <= room:
-                fitting.append(name)
-        return tuple(fitting)
-    by_name = {name.lower(): name for name in names}
-    if isinstance(given, str) or any(str(name).lower() not in by_name for name in given):
-        raise InvalidParameter("given", given, f"a list of columns of {parent.name}: {', '.join(names)}")
-    chosen = tuple(dict.fromkeys(by_name[name.lower()] for name in given))
+    """Return the columns of the parent that children depend on: those named, or all in order that leave room if none
+    of this table is.
+    """
+    chosen = _named_columns(parent, names, given)
+    if given is None or (given and not chosen):
+        return _fitting({name: _cell_count(parent, name) for name in names}, room)
     cells = _joint_cells(parent, chosen)
     if cells > room:
         rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {cells:,}"
@@ -204,62 +356,106 @@ def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] |
     return chosen
 
 
-def _previous_columns(child: Table, names: tuple[str, ...], order: Any, room: int) -> tuple[tuple[str, ...], int]:
+def _previous_columns(child: Table, names: tuple[str, ...], order: str, room: int) -> tuple[tuple[str, ...], int]:
     """Return the columns of the previous child that a child depends on, the order first, and the room that is left."""
-    by_name = {name.lower(): name for name in names}
-    if not isinstance(order, str) or order.lower() not in by_name:
-        raise InvalidParameter("order", order, f"a column of {child.name}: {', '.join(names)}")
-    first = by_name[order.lower()]
     chosen: list[str] = []
-    for name in (first, *(name for name in names if name != first)):
+    for name in (order, *(name for name in names if name != order)):
         if _joint_cells(child, (*chosen, name)) <= math.isqrt(room) * 4:
             chosen.append(name)
     return tuple(chosen), max(1, room // _joint_cells(child, chosen))
 
 
-def parent_select(linked: LinkedTables, link: TableLink) -> str:
-    """Return the SELECT of parents with the band of the number of their children."""
-    unit, child_unit = quoted(linked.parent_unit), quoted(linked.child_unit)
-    key = "" if linked.via is None else f", {quoted(linked.via.on)}"
-    counted = (
-        f'SELECT {child_unit}{key}, COUNT(*) AS "{_CHILD_ROWS}" FROM {quoted(link.child)} GROUP BY {child_unit}{key}'
-    )
-    columns = [f"p.{quoted(name)} AS {quoted(name)}" for name in link.parent_columns]
-    band = _band_case(link, f"COALESCE(c.{quoted(_CHILD_ROWS)}, 0)", 0)
-    columns.append(f"{band} AS {quoted(link.count_column)}")
-    parents = quoted(link.parent)
-    if link.max_parents > 1:
-        columns.append(f'p."{_SIBLINGS}" AS {quoted(link.siblings_column)}')
+def table_select(linked: LinkedTables, links: Sequence[TableLink], table: Table) -> str:
+    """Return the SELECT that a table's model is fitted to: rows with columns of their parents, the band of the number
+    of their siblings, the previous row, and the band of the number of their children in each table below.
+    """
+    pair, link = linked.pair_above(table), link_to_parent(links, table.name)
+    if pair is None or link is None:
+        return _first_select(linked.pairs_below(table), links_to_children(links, table.name))
+    return _child_select(linked, links, pair, link)
+
+
+def _first_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink]) -> str:
+    """Return the SELECT of the first table."""
+    unit, parents = quoted(pairs[0].parent_unit), quoted(links[0].parent)
+    columns = [f"p.{quoted(name)} AS {quoted(name)}" for name in links[0].parent_columns]
+    counts, joins = _counted_children("p", "c", pairs, links)
+    columns += counts
+    if links[0].max_parents > 1:
+        columns.append(f'p."{_SIBLINGS}" AS {quoted(links[0].siblings_column)}')
         parents = f'(SELECT *, COUNT(*) OVER (PARTITION BY {unit}) AS "{_SIBLINGS}" FROM {parents})'
-    on = _join_condition(linked, "p", "c")
-    return f"SELECT {', '.join(columns)} FROM {parents} AS p LEFT JOIN ({counted}) AS c ON {on}"
+    return f"SELECT {', '.join(columns)} FROM {parents} AS p {' '.join(joins)}"
 
 
-def child_select(linked: LinkedTables, link: TableLink) -> str:
-    """Return the SELECT of children with columns of their parent, the band of their number, and the previous child."""
-    partition = quoted(linked.child_unit) + ("" if linked.via is None else f", {quoted(linked.via.on)}")
-    windows = [f'COUNT(*) OVER (PARTITION BY {partition}) AS "{_CHILD_ROWS}"']
-    over = f"OVER (PARTITION BY {partition} ORDER BY {quoted(link.order)})"
-    windows += [f"LAG({quoted(name)}) {over} AS {quoted(link.previous_name(name))}" for name in link.previous_columns]
-    key = [] if linked.via is None else [quoted(linked.via.on)]
-    inner = [quoted(linked.child_unit), *key, *map(quoted, link.child_columns), *windows]
+def _counted_children(
+    parent: str, alias: str, pairs: Sequence[LinkedPair], links: Sequence[TableLink]
+) -> tuple[list[str], list[str]]:
+    """Return the bands of the numbers of children in each table, and the joins that they are read from."""
+    columns, joins = [], []
+    for number, (pair, link) in enumerate(zip(pairs, links, strict=True)):
+        child = f"{alias}{number or ''}"
+        unit, key = quoted(pair.child_unit), "" if pair.via is None else f", {quoted(pair.via.on)}"
+        counted = f'SELECT {unit}{key}, COUNT(*) AS "{_CHILD_ROWS}" FROM {quoted(link.child)} GROUP BY {unit}{key}'
+        band = _band_case(link, f"COALESCE({child}.{quoted(_CHILD_ROWS)}, 0)", 0)
+        columns.append(f"{band} AS {quoted(link.count_column)}")
+        joins.append(f"LEFT JOIN ({counted}) AS {child} ON {_join_condition(pair, parent, child)}")
+    return columns, joins
+
+
+def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: LinkedPair, link: TableLink) -> str:
+    """Return the SELECT of a child table; rows without a parent, or below one without, are left out."""
+    below = linked.pairs_below(pair.child)
+    parent_columns, parent_joins = _ancestor_columns(linked, links, pair, link)
+    counts, count_joins = _counted_children("c", "t", below, links_to_children(links, link.child))
     columns = [
         *(f"c.{quoted(name)} AS {quoted(name)}" for name in link.child_columns),
         f"{_band_case(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.count_column)}",
-        *(f"p.{quoted(name)} AS {quoted(link.linked_name(name))}" for name in link.linked_columns),
+        *parent_columns,
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),
+        *counts,
     ]
-    children = f"(SELECT {', '.join(inner)} FROM {quoted(link.child)}) AS c"
-    on = _join_condition(linked, "c", "p")
-    return f"SELECT {', '.join(columns)} FROM {children} JOIN {quoted(link.parent)} AS p ON {on}"
+    children = _with_siblings(pair, link, [quoted(lower.parent_key) for lower in below])
+    return f"SELECT {', '.join(columns)} FROM {children} AS c {' '.join((*parent_joins, *count_joins))}"
 
 
-def _join_condition(linked: LinkedTables, left: str, right: str) -> str:
-    parent, child = (left, right) if left == "p" else (right, left)
-    condition = f"{parent}.{quoted(linked.parent_unit)} = {child}.{quoted(linked.child_unit)}"
-    if linked.via is None:
+def _with_siblings(pair: LinkedPair, link: TableLink, own_keys: Sequence[str]) -> str:
+    """Return the subquery of children with the number of their siblings, and the previous one."""
+    key = [] if pair.via is None else [quoted(pair.via.on)]
+    partition = ", ".join((quoted(pair.child_unit), *key))
+    windows = [f'COUNT(*) OVER (PARTITION BY {partition}) AS "{_CHILD_ROWS}"']
+    over = f"OVER (PARTITION BY {partition} ORDER BY {quoted(link.order)})"
+    windows += [f"LAG({quoted(name)}) {over} AS {quoted(link.previous_name(name))}" for name in link.previous_columns]
+    keys = [quoted(pair.child_unit), *key]
+    keys += [name for name in dict.fromkeys(own_keys) if name not in keys]
+    return f"(SELECT {', '.join((*keys, *map(quoted, link.child_columns), *windows))} FROM {quoted(link.child)})"
+
+
+def _ancestor_columns(
+    linked: LinkedTables, links: Sequence[TableLink], pair: LinkedPair, link: TableLink
+) -> tuple[list[str], list[str]]:
+    """Return the given columns of the parent and of the tables above it, and the joins that they are read from."""
+    columns = [f"p.{quoted(name)} AS {quoted(link.linked_name(name))}" for name in link.linked_columns]
+    joins = [f"JOIN {quoted(link.parent)} AS p ON {_join_condition(pair, 'p', 'c')}"]
+    lower, upper_pair, upper = "p", linked.pair_above(pair.parent), link_to_parent(links, link.parent)
+    while upper_pair is not None and upper is not None:
+        alias = f"{lower}p"
+        joins.append(f"JOIN {quoted(upper.parent)} AS {alias} ON {_join_condition(upper_pair, alias, lower)}")
+        inherited = {upper.linked_name(name): name for name in upper.linked_columns}
+        columns += [
+            f"{alias}.{quoted(inherited[name])} AS {quoted(name)}"
+            for name in link.inherited_columns
+            if name in inherited
+        ]
+        lower, upper_pair = alias, linked.pair_above(upper_pair.parent)
+        upper = link_to_parent(links, upper.parent)
+    return columns, joins
+
+
+def _join_condition(pair: LinkedPair, parent: str, child: str) -> str:
+    condition = f"{parent}.{quoted(pair.parent_unit)} = {child}.{quoted(pair.child_unit)}"
+    if pair.via is None:
         return condition
-    return f"{condition} AND {parent}.{quoted(linked.via.key)} = {child}.{quoted(linked.via.on)}"
+    return f"{condition} AND {parent}.{quoted(pair.via.key)} = {child}.{quoted(pair.via.on)}"
 
 
 def _band_case(link: TableLink, rows: str, first: int) -> str:

@@ -1,12 +1,12 @@
-"""Questions about a child table joined to its parent, asked of one table that has the columns of both.
+"""Questions about a child table joined to tables above it, asked of one table that has the columns of all.
 
 A published model of children holds columns of their parents. ``visits JOIN patients`` on the key is that model: the
-join is removed, and the parent's columns are read under the names that they have there.
+join is removed, and the parent's columns are read under the names that they have there. So is a chain of such joins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -15,70 +15,127 @@ from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
+class Ancestor:
+    """A table above another: its key, and the column of the table right below that refers to it."""
+
+    table: str
+    key: str
+    reference: str
+    columns: Mapping[str, str]
+    """The name in the view of each of its columns, which are in lower case."""
+
+
+@dataclass(frozen=True)
 class LinkedView:
-    """A child table whose rows carry columns of their parents."""
+    """A table whose rows carry columns of the tables above it."""
 
-    parent: str
-    child: str
-    parent_key: str
-    child_key: str
-    child_columns: frozenset[str]
+    table: str
+    columns: frozenset[str]
     """In lower case."""
-    parent_columns: Mapping[str, str]
-    """The name in the view of each of the parent's columns, which are in lower case."""
+    ancestors: tuple[Ancestor, ...]
+    """Nearest first."""
+
+    def path_to(self, names: set[str]) -> tuple[Ancestor, ...] | None:
+        """Return the ancestors if these are the table and the nearest tables above it, otherwise None."""
+        path = self.ancestors[: len(names) - 1]
+        return path if names == {self.table.lower(), *(ancestor.table.lower() for ancestor in path)} else None
 
 
-def asked_table(statement: exp.Select, view: LinkedView) -> str:
-    """Return the table of the view that a question without a join reads; the child's if it joins both."""
-    names = {table.name.lower() for table in statement.find_all(exp.Table)}
-    return view.parent if names == {view.parent.lower()} else view.child
-
-
-def fold_join(statement: exp.Select, view: LinkedView) -> exp.Select:
-    """Return a question about the view, from one that joins both tables on their key; others are left as they are."""
+def fold_joins(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str, exp.Select]:
+    """Return the table of the view that answers, in lower case, and the question about it alone; a question without a
+    join is left as it is.
+    """
     joins, source = statement.args.get("joins") or [], statement.args.get("from_")
     if not joins or source is None:
-        return statement
-    join = joins[0]
-    names = {table.name.lower(): table for table in (source.this, join.this) if isinstance(table, exp.Table)}
-    if len(joins) > 1 or {*names} != {view.parent.lower(), view.child.lower()}:
-        rule = f"only {view.child} JOIN {view.parent} is known here, once"
-        raise refuse(join, "join", rule, f"join these two, or ask the rows drawn: {_ROWS}")
-    parent, child = names[view.parent.lower()], names[view.child.lower()]
-    _check_key(join, view, parent.alias_or_name, child.alias_or_name)
+        names = {table.name.lower() for table in statement.find_all(exp.Table)}
+        asked = [view.table.lower() for view in views if view.table.lower() in names]
+        return (asked or [views[0].table.lower()])[0], statement
+    tables = [node for node in (source.this, *(join.this for join in joins)) if isinstance(node, exp.Table)]
+    aliases = {table.name.lower(): table.alias_or_name for table in tables}
+    view, path = _view_of(joins, aliases, views)
+    _check_keys(joins, view, path, aliases)
     statement.set("joins", None)
-    source.set("this", child)
+    source.set("this", next(table for table in tables if table.name.lower() == view.table.lower()))
+    columns_by_alias = {aliases[ancestor.table.lower()].lower(): ancestor for ancestor in path}
     for column in list(statement.find_all(exp.Column)):
-        _read_from_view(column, view, parent.alias_or_name)
-    return statement
+        _read_from_view(column, view, columns_by_alias)
+    return view.table.lower(), statement
 
 
 _ROWS = 'tables.write("folder")'
 
 
-def _check_key(join: exp.Join, view: LinkedView, parent: str, child: str) -> None:
-    """Refuse a join of another kind, or by anything but the key."""
+def _view_of(
+    joins: Sequence[exp.Join], aliases: Mapping[str, str], views: Sequence[LinkedView]
+) -> tuple[LinkedView, tuple[Ancestor, ...]]:
+    """Return the view of the lowest of the joined tables, and the others; refuse tables that are no chain of links."""
+    if len(aliases) == len(joins) + 1:
+        for view in views:
+            path = view.path_to({*aliases})
+            if path:
+                return view, path
+    known = " and ".join(
+        " JOIN ".join((view.table, *(ancestor.table for ancestor in view.ancestors)))
+        for view in views
+        if view.ancestors
+    )
+    raise refuse(joins[0], "join", f"only {known} is known here, once", f"join these, or ask the rows drawn: {_ROWS}")
+
+
+def _check_keys(
+    joins: Sequence[exp.Join], view: LinkedView, path: Sequence[Ancestor], aliases: Mapping[str, str]
+) -> None:
+    """Refuse joins of another kind, or by anything but the keys of neighbours on the path."""
+    lower_tables = [view.table, *(ancestor.table for ancestor in path)]
+    keys = []
+    for lower_table, ancestor in zip(lower_tables, path, strict=False):
+        lower, upper = (aliases[name.lower()].lower() for name in (lower_table, ancestor.table))
+        keys.append(((lower, ancestor.reference.lower()), (upper, ancestor.key.lower())))
+    used = [_matched_key(join, keys) for join in joins]
+    for join, key in zip(joins, used, strict=True):
+        if key is None or used.count(key) > 1 or join.side or join.kind not in ("", "INNER"):
+            conditions = " and ".join(f"{a}.{key} = {b}.{other}" for (b, other), (a, key) in keys)
+            tables = f"{', '.join(lower_tables[:-1])} and {lower_tables[-1]}"
+            raise refuse(join, "join", f"{tables} are joined by their key alone", f"write JOIN … ON {conditions}")
+
+
+_Key = tuple[tuple[str, str], tuple[str, str]]
+"""Alias and column below, alias and column above."""
+
+
+def _matched_key(join: exp.Join, keys: Sequence[_Key]) -> _Key | None:
+    """Return the key that a join's condition compares, or None."""
     using = [name.name.lower() for name in join.args.get("using") or ()]
     on = join.args.get("on")
     sides = [on.this, on.expression] if isinstance(on, exp.EQ) else []
-    pairs = {(side.table.lower(), side.name.lower()) for side in sides if isinstance(side, exp.Column)}
-    is_key = pairs == {(parent.lower(), view.parent_key.lower()), (child.lower(), view.child_key.lower())}
-    is_using = using == [view.parent_key.lower()] and view.parent_key.lower() == view.child_key.lower()
-    if join.side or join.kind not in ("", "INNER") or not (is_key or is_using):
-        fix = f"write JOIN … ON {parent}.{view.parent_key} = {child}.{view.child_key}"
-        raise refuse(join, "join", f"{view.child} and {view.parent} are joined by their key alone", fix)
+    compared = {(side.table.lower(), side.name.lower()) for side in sides if isinstance(side, exp.Column)}
+    alias = join.this.alias_or_name.lower()
+    for key in keys:
+        (lower, reference), (upper, name) = key
+        is_using = using == [name] == [reference] and alias in (lower, upper)
+        if compared == {*key} or is_using:
+            return key
+    return None
 
 
-def _read_from_view(column: exp.Column, view: LinkedView, parent: str) -> None:
+def _read_from_view(column: exp.Column, view: LinkedView, ancestors: Mapping[str, Ancestor]) -> None:
     """Replace a column by the view's; an output keeps its name."""
     name, owner = column.name.lower(), column.table.lower()
-    is_parent = owner == parent.lower() or (not owner and name not in view.child_columns)
     column.set("table", None)
-    if not is_parent or name not in view.parent_columns:
-        if is_parent and owner:
-            rule = f"{view.child} were modelled without {view.parent}.{column.name}"
-            raise refuse(column, "unknown-column", rule, f"name one of {', '.join(view.parent_columns)}")
+    if owner and owner not in ancestors:
         return
-    read = exp.column(exp.to_identifier(view.parent_columns[name], quoted=True))
+    candidates = [ancestors[owner]] if owner else [] if name in view.columns else list(ancestors.values())
+    view_names = [ancestor.columns[name] for ancestor in candidates if name in ancestor.columns]
+    if not view_names and owner:
+        ancestor = ancestors[owner]
+        rule = f"{view.table} were modelled without {ancestor.table}.{column.name}"
+        fix = f"name one of {', '.join(ancestor.columns)}" if ancestor.columns else f"ask {ancestor.table} alone"
+        raise refuse(column, "unknown-column", rule, fix)
+    if len(view_names) > 1:
+        fix = f"write {candidates[0].table}.{column.name}, or the name of another of the joined tables"
+        raise refuse(column, "ambiguous-column", f"several of the joined tables have a column {column.name}", fix)
+    if not view_names:
+        return
+    read = exp.column(exp.to_identifier(view_names[0], quoted=True))
     is_output = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
     column.replace(exp.alias_(read, column.name) if is_output else read)

@@ -9,7 +9,6 @@ byte; an edit anywhere is detected, and nothing in a file is ever executed.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
@@ -119,11 +118,6 @@ class ModelManifest:
 
 
 KIND = codec.kind(ModelManifest)
-
-
-def save(kept: StoredModel, path: str | os.PathLike[str]) -> None:
-    """Write a model to a temporary file and rename it: the name always refers to a whole file, or to none."""
-    sealed_files.save(to_bytes(kept), path)
 
 
 def to_bytes(kept: StoredModel) -> bytes:

@@ -1,21 +1,22 @@
-"""Draw parents from one model, and children of every parent from another.
+"""Draw rows of the first table from its model, and children of every row from another model, down the tree of links.
 
 A parent's number of children is drawn uniformly within its band. The children of a unit beyond its limit are left out,
 so the limits hold in the synthetic tables too. Keys are consecutive integers: every child refers to a parent that
-exists, and no key was ever in the data. Everything is post-processing of two fitted models.
+exists, and no key was ever in the data. Everything is post-processing of fitted models.
 
 With an order, children of one parent are drawn one after the other, each given the previous one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.mechanisms import bits
 from sfumato.publish.linked.conditioning import conditionals_given
-from sfumato.publish.linked.links import TableLink
+from sfumato.publish.linked.links import TableLink, links_to_children
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.sampling import Codes, SampledRows, extend_codes
@@ -27,41 +28,80 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
+class DrawnTable:
+    """Rows of one table, ordered by unit."""
+
+    rows: SampledRows
+    units: Integers
+    """The unit of each row, which never decreases."""
+    foreign_keys: dict[str, Integers]
+
+
+@dataclass(frozen=True, eq=False)
 class LinkedModels:
-    """The models of both tables, and their link."""
+    """The models of all tables by name, and their links, every parent before its children."""
+
+    links: tuple[TableLink, ...]
+    models: Mapping[str, Synthetic]
+
+    def draw(self, parents: int) -> dict[str, pyarrow.Table]:
+        """Draw so many rows of the first table, and their children, as Arrow tables by name."""
+        first = self.links[0]
+        model = self.models[first.parent]
+        units, cells = self._group_by_unit(model.sample_cells(parents))
+        drawn = {first.parent: DrawnTable(model.typed_rows(cells), units, {first.unit: units + 1})}
+        for link in self.links:
+            pair = ModelPair(link, self.models[link.parent], self.models[link.child])
+            drawn[link.child] = pair.draw_children(drawn[link.parent])
+        columns = {first.parent: first.parent_columns, **{link.child: link.child_columns for link in self.links}}
+        return {name: self._with_keys(name, table, columns[name]) for name, table in drawn.items()}
+
+    def _with_keys(self, name: str, table: DrawnTable, columns: tuple[str, ...]) -> pyarrow.Table:
+        import pyarrow
+
+        row_numbers = np.arange(1, len(table.units) + 1)
+        own_keys = {link.parent_key: row_numbers for link in links_to_children(self.links, name)}
+        rows = table.rows.to_arrow().select(list(columns))
+        for position, (key, values) in enumerate({**table.foreign_keys, **own_keys}.items()):
+            rows = rows.add_column(position, key, pyarrow.array(values, pyarrow.int64()))
+        return rows
+
+    def _group_by_unit(self, cells: Codes) -> tuple[Integers, Codes]:
+        """Return the unit of each row of the first table, and the rows ordered by it; rows that are drawn with k
+        siblings are grouped by k.
+        """
+        first = self.links[0]
+        if first.max_parents == 1:
+            return np.arange(len(cells)), cells
+        model = self.models[first.parent]
+        place = model.columns.index(first.siblings_column)
+        siblings = np.array(_listed_numbers(model.attributes, place))[cells[:, place]]
+        order = np.argsort(siblings, kind="stable")
+        siblings = siblings[order]
+        _, first_rows, inverse = np.unique(siblings, return_index=True, return_inverse=True)
+        starts = (np.arange(len(cells)) - first_rows[inverse]) % siblings == 0
+        return np.cumsum(starts) - 1, np.asfortranarray(cells[order])
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair:
+    """The models of a parent and a child table, and their link."""
 
     link: TableLink
     parent: Synthetic
     child: Synthetic
 
-    def draw(self, parents: int) -> dict[str, pyarrow.Table]:
-        """Draw so many parents and their children, as Arrow tables by name."""
-        link = self.link
-        parent_cells = self.parent.sample_cells(parents)
-        units, parent_cells = self._group_by_unit(parent_cells)
-        children = limit_children_per_unit(self._draw_child_counts(parent_cells), units, link.max_children)
-        owners = np.repeat(np.arange(parents), children)
-        keys = {link.unit: units + 1, link.parent_key: np.arange(1, parents + 1)}
-        parent_rows = self.parent.typed_rows(parent_cells).to_arrow().select(list(link.parent_columns))
-        child_rows = self._draw_children(parent_cells, children, owners)
-        return {
-            link.parent: _with_keys(keys, parent_rows),
-            link.child: _with_keys({link.child_key: owners + 1}, child_rows),
-        }
-
-    def _group_by_unit(self, cells: Codes) -> tuple[Integers, Codes]:
-        """Return the unit of each parent, and the parents ordered by it; parents that are drawn with k siblings are
-        grouped by k.
-        """
-        if self.link.max_parents == 1:
-            return np.arange(len(cells)), cells
-        place = self.parent.columns.index(self.link.siblings_column)
-        siblings = np.array(_listed_numbers(self.parent.attributes, place))[cells[:, place]]
-        order = np.argsort(siblings, kind="stable")
-        siblings = siblings[order]
-        _, first, inverse = np.unique(siblings, return_index=True, return_inverse=True)
-        starts = (np.arange(len(cells)) - first[inverse]) % siblings == 0
-        return np.cumsum(starts) - 1, np.asfortranarray(cells[order])
+    def draw_children(self, parents: DrawnTable) -> DrawnTable:
+        """Draw the children of all parents, in their order."""
+        link, cells = self.link, parents.rows.codes
+        counts = limit_children_per_unit(self._draw_child_counts(cells), parents.units, link.max_children)
+        owners = np.repeat(np.arange(len(cells)), counts)
+        rows = self.child.typed_rows(self._draw_cells(cells, counts, owners))
+        if link.order:
+            face = self.child.released.face
+            has_rules = bool(face.impossible or face.implies)
+            sort_within_parents(rows, self.child.columns.index(link.order), owners, whole=has_rules)
+        return DrawnTable(rows, parents.units[owners], {link.child_key: owners + 1})
 
     def _draw_child_counts(self, cells: Codes) -> Integers:
         link = self.link
@@ -75,24 +115,17 @@ class LinkedModels:
         labels = self.link.band_labels
         return np.array([labels.index(cell.value) if isinstance(cell, ListedCell) else 0 for cell in attribute.cells])
 
-    # ── children ─────────────────────────────────────────────────────────────────────────────────
-
-    def _draw_children(self, parent_cells: Codes, children: Integers, owners: Integers) -> pyarrow.Table:
+    def _draw_cells(self, parent_cells: Codes, children: Integers, owners: Integers) -> Codes:
         link, child = self.link, self.child
         codes = np.zeros((len(owners), len(child.attributes)), np.int32, order="F")
         band_cells = np.argsort(self._cell_bands(child)[:-1])  # the cell of each band from 1 on
         bands = np.searchsorted(np.array(link.bands), children, side="right") - 1
         codes[:, child.columns.index(link.count_column)] = band_cells[np.maximum(bands - 1, 0)][owners]
-        for column in link.linked_columns:
+        for column, given_name in link.parent_given.items():
             parent_place = self.parent.columns.index(column)
-            codes[:, child.columns.index(link.linked_name(column))] = parent_cells[owners, parent_place]
+            codes[:, child.columns.index(given_name)] = parent_cells[owners, parent_place]
         self._draw_columns(codes, children)
-        rows = child.typed_rows(codes)
-        if link.order:
-            sort_within_parents(
-                rows, child.columns.index(link.order), owners, whole=bool(child.released.face.impossible)
-            )
-        return rows.to_arrow().select(list(link.child_columns))
+        return codes
 
     def _draw_columns(self, codes: Codes, children: Integers) -> None:
         """Draw the columns of all children; with an order, all first ones, then all second ones, and so on."""
@@ -117,10 +150,10 @@ class LinkedModels:
 
 
 def limit_children_per_unit(children: Integers, units: Integers, limit: int) -> Integers:
-    """Cut the numbers of children so that those of one unit add up to at most the limit; units are consecutive."""
+    """Cut the numbers of children so that those of one unit add up to at most the limit; units never decrease."""
     before = np.cumsum(children) - children
     is_first = np.diff(units, prepend=-1) > 0
-    before_unit = before[is_first][units]
+    before_unit = before[is_first][np.cumsum(is_first) - 1]
     return np.clip(limit - (before - before_unit), 0, children)
 
 
@@ -132,7 +165,7 @@ def _listed_numbers(attributes: Attributes, place: int) -> list[int]:
 
 def sort_within_parents(rows: SampledRows, place: int, owners: Integers, *, whole: bool) -> None:
     """Sort the values of the order column within each parent, missing ones last; with ``whole``, sort whole rows, so
-    that a condition on several columns that a row met before it is still met.
+    that a rule over several columns that a row kept before it still keeps.
     """
     values = rows.values.get(place, rows.codes[:, place])
     order = np.lexsort((values, rows.missing(place), owners))
@@ -141,11 +174,3 @@ def sort_within_parents(rows: SampledRows, place: int, owners: Integers, *, whol
         rows.codes[:, column] = rows.codes[order, column]
         if column in rows.values:
             rows.values[column][:] = rows.values[column][order]
-
-
-def _with_keys(keys: dict[str, Integers], rows: pyarrow.Table) -> pyarrow.Table:
-    import pyarrow
-
-    for position, (name, values) in enumerate(keys.items()):
-        rows = rows.add_column(position, name, pyarrow.array(values, pyarrow.int64()))
-    return rows

@@ -1,7 +1,12 @@
-"""The link between a parent and a child table: whose rows belong to whose, and within what limits."""
+"""The links between parent and child tables: whose rows belong to whose, and within what limits.
+
+Linked tables are a tree: every table but the first is the child of one that is named before it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import field
 from itertools import pairwise
 
 from sfumato.errors import InvalidParameter
@@ -34,9 +39,10 @@ def count_bands(limit: int) -> tuple[int, ...]:
 class TableLink:
     """How rows of a child table belong to rows of a parent table, and what their models call the columns.
 
-    The parent's model has the parent's columns, the band of the number of children and, if a unit may have several
-    parents, their number. The child's model has the child's columns, and given columns: the band, columns of the
-    parent, and columns of the previous child in the order.
+    The parent's model has the parent's columns, the band of the number of children in each child table and, if the
+    parent is nobody's child and a unit may have several, their number. The child's model has the child's columns, and
+    given columns: the band, columns of the parent and of tables above it, and columns of the previous child in the
+    order.
     """
 
     parent: str
@@ -59,10 +65,14 @@ class TableLink:
     """The columns of the previous child that children are drawn given."""
     order: str = ""
     """The column of the child that orders the children of one parent; empty if they have no order."""
+    inherited_columns: tuple[str, ...] = field(default=(), compare=False)
+    """The given columns of the parent's model that children are drawn given too, by their names there. Not part of a
+    plan's hash: the SELECT of the child's model names them.
+    """
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        for name in ("parent_columns", "child_columns", "linked_columns", "previous_columns"):
+        for name in ("parent_columns", "child_columns", "linked_columns", "previous_columns", "inherited_columns"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if min(self.max_parents, self.max_children) < 1:
             raise InvalidParameter("max_children", self.max_children, "limits ≥ 1")
@@ -116,5 +126,37 @@ class TableLink:
         return (
             self.count_column,
             *map(self.linked_name, self.linked_columns),
+            *self.inherited_columns,
             *map(self.previous_name, self.previous_columns),
         )
+
+    @property
+    def parent_given(self) -> dict[str, str]:
+        """The name in the child's model of each column of the parent's model that children are drawn given."""
+        own_columns = {column: self.linked_name(column) for column in self.linked_columns}
+        return {**own_columns, **{name: name for name in self.inherited_columns}}
+
+
+def table_names(links: Sequence[TableLink]) -> tuple[str, ...]:
+    """Return all linked tables, every parent before its children."""
+    return links[0].parent, *(link.child for link in links)
+
+
+def link_to_parent(links: Sequence[TableLink], table: str) -> TableLink | None:
+    """Return the link by which a table is a child; None for the first table."""
+    return next((link for link in links if link.child == table), None)
+
+
+def links_to_children(links: Sequence[TableLink], table: str) -> tuple[TableLink, ...]:
+    return tuple(link for link in links if link.parent == table)
+
+
+def require_tree(links: Sequence[TableLink]) -> None:
+    """Refuse links in which a table has two parents, or a parent is not named before its children."""
+    if not links or not all(isinstance(link, TableLink) for link in links):
+        raise InvalidParameter("links", tuple(links)[:1], "at least one link of two tables")
+    names = [links[0].parent]
+    for link in links:
+        if link.parent not in names or link.child in names:
+            raise InvalidParameter("links", (link.parent, link.child), "links of a tree, parents before children")
+        names.append(link.child)

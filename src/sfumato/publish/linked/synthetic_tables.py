@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,17 +13,18 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.ledger import Anchor
 from sfumato.notebook_html import collapsed, preformatted
-from sfumato.plan.descriptions import count_with_noun
-from sfumato.plan.sql.linked_views import LinkedView, asked_table, fold_join
+from sfumato.plan.sql.linked_views import Ancestor, LinkedView, fold_joins
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.statements import lower_query
 from sfumato.plan.sql.text import parse_select
 from sfumato.privacy import Curve, Neighbours, codec
 from sfumato.privacy.numbers import Number, exact_integer
 from sfumato.publish.cells import answering
+from sfumato.publish.files import sealed_files
+from sfumato.publish.files.sealed_files import MANIFEST, FileKind
 from sfumato.publish.files.synopsis_files import public_receipt
 from sfumato.publish.linked.drawing import LinkedModels
-from sfumato.publish.linked.links import TableLink
+from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children, require_tree, table_names
 from sfumato.publish.marginals.attributes import summarize_columns
 from sfumato.publish.marginals.verifying import Check, SynopsisVerification, line_checks
 from sfumato.publish.model_quality import Quality
@@ -55,41 +57,100 @@ class _SyntheticTablesFile:
     child: str
     price: Price
     receipt: Receipt
+    further_links: tuple[TableLink, ...] = ()
+    further_children: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
+        for name in ("further_links", "further_children"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+
+_FORMAT = 1
+_MODELS = "models.zip"
+_FILE_KIND = FileKind("file of linked tables", _FORMAT, 1 << 30, _MODELS)
+
+
+@codec.serialisable("tables-file")
+@dataclass(frozen=True, eq=False)
+class TablesManifest:
+    """The manifest of a file of linked tables; ``models.zip`` holds the file of each model, in the order of tables."""
+
+    format: int
+    members: Mapping[str, str] = field(metadata=codec.MAPPING)
+    """SHA-256 of each member; that of the manifest itself is computed with an empty text in its own entry."""
+    links: tuple[TableLink, ...]
+    price: Price
+    receipt: Receipt
+
+    def __post_init__(self) -> None:
+        codec.check_fields(self)
+        if self.format != _FORMAT:
+            raise InvalidParameter("format", self.format, f"{_FORMAT}")
+        if {*self.members} != {MANIFEST, _MODELS} or not all(isinstance(text, str) for text in self.members.values()):
+            raise InvalidParameter("members", self.members, f"hashes of {MANIFEST} and {_MODELS}")
+        object.__setattr__(self, "members", dict(self.members))
+        for name, kind in {"price": Price, "receipt": Receipt}.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidParameter(name, getattr(self, name), f"a value of the kind {codec.kind(kind)}")
+        object.__setattr__(self, "links", tuple(self.links))
+        require_tree(self.links)
+
+
+TABLES_KIND = codec.kind(TablesManifest)
 
 
 @codec.written_as("synthetic-tables")
 @dataclass(frozen=True, eq=False)
 class SyntheticTables:
-    """Models of a parent and a child table, from which linked rows are drawn."""
+    """Models of a parent table and of tables below it, from which linked rows are drawn."""
 
-    link: TableLink
-    parent: Synthetic = field(repr=False)
-    """The parent's columns and the number of children of each parent."""
-    child: Synthetic = field(repr=False)
-    """The child's columns, given columns of its parent."""
+    links: tuple[TableLink, ...]
+    """How each table but the first belongs to one before it."""
+    models: Mapping[str, Synthetic] = field(repr=False)
+    """By the name of each private table, parents before children, the model of its columns, of the number of children
+    of each row, and of columns of its parents.
+    """
     price: Price
-    """The guarantee of both models together."""
+    """The guarantee of all models together."""
     receipt: Receipt = field(repr=False)
-    other_names: tuple[str, str] | None = None
+    other_names: tuple[str, ...] = ()
     """What rows and questions call the tables instead (``renamed``)."""
 
-    @property
-    def names(self) -> tuple[str, str]:
-        """The names of the tables, parent first."""
-        return self.other_names or (self.link.parent, self.link.child)
+    def __post_init__(self) -> None:
+        require_tree(self.links)
+        if tuple(self.models) != table_names(self.links):
+            raise InvalidParameter("models", tuple(self.models), "a model of each linked table, in their order")
 
-    def renamed(self, parent: str, child: str) -> SyntheticTables:
+    @property
+    def link(self) -> TableLink:
+        """The link of the first two tables."""
+        return self.links[0]
+
+    @property
+    def parent(self) -> Synthetic:
+        """The model of the first table."""
+        return self.models[self.link.parent]
+
+    @property
+    def child(self) -> Synthetic:
+        """The model of the second table."""
+        return self.models[self.link.child]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tables, parents before children."""
+        return self.other_names or table_names(self.links)
+
+    def renamed(self, *names: str) -> SyntheticTables:
         """Return the same tables under other names, for rows and questions."""
-        names = parent, child
-        return replace(
-            self,
-            parent=_with_table_name(self.parent, parent),
-            child=_with_table_name(self.child, child),
-            other_names=names,
-        )
+        if len(names) != len(self.models) or len({*names}) != len(names):
+            raise InvalidParameter("names", names, f"{len(self.models)} different names")
+        models = {
+            table: _with_table_name(model, name)
+            for (table, model), name in zip(self.models.items(), names, strict=True)
+        }
+        return replace(self, models=models, other_names=names)
 
     @property
     def is_preview(self) -> bool:
@@ -99,8 +160,8 @@ class SyntheticTables:
     # ── rows ───────────────────────────────────────────────────────────────────────────────────
 
     def tables(self, parents: int | None = None) -> dict[str, pyarrow.Table]:
-        """Return both tables as Arrow tables by name: without a number always the same n̂ parents with their children,
-        with one so many new parents with theirs.
+        """Return all tables as Arrow tables by name: without a number always the same n̂ rows of the first with their
+        children, with one so many new ones with theirs.
         """
         return self._tables if parents is None else self.draw(parents)
 
@@ -109,15 +170,19 @@ class SyntheticTables:
         return self.draw(max(1, round(self.parent.total)))
 
     def draw(self, parents: int) -> dict[str, pyarrow.Table]:
-        """Draw so many new parents and their children. This is free."""
+        """Draw so many new rows of the first table, and their children. This is free."""
         count = exact_integer(parents, "parents", at_least=1)
-        children_per_parent = max(1.0, self.child.total / self.parent.total)
-        if count > (max_parents := int(MAX_HELD / children_per_parent)):
+        if count > (max_parents := self.parents_within(MAX_HELD)):
             raise InvalidParameter(
                 "parents", count, f"a number up to {max_parents:,}, so that all children fit in memory"
             )
-        drawn = LinkedModels(self.link, self.parent, self.child).draw(count)
-        return {name: drawn[table] for name, table in zip(self.names, (self.link.parent, self.link.child), strict=True)}
+        drawn = LinkedModels(self.links, self.models).draw(count)
+        return dict(zip(self.names, drawn.values(), strict=True))
+
+    def parents_within(self, max_rows: int) -> int:
+        """Return how many rows of the first table can be drawn with at most so many rows in each table."""
+        largest = max(1.0, *(model.total / self.parent.total for model in self.models.values()))
+        return int(max_rows / largest)
 
     def __getitem__(self, name: str) -> pyarrow.Table:
         """Return one of the tables."""
@@ -126,7 +191,7 @@ class SyntheticTables:
         return self._tables[name]
 
     def to_pandas(self, parents: int | None = None) -> dict[str, pandas.DataFrame]:
-        """Return both tables as data frames by name; integers and booleans keep their types beside missing values."""
+        """Return all tables as data frames by name; integers and booleans keep their types beside missing values."""
         import pandas
         import pyarrow
 
@@ -163,41 +228,68 @@ class SyntheticTables:
         confidence: Number = "0.95",
         together: bool = False,
     ) -> Answer:
-        """Answer a question in SQL about either table, or about children joined to their parents, from what was
-        measured: free, and any number of times. Each number states its basis, as for one table.
+        """Answer a question in SQL about one table, or about children joined to their parents and to tables above,
+        from what was measured: free, and any number of times. Each number states its basis, as for one table.
 
         The number of children is a column of the parents, such as ``"number of visits"``.
         """
-        models = dict(zip(self.names, (self.parent, self.child), strict=True))
+        models = dict(zip(map(str.lower, self.names), self.models.values(), strict=True))
         column_names = [name for model in models.values() for name in model.columns]
         statement = parse_select(question, parameters, column_names)
-        face = models[asked_table(statement, self._view)].face
-        query = lower_query(fold_join(statement, self._view), face.catalog)
+        table, folded = fold_joins(statement, self._views)
+        face = models[table].face
+        query = lower_query(folded, face.catalog)
         return answering.answer_query(face, query, question, confidence=confidence, together=together)
 
-    @property
-    def _view(self) -> LinkedView:
-        link = self.link
-        names = {column.lower(): link.linked_name(column) for column in link.linked_columns}
-        names[link.count_column.lower()] = link.count_column
-        keys = link.parent_key, link.child_key
-        return LinkedView(*self.names, *keys, frozenset(map(str.lower, link.child_columns)), names)
+    @cached_property
+    def _views(self) -> tuple[LinkedView, ...]:
+        """What each model knows of its table and of those above it."""
+        names = dict(zip(self.models, self.names, strict=True))
+        return tuple(
+            LinkedView(
+                name, frozenset(column.lower() for column in self._own_columns(table)), self._ancestors(table, names)
+            )
+            for table, name in names.items()
+        )
+
+    def _own_columns(self, table: str) -> tuple[str, ...]:
+        link = link_to_parent(self.links, table)
+        columns = self.link.parent_columns if link is None else link.child_columns
+        return *columns, *(below.count_column for below in links_to_children(self.links, table))
+
+    def _ancestors(self, table: str, names: Mapping[str, str]) -> tuple[Ancestor, ...]:
+        """Return the tables above one, nearest first, with their columns in its model."""
+        ancestors: list[Ancestor] = []
+        columns, link = self.models[table].columns, link_to_parent(self.links, table)
+        while link is not None:
+            modelled = {
+                name.lower(): link.linked_name(name)
+                for name in link.parent_columns
+                if link.linked_name(name) in columns
+            }
+            if not ancestors:
+                modelled[link.count_column.lower()] = link.count_column
+            ancestors.append(Ancestor(names[link.parent], link.parent_key, link.child_key, modelled))
+            link = link_to_parent(self.links, link.parent)
+        return tuple(ancestors)
 
     def quality(self, *, confidence: Number = "0.95") -> dict[str, Quality]:
         """Estimate the distance of each model from the truth, by table: free, and as public as the models."""
-        return {
-            self.link.parent: self.parent.quality(confidence=confidence),
-            self.link.child: self.child.quality(confidence=confidence),
-        }
+        return {table: model.quality(confidence=confidence) for table, model in self.models.items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for declared implications that some drawn row may break, and why."""
+        return tuple(f"{table}: {text}" for table, model in self.models.items() for text in model.warnings)
 
     # ── as other things ────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> str:
-        """Serialize both models, their link and the receipt as JSON text."""
+        """Serialize all models, their links and the receipt as JSON text."""
+        parent, child, *further = (model.to_json() for model in self.models.values())
+        receipt = public_receipt(self.receipt)
         return codec.dumps(
-            _SyntheticTablesFile(
-                self.link, self.parent.to_json(), self.child.to_json(), self.price, public_receipt(self.receipt)
-            )
+            _SyntheticTablesFile(self.link, parent, child, self.price, receipt, self.links[1:], tuple(further))
         )
 
     @classmethod
@@ -206,27 +298,47 @@ class SyntheticTables:
         written = codec.loads_as(_SyntheticTablesFile, source, longest=_MAX_JSON_CHARACTERS)
         fix = "pass the text that SyntheticTables.to_json() returned"
         with refuse_malformed(lambda: InvalidParameter("source", source, "synthetic tables as JSON", fix=fix)):
-            parent, child = Synthetic.from_json(written.parent), Synthetic.from_json(written.child)
-            return cls(written.link, parent, child, written.price, written.receipt)
+            links = (written.link, *written.further_links)
+            models = map(Synthetic.from_json, (written.parent, written.child, *written.further_children))
+            by_name = dict(zip(table_names(links), models, strict=True))
+            return cls(links, by_name, written.price, written.receipt)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file, which ``sf.synopsis(path)`` reads without data, curator or ledger."""
+        models = {f"{number}.sfu": model.to_bytes() for number, model in enumerate(self.models.values())}
+        members = {_MODELS: sealed_files.build_zip(models)}
+        receipt = public_receipt(self.receipt)
+        manifest = TablesManifest(_FORMAT, sealed_files.hashes(members), self.links, self.price, receipt)
+        sealed_files.save(sealed_files.to_bytes(manifest, members), path)
+
+    @classmethod
+    def read(cls, content: bytes, place: str) -> SyntheticTables:
+        """Read synthetic tables from the bytes of their file; an edited file is refused."""
+        manifest, archive = _FILE_KIND.read(TablesManifest, content, place)
+        files = [file for _, file in sealed_files.iterate_members(archive, place)]
+        if len(files) != len(manifest.links) + 1:
+            raise sealed_files.damaged_file_error(place, f"{_MODELS} does not have a model of each table")
+        models = dict(zip(table_names(manifest.links), (Synthetic.read(file, place) for file in files), strict=True))
+        return cls(manifest.links, models, manifest.price, manifest.receipt)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
-        """Verify each model against the charges of its steps, and that both together keep the price."""
+        """Verify each model against the charges of its steps, and that all together keep the price."""
         parts = [
             Check(f"{name}: {check.name}", check.holds, check.found)
-            for name, model in zip(self.names, (self.parent, self.child), strict=True)
+            for name, model in zip(self.names, self.models.values(), strict=True)
             for check in model.verify().checks
         ]
         lines = () if ledger is None else line_checks(self.receipt, ledger)
         return SynopsisVerification((*parts, self._check_price(), *lines))
 
     def _check_price(self) -> Check:
-        prices = [model.released.price for model in (self.parent, self.child)]
+        prices = [model.released.price for model in self.models.values()]
         if self.is_preview or None in prices:
             return Check("promise", None, "nothing was bought: it was a preview on invented rows")
         gaussian = self.price.allows_gaussian
         amounts = [(price.rho if gaussian else price.epsilon) or Fraction(0) for price in prices if price is not None]
         is_kept = self._keeps_price(sum(amounts, Fraction(0))) and self.receipt.guarantee == str(self.price)
-        return Check("promise", is_kept, f"{self.price} is {'kept' if is_kept else 'NOT kept'} by both together")
+        return Check("promise", is_kept, f"{self.price} is {'kept' if is_kept else 'NOT kept'} by all together")
 
     def _keeps_price(self, amount: Fraction) -> bool:
         """Return whether so much ρ, or ε without a δ, is within the price: exactly, unless the price has a δ."""
@@ -237,20 +349,29 @@ class SyntheticTables:
         return self.price.kept_by(Curve.concentrated(amount, Neighbours(self.receipt.neighbours)))
 
     def __repr__(self) -> str:
-        """Summarize both tables, and the guarantee."""
-        link = self.link
-        given = ", ".join(self.link.given_names)
+        """Summarize all tables, and the guarantee."""
+        tables = table_names(self.links)
+        totals = ", ".join(f"{model.total:,.0f} {table}" for table, model in self.models.items())
         lines = [
-            f"synthetic  {link.parent} and {link.child}, by {link.parent}.{link.parent_key} = "
-            f"{link.child}.{link.child_key}",
-            f"{link.parent}  {summarize_columns(self.parent.attributes)}",
-            f"{link.child}  {summarize_columns(self.child.attributes)}; drawn given {given}",
-            f"limits     {count_with_noun(link.max_parents, 'parent')} and "
-            f"{link.max_children:,} of their children, at most, of one unit",
-            f"n̂          {self.parent.total:,.0f} parents, {self.child.total:,.0f} children",
+            f"synthetic  {', '.join(tables[:-1])} and {tables[-1]}",
+            *(f"{table}  {summarize_columns(model.attributes)}" for table, model in self.models.items()),
+            *map(_link_text, self.links),
+            f"limits     {_limits_text(self.links)}, at most, of one unit",
+            f"n̂          {totals}",
             f"promise    {'none: this was a preview on invented rows' if self.is_preview else self.price}",
+            *(f"warning    {warning}" for warning in self.warnings),
         ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return preformatted(repr(self)) + collapsed("receipt", preformatted(str(self.receipt)))
+
+
+def _link_text(link: TableLink) -> str:
+    keys = f"{link.parent}.{link.parent_key} = {link.child}.{link.child_key}"
+    return f"link       {keys}; {link.child} are drawn given {', '.join(link.given_names)}"
+
+
+def _limits_text(links: Sequence[TableLink]) -> str:
+    limits = {links[0].parent: links[0].max_parents, **{link.child: link.max_children for link in links}}
+    return ", ".join(f"{limit:,} of {table}" for table, limit in limits.items())

@@ -59,7 +59,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, eq=False)
 class Purchase:
-    """A bought model, or two linked ones, with their tables as this database names them."""
+    """A bought model, or linked ones, with their tables as this database names them."""
 
     line: int
     model: Synthetic | SyntheticTables
@@ -71,9 +71,9 @@ class Purchase:
     def of(cls, line: int, model: Synthetic | SyntheticTables, policy_tables: Sequence[str]) -> Purchase:
         """Name the tables of a model after their private tables and the line on which it was bought."""
         if isinstance(model, SyntheticTables):
-            parent, child = (_table_name(table, line, policy_tables) for table in model.names)
-            originals = dict(zip((parent, child), model.names, strict=True))
-            return cls(line, model.renamed(parent, child), str(model.price), originals)
+            names = [_table_name(table, line, policy_tables) for table in model.names]
+            originals = dict(zip(names, model.names, strict=True))
+            return cls(line, model.renamed(*names), str(model.price), originals)
         table = model.released.table or "rows"
         name = _table_name(table, line, policy_tables)
         renamed = replace(model, released=replace(model.released, table=name))
@@ -102,8 +102,7 @@ class Purchase:
     def _draw_tables(self, max_rows: int) -> dict[str, pyarrow.Table]:
         """Draw n̂ rows, or as many as the limit. One table's rows are the same after a restart: the line seeds them."""
         if isinstance(self.model, SyntheticTables):
-            children_per_parent = max(1.0, self.model.child.total / self.model.parent.total)
-            parents = min(round(self.model.parent.total), int(max_rows / children_per_parent))
+            parents = min(round(self.model.parent.total), self.model.parents_within(max_rows))
             return self.model.draw(max(1, parents))
         (name,) = self.originals
         return {name: self.model.sample(min(self.model.default_rows, max_rows), seed=self.line)}

@@ -1,0 +1,118 @@
+"""The columns that a synthesis models, of a table or of a SELECT: coded by the policy, derived from others, or with
+cells that are bought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sfumato.caching import cached_property
+from sfumato.curator.context import Context
+from sfumato.curator.kinds.synthesis import SynthesisSpec
+from sfumato.curator.proposals.marginals import MarginalsProposal, propose_marginals, propose_select_marginals
+from sfumato.curator.proposals.mwem import Sets
+from sfumato.curator.proposals.selected_columns import require_all_coded
+from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS
+from sfumato.policy import Table
+from sfumato.policy.table_sources import is_on_server
+from sfumato.publish.marginals.attributes import Attributes, coded_names
+from sfumato.publish.synthesis.implications import implied_column, implied_columns
+from sfumato.publish.synthesis.private_cells import CellPlan, fine_codings, has_many_values, plan_cells
+from sfumato.publish.synthesis.released import ImpliedColumn
+from sfumato.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable:
+    """The columns of a model, those derived from them, and the columns whose cells are bought."""
+
+    coded: MarginalsProposal
+    derived_columns: tuple[ImpliedColumn, ...] = ()
+    cell_plan: CellPlan | None = None
+
+    @property
+    def name(self) -> str:
+        return self.coded.query.plan.table
+
+    @cached_property
+    def attributes(self) -> Attributes:
+        if self.cell_plan is not None:
+            return self.cell_plan.attributes
+        return tuple(attribute.without_levels for attribute in self.coded.attributes)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [attribute.size for attribute in self.attributes]
+
+    @property
+    def bought_places(self) -> set[int]:
+        return set() if self.cell_plan is None else {*self.cell_plan.cells}
+
+
+def code_select(context: Context, catalog: Catalog, spec: SynthesisSpec) -> CodedTable:
+    if spec.where is not None or spec.order is not None:
+        rule, fix = "left out if the table is a SELECT", "write WHERE or QUALIFY in the SELECT"
+        raise InvalidParameter("where", spec.where, rule, fix=fix)
+    return CodedTable(propose_select_marginals(context, catalog, spec.table, spec.columns, spec.rows))
+
+
+def code_table(context: Context, catalog: Catalog, spec: SynthesisSpec) -> CodedTable:
+    table, columns = context.policy.tables.get(spec.table), spec.columns
+    buys_cells = table is not None and not table.public and not is_on_server(table.source)
+    codings = fine_codings(table) if table is not None and buys_cells else None
+    fine_table = table if table is None or codings is None else replace(table, codings=codings)
+    if columns is None and fine_table is not None:
+        require_all_coded(fine_table)
+    determined = {} if fine_table is None else _determined_columns(fine_table, columns, spec.ways)
+    if fine_table is not None and determined:
+        columns = [name for name in columns or coded_names(fine_table) if name not in determined]
+    coded = propose_marginals(
+        context,
+        catalog,
+        spec.table,
+        1,
+        columns=columns,
+        where=spec.where,
+        rows=spec.rows,
+        order=spec.order,
+        codings=codings,
+    )
+    if table is None:
+        return CodedTable(coded)
+    place_of_name = {attribute.name: place for place, attribute in enumerate(coded.attributes)}
+    derived = tuple(
+        implied_column(table, name, place_of_name[by], mapping) for name, (by, mapping) in determined.items()
+    )
+    # a server would send the pairs of all fine cells, which describe nearly one row each
+    return CodedTable(coded, derived, plan_cells(table, coded.attributes) if buys_cells else None)
+
+
+def check_cell_counts(names: Sequence[str], sizes: Sequence[int]) -> None:
+    for name, size in zip(names, sizes, strict=True):
+        if size > MAX_COLUMN_CELLS:
+            raise Unsupported(
+                "too-many-cells",
+                f"a column of a synthetic table has at most {MAX_COLUMN_CELLS:,} cells; {name} has {size:,}",
+                fix=f"give {name} coarser bins, or leave it out with columns=",
+            )
+
+
+def _determined_columns(
+    table: Table, columns: Sequence[str] | None, ways: Sets
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the columns that others determine, except those that the workload names: these are measured."""
+    is_list = columns is None or (
+        isinstance(columns, (list, tuple)) and all(isinstance(column, str) for column in columns)
+    )
+    workload_names = (
+        set() if isinstance(ways, int) else {str(name).lower() for column_set in ways for name in column_set}
+    )
+    implied = implied_columns(table, list(columns or coded_names(table))) if is_list else {}
+    return {
+        name: source
+        for name, source in implied.items()
+        if name.lower() not in workload_names and not has_many_values(table.columns[source[0]])
+    }
