@@ -36,7 +36,7 @@ from sfumato.inference.gradient_descent import Descent
 from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.logistic import LogisticFit
-from sfumato.inference.logistic_scans import NoisyScan, ScanTotals
+from sfumato.inference.logistic_scans import NoisyScan, ScanWeights
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS
@@ -234,9 +234,9 @@ class Rows:
     event: Floats
     weights: Floats
 
-    def scan(self, totals: ScanTotals, coefficients: tuple[int, ...]) -> NDArray[np.int64]:
+    def scan(self, scan_weights: ScanWeights, coefficients: tuple[int, ...]) -> NDArray[np.int64]:
         """Return the weighted sums of a scan as the engine reads them, up to the rounding of sums."""
-        design, steps = totals.logistic.design, totals.mean_steps
+        design, steps = scan_weights.logistic.design, scan_weights.mean_steps
         score = np.clip(self.coordinates @ (np.array(coefficients) / COEFFICIENT_STEPS), -30, 30)
         mean = np.floor(steps / (1 + np.exp(-score)) + 0.5) / steps
         gradient = self.coordinates.T @ (self.weights * (self.event - mean))
@@ -247,21 +247,21 @@ class Rows:
         values = np.zeros(len(design.entries))
         values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
         by_moment = dict(zip(design.entries, values, strict=True))
-        sums = [self.weights.sum(), *(by_moment[moment] for moment in totals.logistic.moments)]
-        return np.rint(np.array(sums) / totals.deviation_units).astype(np.int64)
+        sums = [self.weights.sum(), *(by_moment[moment] for moment in scan_weights.logistic.moments)]
+        return np.rint(np.array(sums) / scan_weights.deviation_units).astype(np.int64)
 
 
 def logistic_fit(
     proposal: LogisticProposal, rows: Rows, noise: StepNoise, design: Design, *, noisy: bool = True
 ) -> LogisticFit:
     """Make all scans of rows in numpy."""
-    totals, coefficients = proposal._totals_at_zero, (0,) * (len(design.coordinates) - 1)  # noqa: SLF001
+    coefficients = (0,) * (len(design.coordinates) - 1)
     fit = None
     for mechanism in noise.mechanisms if noisy else noise.mechanisms[-1:] * 12:
-        exact = rows.scan(totals, coefficients)
+        exact = rows.scan(proposal.scan_weights, coefficients)
         drawn = mechanism.apply(exact) if noisy else exact
         scan = NoisyScan(coefficients, tuple(drawn.tolist()), mechanism)
-        fit = LogisticFit.of(scan, totals, design, one_row_per_unit=True)
+        fit = LogisticFit.of(scan, proposal.scan_weights, design, one_row_per_unit=True)
         coefficients = fit.next_coefficients()
     assert fit is not None
     return fit

@@ -24,12 +24,12 @@ from sfumato.inference.logistic_scans import (
     RowTerms,
     ScanFactors,
     ScanRelease,
-    ScanTotals,
     mean_steps,
     scan_values,
 )
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bounding_strategies, whole_bounding
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -65,14 +65,14 @@ def worlds(most: int) -> list[tuple[tuple[Any, ...], ...]]:
 
 def moved_by_worlds(
     proposal: LogisticProposal, rows: Any, count: int, coefficients: tuple[int, ...]
-) -> tuple[ScanTotals, np.ndarray]:
+) -> tuple[WeightedTotals, np.ndarray]:
     """Return the totals of a scan, and what the engine reads of each world at these coefficients."""
     logistic, totals = proposal.logistic, proposal.totals_at(coefficients)
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
     factors = ScanFactors.of(query.plan.measures, logistic)
-    terms = RowTerms(logistic, factors, coefficients, totals.mean_steps)
+    terms = RowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
     bounded = whole_bounding(replace(query.plan, measures=terms.measures), query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
@@ -120,10 +120,10 @@ def test_rows_are_rounded_as_the_enumeration_rounds_them(tmp_path: Path) -> None
         for slope in (0.3, 1.7):
             at = rounded_coefficients(np.array([0.4, slope]))
             totals, measured = moved_by_worlds(proposal, selected, len(rows), at)
-            moments, residual = totals.logistic.moments, totals.logistic.residual
+            moments, residual = proposal.logistic.moments, proposal.logistic.residual
             columns = [moment.columns for moment in moments]
             places = [1 + columns.index((residual,)), 1 + columns.index(())]
-            steps = totals.mean_steps
+            steps = proposal.scan_weights.mean_steps
             for vector in measured.tolist():
                 residual_steps, weight = (vector[place] // totals.weights[place] for place in places)
                 mean = Fraction(steps - residual_steps, steps)
@@ -167,10 +167,10 @@ def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
 def test_a_row_that_is_sure_and_wrong_is_charged_for_all_of_its_gradient(tmp_path: Path) -> None:
     """In few steps the curvature weighs so little that no other row moves further; in many, one is nearly as far."""
     with curator(survey(20), tmp_path) as made:
-        totals = made.logistic("retired ~ age", "people")._totals_at_zero
-    logistic = totals.logistic
+        weights = made.logistic("retired ~ age", "people").scan_weights
+    logistic = weights.logistic
     for scale, most in ((16, 1.0), (logistic.design.scale, 1.01)):
-        scaled = replace(totals, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))
+        scaled = replace(weights, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))
         gradient = scaled.gradient_weight * scaled.mean_steps
         wrong = scaled.count_weight**2 + gradient**2 * scaled.max_row_norm
         assert wrong <= scaled.row_squares <= most * wrong
@@ -248,7 +248,7 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         assert np.var(drawn) == pytest.approx(1, abs=0.25)
         correlation = np.corrcoef(drawn.T)
         assert np.abs(correlation[np.triu_indices(len(correlation), 1)]).max() < 0.8
-        values, deviations = scan_values(scan.draw_from(zeros), totals)
+        values, deviations = scan_values(scan.draw_from(zeros), proposal.scan_weights)
         assert np.abs(values / deviations).max() < 6
 
 

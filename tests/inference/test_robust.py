@@ -26,12 +26,12 @@ from sfumato.inference.robust_meat import (
     MeatFactors,
     MeatRelease,
     MeatTerms,
-    MeatTotals,
     NoisyMeat,
     meat_estimates,
     residual_clamp,
 )
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.bounding import whole_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -66,7 +66,7 @@ def worlds(most: int) -> list[tuple[tuple[Any, ...], ...]]:
 
 
 def meat_of_worlds(
-    proposal: RobustProposal, rows: Any, limits: Any, count: int, terms: MeatTerms, totals: MeatTotals
+    proposal: RobustProposal, rows: Any, limits: Any, count: int, terms: MeatTerms, totals: WeightedTotals
 ) -> np.ndarray:
     """Return what the engine reads of each world, as it is measured."""
     design = proposal.meat_design

@@ -22,7 +22,7 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design
 from sfumato.inference.linear import Floats, LinearFit
-from sfumato.inference.logistic_scans import NoisyScan, ScanTotals, scan_estimates
+from sfumato.inference.logistic_scans import NoisyScan, ScanWeights, scan_estimates
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.quick_dataclass import dataclass
 
@@ -40,9 +40,9 @@ class LogisticFit(LinearFit):
     """The released number of rows."""
 
     @classmethod
-    def of(cls, noisy: NoisyScan, totals: ScanTotals, design: Design, *, one_row_per_unit: bool) -> LogisticFit:
+    def of(cls, noisy: NoisyScan, weights: ScanWeights, design: Design, *, one_row_per_unit: bool) -> LogisticFit:
         """Return the step from a released scan; ``design`` may name reference values."""
-        count, moments = scan_estimates(noisy, totals)
+        count, moments = scan_estimates(noisy, weights)
         offset = np.array(noisy.coefficients) / COEFFICIENT_STEPS
         return cls(design, moments, one_row_per_unit, offset, count)
 

@@ -31,12 +31,13 @@ from sfumato.inference.robust_meat import (
     MeatFactors,
     MeatRelease,
     MeatTerms,
-    MeatTotals,
     NoisyMeat,
     meat_scale,
+    meat_totals,
     residual_clamp,
 )
 from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
@@ -71,16 +72,16 @@ class RobustProposal(RegressionProposal):
     def _factors(self) -> MeatFactors:
         return MeatFactors.of(self.meat_question.query.plan.measures, self.meat_design)
 
-    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> tuple[MeatTotals, MeatTerms]:
+    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> tuple[WeightedTotals, MeatTerms]:
         """Return the sums of the meat at these coefficients, and the terms of a row that they are made of."""
         terms = MeatTerms(self.meat_design, self._factors, coefficients, clamp)
         question = self.meat_question
         bounded = whole_bounding(replace(question.query.plan, measures=terms.measures), question.limits, 1)
         neighbours = self._context.policy.neighbours
-        return MeatTotals(for_neighbours(bounded, neighbours), self.meat_design.products), terms
+        return meat_totals(for_neighbours(bounded, neighbours), self.meat_design.products), terms
 
     @cached_property
-    def _meat_at_zero(self) -> tuple[MeatTotals, MeatTerms]:
+    def _meat_at_zero(self) -> tuple[WeightedTotals, MeatTerms]:
         """The meat of coefficients of 0: what one unit changes is the same at all."""
         return self.meat_at((0,) * (len(self.design.coordinates) - 1), residual_clamp(1.0))
 
@@ -88,7 +89,8 @@ class RobustProposal(RegressionProposal):
         return step_noise((self.moments.sensitivity, self._meat_at_zero[0].sensitivity), STEP_SHARES, price)
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
-        return MomentsRelease.with_noise(self.moments, self._noise(price).mechanisms[0], price, self._context.version)
+        mechanism = self._noise(price).mechanisms[0]
+        return MomentsRelease.with_noise(self.moments, self.design, mechanism, price, self._context.version)
 
     def _curve(self, draw: MomentsRelease) -> Curve:
         return self._noise(draw.total).curve
