@@ -192,7 +192,7 @@ def test_every_row_counts_however_far_its_score(tmp_path: Path) -> None:
     gradients = zip(logistic.moments, sums, strict=True)
     (gradient,) = (value for moment, value in gradients if moment.columns == (logistic.residual,))
     assert count == 40
-    assert gradient == 40 * totals.mean_steps  # the event came, and was thought impossible
+    assert gradient == 40 * proposal.scan_weights.mean_steps  # the event came, and was thought impossible
 
 
 def exact_fit(columns: list[Any], target: Any) -> np.ndarray:
@@ -359,13 +359,20 @@ def test_a_request_of_another_model_of_the_same_columns_is_refused(other: str, t
             proposal.release(**PRICE, request_id="once")
 
 
-def test_a_repeated_request_has_the_confidence_it_had(tmp_path: Path) -> None:
-    with curator(survey(200), tmp_path) as made:
-        proposal = made.logistic("retired ~ age", "people")
-        proposal.release(**PRICE, request_id="once", confidence="0.5")
-        with pytest.raises(InvalidParameter, match="confidence"):
-            proposal.release(**PRICE, request_id="once", confidence="0.99")
-        assert proposal.release(**PRICE, request_id="once", confidence="0.5").receipt.free
+def test_another_confidence_of_a_bought_answer_is_free(tmp_path: Path) -> None:
+    with curator(survey(400), tmp_path) as made:
+        proposal = made.logistic("retired ~ age + arm", "people")
+        first = proposal.release(**PRICE, request_id="once", confidence="0.5")
+        spent = made._context.account.spent
+        wider = proposal.release(**PRICE, request_id="once", confidence="0.6")
+        assert made._context.account.spent == spent
+        assert wider.receipt.free
+        assert wider.receipt.confidence == "0.6"
+        assert (wider.column("coefficient"), wider.column("z")) == (first.column("coefficient"), first.column("z"))
+        assert wider.references == first.references
+        assert all(np.array(wider.column("high")) >= np.array(first.column("high")))
+        assert wider.column("high") != first.column("high")
+        assert proposal.release(**PRICE, request_id="once", confidence="0.5").rows == first.rows
 
 
 def test_an_interrupt_between_scans_frees_the_rest(tmp_path: Path) -> None:

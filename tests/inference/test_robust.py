@@ -16,7 +16,7 @@ import pytest
 from inference.rows import curator, people
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.robust_regressions import STEP_SHARES, RobustProposal
-from sfumato.errors import RequestDiffers, SfumatoError, Unsupported
+from sfumato.errors import RequestDiffers, SfumatoError
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import RegressionAnswer
@@ -97,7 +97,8 @@ def test_no_unit_moves_the_meat_further_than_is_charged(neighbours: str, most: i
         steep = np.zeros(size)
         steep[1] = 50.0
         for values, clamp in [(np.zeros(size), residual_clamp(1.0)), (steep, Fraction(16, COEFFICIENT_STEPS))]:
-            single, terms = proposal.meat_at(rounded_coefficients(values), clamp)
+            single = proposal.meat_at(rounded_coefficients(values), clamp)
+            terms = proposal.terms_at(rounded_coefficients(values), clamp)
             plan = proposal.meat_question.query.plan
             limits = made.regress("y ~ x + w + c + x:c", "people").question.limits
             several = whole_bounding(replace(plan, measures=terms.measures), limits, 1)
@@ -172,9 +173,9 @@ def test_each_sum_of_the_meat_has_a_noise_of_its_own(tmp_path: Path) -> None:
     with curator(people(50), tmp_path) as made:
         proposal = made.regress(FORMULA, "people", robust=True)
         assert isinstance(proposal, RobustProposal)
-        totals, terms = proposal._meat_at_zero
+        totals = proposal._meat_at_zero
         mechanism = proposal._noise(Price(1, "1e-6")).mechanisms[1]
-        release = MeatRelease.of(totals, mechanism, terms)
+        release = MeatRelease.of(totals, mechanism, proposal._zeros, residual_clamp(1.0))
         zeros = np.zeros((1, len(totals.weights) + 1), np.int64)
         drawn = np.array([release.draw_from(zeros).totals for _ in range(60)], float) / float(mechanism.sizes[0])
         assert np.var(drawn) == pytest.approx(1, abs=0.25)
@@ -191,7 +192,7 @@ def test_both_steps_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -
         assert isinstance(proposal, RobustProposal)
         noise = proposal._noise(price)
         assert sum(STEP_SHARES) == 1
-        both = zip(noise.mechanisms, (proposal.moments.sensitivity, proposal._meat_at_zero[0].sensitivity), strict=True)
+        both = zip(noise.mechanisms, (proposal.moments.sensitivity, proposal._meat_at_zero.sensitivity), strict=True)
         curve = compose(mechanism.curve(sensitivity) for mechanism, sensitivity in both)
         assert price.kept_by(curve)
         if price.rho is None:
@@ -227,7 +228,7 @@ def robust_fit(proposal: RobustProposal, frame: pd.DataFrame, noise: tuple[Gauss
     coefficients = residual_coefficients(fit)
     residuals = hours - rows[:, :2] @ (np.array(coefficients) / COEFFICIENT_STEPS)
     squares = np.floor(np.minimum(residuals**2 / float(clamp) ** 2, 1) * SQUARE_STEPS + 0.5)
-    weights = np.array(proposal._meat_at_zero[0].weights, float) * [
+    weights = np.array(proposal._meat_at_zero.weights, float) * [
         products.scale ** len(m.columns) for m in products.entries
     ]
     meat = moments_of(products, (rows[:, :2] * squares[:, None]).T @ rows[:, :2])
@@ -317,12 +318,6 @@ def test_every_charged_release_answers(rows: str, tmp_path: Path) -> None:
         assert codec.loads(answer.to_json()) == answer
 
 
-def test_units_of_several_rows_are_refused_with_the_reason(tmp_path: Path) -> None:
-    frame = people(60).assign(who=np.arange(60) // 3)
-    with curator(frame, tmp_path, max_rows=3) as made:
-        with pytest.raises(Unsupported, match="correlate") as refused:
-            made.regress(FORMULA, "people", robust=True)
-        assert "rows=1" in refused.value.fix
-        assert len(made.regress(FORMULA, "people", rows=1, robust=True).release(**PRICE).rows) == 5
-        with pytest.raises(SfumatoError, match="True or False"):
-            made.regress(FORMULA, "people", rows=1, robust="yes")  # type: ignore[arg-type]
+def test_robust_is_true_or_false(tmp_path: Path) -> None:
+    with curator(people(60), tmp_path) as made, pytest.raises(SfumatoError, match="True or False"):
+        made.regress(FORMULA, "people", robust="yes")  # type: ignore[arg-type]

@@ -297,4 +297,4 @@ def design_moments(values: Floats, deviations: Floats, logistic: LogisticDesign)
     places = [order[moment] for moment in logistic.moments]
     all_values, all_deviations = np.zeros(len(order)), np.ones(len(order))
     all_values[places], all_deviations[places] = values, deviations
-    return MomentEstimates.projected(all_values, all_deviations, logistic.design)
+    return MomentEstimates.projected(all_values, all_deviations, logistic.design.constraints)

@@ -108,16 +108,15 @@ class MomentEstimates:
         """
         units = np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
         deviations = float(noisy.mechanism.sizes[0]) / units
-        return cls.projected(np.array(noisy.totals) / units, deviations, design)
+        return cls.projected(np.array(noisy.totals) / units, deviations, design.constraints)
 
     @classmethod
-    def projected(cls, values: Floats, deviations: Floats, design: Design) -> MomentEstimates:
-        """Estimate moments from independent noisy values with these deviations, under the design's constraints."""
-        constraints = design.constraints * deviations
+    def projected(cls, values: Floats, deviations: Floats, constraints: Floats) -> MomentEstimates:
+        """Estimate moments from independent noisy values with these deviations, where rows·moments = 0."""
         if not len(constraints):
             return cls(values, np.diag(deviations))
         # in units of the noise, the least-squares estimate is the projection on what satisfies the constraints
-        basis = np.linalg.svd(constraints, full_matrices=True)
+        basis = np.linalg.svd(constraints * deviations, full_matrices=True)
         rank = int((basis[1] > 1e-9 * basis[1].max()).sum())
         free = basis[2][rank:].T
         factor = deviations[:, None] * free

@@ -56,9 +56,9 @@ def meat_scale(rows: int, blocks: int) -> int:
     return largest_scale(rows * SQUARE_STEPS, blocks)
 
 
-def residual_clamp(deviation: float) -> Fraction:
+def residual_clamp(deviation: float, multiple: int = CLAMP_DEVIATIONS) -> Fraction:
     """Return k for a released standard deviation of residuals: a multiple of 1/F, at most the largest residual."""
-    steps = max(16, math.ceil(min(CLAMP_DEVIATIONS * deviation, float(_LARGEST_CLAMP)) * COEFFICIENT_STEPS))
+    steps = max(16, math.ceil(min(multiple * deviation, float(_LARGEST_CLAMP)) * COEFFICIENT_STEPS))
     return min(_LARGEST_CLAMP, Fraction(steps, COEFFICIENT_STEPS))
 
 
@@ -78,9 +78,14 @@ class MeatDesign:
         return tuple((index, value) for index, category in categories for value in range(len(category.values)))
 
     @property
+    def column_texts(self) -> tuple[str, ...]:
+        """The SQL of all columns on both scales, each text once: a statement has no sum twice."""
+        return tuple(dict.fromkeys(column.sql for column in (*self.residual.columns, *self.products.columns)))
+
+    @property
     def factor_sums(self) -> list[str]:
         """The SQL sums whose arguments are the factors of a row: columns on both scales, and values of categories."""
-        columns = [f"SUM({column.sql})" for column in (*self.residual.columns, *self.products.columns)]
+        columns = [f"SUM({text})" for text in self.column_texts]
         predicates = [self.residual.categories[category].predicates[value] for category, value in self.levels]
         return ["COUNT(*)", *columns, *(f"COUNT(*) FILTER (WHERE {test})" for test in predicates)]
 
@@ -96,15 +101,15 @@ class MeatFactors:
     @classmethod
     def of(cls, measures: Sequence[AggregateRequest], design: MeatDesign) -> MeatFactors:
         """Take them from the lowered sums of ``MeatDesign.factor_sums``."""
-        fine, coarse = len(design.residual.columns), len(design.products.columns)
-        values = [measure.value for measure in measures[1 : 1 + fine + coarse]]
-        tests = [measure.where for measure in measures[1 + fine + coarse :]]
+        texts = design.column_texts
+        values = dict(zip(texts, (measure.value for measure in measures[1:]), strict=False))
+        tests = [measure.where for measure in measures[1 + len(texts) :]]
         if len(tests) != len(design.levels) or None in tests:
             raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of the meat")
         by_level = dict(zip(design.levels, tests, strict=True))
         return cls(
-            require_steps(values[:fine], design.residual.scale),
-            require_steps(values[fine:], design.products.scale),
+            require_steps([values[column.sql] for column in design.residual.columns], design.residual.scale),
+            require_steps([values[column.sql] for column in design.products.columns], design.products.scale),
             by_level,  # type: ignore[arg-type]
         )
 
@@ -182,8 +187,10 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
     clamp: Fraction
 
     @classmethod
-    def of(cls, totals: WeightedTotals, mechanism: Gaussian, terms: MeatTerms) -> MeatRelease:
-        return cls(Batch((Measurement(totals, mechanism),)), terms.coefficients, terms.clamp)
+    def of(
+        cls, totals: WeightedTotals, mechanism: Gaussian, coefficients: tuple[int, ...], clamp: Fraction
+    ) -> MeatRelease:
+        return cls(Batch((Measurement(totals, mechanism),)), coefficients, clamp)
 
     @property
     def reading(self) -> GroupTotals:
@@ -204,4 +211,4 @@ def meat_estimates(noisy: NoisyMeat, design: Design) -> MomentEstimates:
     weights = np.array([moment_weight(entries) for entries in design.entries.values()], float)
     units = weights * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
     deviations = float(noisy.mechanism.sizes[0]) / units
-    return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design)
+    return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design.constraints)

@@ -6,7 +6,7 @@ The number of scans and the share of the price that each gets are fixed before t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
@@ -233,7 +233,8 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> LogisticAnswer:
-        """Hold the price, spend it scan by scan, and return the table. The same ``request_id`` returns it again, free.
+        """Hold the price, spend it scan by scan, and return the table. The same ``request_id`` returns it again, free,
+        also at another confidence.
 
         ``seconds`` limits all scans together. Ctrl-C waits for the running scan, then frees the unspent rest; there is
         no table without the last scan.
@@ -241,7 +242,14 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         exact(confidence, "confidence", CONFIDENCE)
         price = Price(epsilon, delta, rho)
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        stepped = SteppedRelease(self._context, self.question.text, self.plan_key, "logistic", LogisticAnswer)
+        stepped = SteppedRelease(
+            self._context,
+            self.question.text,
+            self.plan_key,
+            "logistic",
+            LogisticAnswer,
+            self._rebuild,
+        )
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
             return stored_answer
@@ -281,6 +289,11 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             scan = steps.run(ScanRelease.of(totals, mechanism, coefficients), "a scan")
             fit = replace(self._fit(scan), design=fit.design_with_references)
         return fit
+
+    def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:
+        """Return the table of the last scan, with the reference values of the first."""
+        fit = replace(self._fit(values[-1]), design=self._fit(values[0]).design_with_references)
+        return logistic_answer(fit, self.logistic.event_label, stored_answer.receipt, self.question.warnings)
 
     def _fit(self, scan: NoisyScan) -> LogisticFit:
         return LogisticFit.of(scan, self.scan_weights, self.logistic.design, one_row_per_unit=self.one_row_per_unit)

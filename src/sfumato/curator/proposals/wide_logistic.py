@@ -167,6 +167,10 @@ class WideLogisticProposal(LogisticProposal):
             descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
         return self._prediction(descent, steps.with_opening_line(None), price, confidence)
 
+    def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002
+        """Return the table as it is: it has no intervals."""
+        return stored_answer
+
     def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5
         deviation = self._gradient_deviations(self._noise(price))[0] * share
