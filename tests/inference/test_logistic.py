@@ -18,6 +18,8 @@ from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.errors import InvalidParameter, RequestDiffers, SfumatoError
+from sfumato.inference.design import Design
+from sfumato.inference.logistic import LogisticFit
 from sfumato.inference.logistic_scans import (
     CURVATURE_STEPS,
     SCAN_SHARES,
@@ -27,6 +29,7 @@ from sfumato.inference.logistic_scans import (
     mean_steps,
     scan_values,
 )
+from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
@@ -357,6 +360,35 @@ def test_a_request_of_another_model_of_the_same_columns_is_refused(other: str, t
         proposal = made.logistic(formula, "people", event="False" if other == "event" else "True")
         with pytest.raises(RequestDiffers):
             proposal.release(**PRICE, request_id="once")
+
+
+def last_step(design: Design, events: int, start: float) -> LogisticFit:
+    """Return the step of 100 F, half of them with the event, and 100 M with so many, by a scan where M has a start."""
+    rows = np.array([[1, 1, 0]] * 100 + [[1, 0, 1]] * 100, float)
+    event = np.arange(200) % 100 < np.where(rows[:, 1] > 0, 50, events)
+    mean = 1 / (1 + np.exp(-rows @ [0, 0, start]))
+    gram, values = np.zeros((4, 4)), np.zeros(len(design.entries))
+    gram[:3, :3] = (rows * (mean * (1 - mean))[:, None]).T @ rows
+    gram[:3, 3] = gram[3, :3] = rows.T @ (event - mean)
+    values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
+    return LogisticFit(design, MomentEstimates(values, 0.3 * np.eye(len(values))), True, np.array([0, 0, start]), 200.0)
+
+
+def test_a_value_without_events_has_no_end_below(tmp_path: Path) -> None:
+    """Where no M has the event the root is −∞, and a scan at −1 shows the curvature there alone."""
+    with curator(survey(20), tmp_path) as made:
+        design = made.logistic("retired ~ C(sex, F)", "people").logistic.design
+    none = last_step(design, 0, -1.0).coefficients(0.95)[1]
+    assert none.noise[0] == -math.inf
+    assert none.noise[1] < -1.5
+    for events, start in ((27, -1.0), (30, -0.5), (8, -1.8), (85, 1.2)):
+        root = math.log(events / (100 - events))
+        near = last_step(design, events, start).coefficients(0.95)[1]
+        assert near.noise[0] < root < near.noise[1]
+        assert near.noise[1] - near.noise[0] < 1
+        assert near.both is not None
+        assert near.p is not None
+        assert (near.p < 0.05) == (not near.both[0] <= 0 <= near.both[1])
 
 
 def test_another_confidence_of_a_bought_answer_is_free(tmp_path: Path) -> None:

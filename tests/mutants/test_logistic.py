@@ -85,6 +85,14 @@ MUTANTS = (
         (_NOISE,),
     ),
     Mutant(
+        "an interval of odds ends where the curvature is not known",
+        Kind.RANGES,
+        "inference.logistic:LogisticFit.interval",
+        "start + _logarithm(low) / reach, start - _logarithm(-high) / reach",
+        "start + low / reach, start + high / reach",
+        (f"{_LOGISTIC}::test_a_value_without_events_has_no_end_below",),
+    ),
+    Mutant(
         "the fit forgets where its scan was made",
         Kind.RANGES,
         "inference.logistic:LogisticFit._combination",

@@ -11,11 +11,13 @@ average never takes away from it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.inference.clustered_meat import ScoreGrid
-from sfumato.inference.design import Design
+from sfumato.inference.design import Coordinate, Design
 from sfumato.inference.linear import Floats, LinearFit
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.robust_meat import NoisyMeat, meat_estimates
@@ -31,6 +33,22 @@ def residual_coefficients(fit: LinearFit) -> tuple[int, ...]:
     return rounded_coefficients(coefficients)
 
 
+def coordinate_ratios(design: Design, products: Design) -> Floats:
+    """Return, for each regressor's coordinate of a design, one of it in units of the same coordinate on another scale.
+
+    A whole number with few values is scaled by a whole number, which does not reach S steps on every scale alike.
+    """
+    slopes = [{column.factors: column.slope for column in each.columns} for each in (design, products)]
+
+    def ratio(coordinate: Coordinate) -> float:
+        if coordinate.column is None:
+            return 1.0
+        factors = products.columns[coordinate.column].factors
+        return math.prod(float(slopes[1][factor,] / slopes[0][factor,]) for factor in factors)
+
+    return np.array([ratio(coordinate) for coordinate in products.coordinates])
+
+
 @dataclass(frozen=True)
 class RobustFit(LinearFit):
     """A least-squares fit whose sampling errors are from a released meat."""
@@ -38,6 +56,8 @@ class RobustFit(LinearFit):
     meat: MomentEstimates
     gram_index: NDArray[np.intp]
     """The index of each entry of the meat among its estimates; −1 where it is 0."""
+    ratios: Floats
+    """What one of each regressor's coordinates is in units of the meat's, where steps of both scales differ."""
     clamp: float
     """k, in units of the scaled target."""
     rows_per_unit: int = 1
@@ -46,14 +66,16 @@ class RobustFit(LinearFit):
     @classmethod
     def of(cls, fit: LinearFit, noisy: NoisyMeat, products: Design) -> RobustFit:
         """Return the fit with the errors of a released meat."""
-        meat, index = meat_estimates(noisy, products), products.gram_index
-        return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, index, float(noisy.clamp))
+        meat, ratios = meat_estimates(noisy, products), coordinate_ratios(fit.design, products)
+        clamp = float(noisy.clamp)
+        return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, products.gram_index, ratios, clamp)
 
     @classmethod
     def clustered(cls, fit: LinearFit, noisy: NoisyMeat, grid: ScoreGrid) -> RobustFit:
         """Return the fit with the errors of a released meat that is clustered by unit."""
-        meat, index = grid.estimates(noisy), grid.gram_index
-        return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, index, float(noisy.clamp), grid.rows)
+        meat, ratios = grid.estimates(noisy), coordinate_ratios(fit.design, grid.design)
+        clamp = float(noisy.clamp)
+        return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, grid.gram_index, ratios, clamp, grid.rows)
 
     @property
     def shows_sampling(self) -> bool:
@@ -62,7 +84,7 @@ class RobustFit(LinearFit):
 
     def sampling_variance(self, direction: Floats) -> float:
         """Return the variance of the score in one direction: that of the meat and one deviation of its noise."""
-        weights = self.coordinate_basis @ direction
+        weights = self.ratios * (self.coordinate_basis @ direction)
         index = self.gram_index
         by_moment = np.zeros(len(self.meat.values))
         np.add.at(by_moment, index[index >= 0], np.outer(weights, weights)[index >= 0])
