@@ -1,7 +1,8 @@
 """Regressions at a price: errors of coefficients in true standard errors, misses and widths of their intervals, and the
 time that their moments take.
 
-Run with: .venv/bin/python bench/inference.py [--adult FOLDER] [--pums FILE] [--nist FILE] [--draws 300]
+Run with: .venv/bin/python bench/inference.py [--adult FOLDER] [--pums FILE] [--nist FILE] [--flights FOLDER]
+[--draws 300]
 
 A table is read once, and its exact moments get fresh noise for every draw. *table* counts the intervals that miss the
 coefficient of the table at hand, for the noise alone; *population* draws the rows anew from the table, with
@@ -30,17 +31,21 @@ from numpy.typing import NDArray
 import sfumato as sf
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.regressions import RegressionProposal
+from sfumato.curator.proposals.robust_regressions import ClusteredProposal, RobustProposal
 from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
+from sfumato.inference.clustered_meat import RESIDUAL_STEPS
 from sfumato.inference.design import Design
 from sfumato.inference.gradient_descent import Descent
 from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.logistic import LogisticFit
-from sfumato.inference.logistic_scans import NoisyScan, ScanTotals
-from sfumato.inference.moment_releases import MomentsRelease
+from sfumato.inference.logistic_scans import NoisyScan, ScanWeights
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
+from sfumato.inference.robust import RobustFit
+from sfumato.inference.robust_meat import SQUARE_STEPS, NoisyMeat
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS
 from sfumato.inference.step_noise import StepNoise
+from sfumato.mechanisms import Gaussian
 from sfumato.release.prices import Price
 
 Floats = NDArray[np.float64]
@@ -144,16 +149,19 @@ def coordinates(design: Design, frame: pd.DataFrame) -> Floats:
 
 
 def moments(design: Design, rows: Floats) -> Floats:
-    gram, values = rows.T @ rows, np.zeros(len(design.entries))
+    return gram_moments(design, rows.T @ rows)
+
+
+def gram_moments(design: Design, gram: Floats) -> Floats:
+    values = np.zeros(len(design.entries))
     values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
     return values
 
 
-def draws(release: MomentsRelease, design: Design, exact: Floats) -> MomentEstimates:
+def draws(mechanism: Gaussian, design: Design, exact: Floats) -> MomentEstimates:
     """Return the estimates of a fresh draw of noise on exact moments."""
     totals = np.array([round(value) for value in exact * _units(design)], np.int64)
-    noisy = release.mechanism.apply(totals)
-    return MomentEstimates.of(NoisyMoments(tuple(noisy.tolist()), release.mechanism), design)
+    return MomentEstimates.of(NoisyMoments(tuple(mechanism.apply(totals).tolist()), mechanism), design)
 
 
 def _units(design: Design) -> Floats:
@@ -165,7 +173,7 @@ def _units(design: Design) -> Floats:
 def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) -> None:
     """Print the errors and misses of so many draws at one price."""
     design, random = proposal.design, np.random.default_rng(11)
-    release = proposal._strategy_at(Price(epsilon, DELTA))  # noqa: SLF001
+    mechanism = proposal._strategy_at(Price(epsilon, DELTA)).mechanism  # noqa: SLF001
     rows = coordinates(design, case.frame)
     exact = moments(design, rows)
     truth = _fit(design, MomentEstimates(exact, 1e-9 * np.eye(len(exact))), case)
@@ -175,7 +183,7 @@ def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) 
     deviations = [(each.sampling or 0) / 1.959964 for each in _fit(pinned, truth.moments, case).coefficients(0.95)]
     errors, missed, endless, population, found, ratios = [], [], [], [], [], []
     for _ in range(count):
-        table = _fit(pinned, draws(release, design, exact), case).coefficients(0.95)
+        table = _fit(pinned, draws(mechanism, design, exact), case).coefficients(0.95)
         errors.append([each.value - value for each, value in zip(table, true, strict=True)])
         missed.append([not each.noise[0] <= value <= each.noise[1] for each, value in zip(table, true, strict=True)])
         endless.append([not np.isfinite(each.noise[1] - each.noise[0]) for each in table])
@@ -183,7 +191,7 @@ def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) 
         if case.rows_per_unit == 1:
             weights = random.multinomial(len(rows), np.full(len(rows), 1 / len(rows)))
             resampled = moments(design, rows * np.sqrt(weights)[:, None])
-            table = _fit(pinned, draws(release, design, resampled), case).coefficients(0.95)
+            table = _fit(pinned, draws(mechanism, design, resampled), case).coefficients(0.95)
             ends = [each.both or (0, 0) for each in table]
             population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
             found.append([(each.p or 0) < 0.05 for each in table])
@@ -216,6 +224,106 @@ def _fit(design: Design, estimates: MomentEstimates, case: Case) -> LinearFit:
     return LinearFit(design, estimates, one_row_per_unit=case.rows_per_unit == 1)
 
 
+def flights(folder: Path) -> Iterator[Case]:
+    """At most 12 flights of every plane: delays of one plane correlate."""
+    rows = pd.read_parquet(folder / "flights.parquet").dropna(subset=["tailnum", "arr_delay", "dep_delay", "air_time"])
+    rows = rows.sample(frac=1, random_state=1).groupby("tailnum").head(12).sort_values("tailnum")
+    rows = rows.assign(who=rows["tailnum"].astype("category").cat.codes).reset_index(drop=True)
+    rows = rows.assign(arr_delay=rows["arr_delay"].clip(-60, 240).astype(int), distance=rows["distance"].clip(0, 3000))
+    columns = {
+        "arr_delay": _whole(-60, 240),
+        "distance": _whole(0, 3000),
+        "hour": _whole(0, 24),
+        "month": _whole(1, 12),
+        "origin": _values("EWR", "JFK", "LGA"),
+    }
+    yield Case("flights, 12 per plane", rows, columns, "arr_delay ~ distance + hour + month + origin", 12)
+
+
+def correlated(cases: Iterator[Case]) -> Iterator[Case]:
+    """Three rows of a third of ADULT's people, who work about as much in each."""
+    for case in cases:
+        if case.name == "adult, 4":
+            people = case.frame[: len(case.frame) // 3]
+            rows = people.loc[people.index.repeat(3)].assign(who=np.repeat(np.arange(len(people)), 3))
+            change = np.random.default_rng(2).normal(0, 3, len(rows)).round()
+            rows = rows.assign(hours_per_week=(rows["hours_per_week"] + change).clip(0, 98).astype(int))
+            yield Case("adult, 3 alike rows", rows.reset_index(drop=True), case.columns, case.formula, 3)
+
+
+@dataclass(frozen=True)
+class RobustRows:
+    """The rows of a robust regression in numpy: coordinates on both scales, and the unit of each row."""
+
+    proposal: RobustProposal
+    residual: Floats
+    products: Floats
+    units: NDArray[np.intp]
+    """Rising, from 0."""
+
+    @classmethod
+    def of(cls, proposal: RobustProposal, case: Case) -> RobustRows:
+        frame, design = case.frame, proposal.meat_design
+        units = np.arange(len(frame)) if case.rows_per_unit == 1 else frame["who"].to_numpy(np.intp)
+        return cls(proposal, coordinates(design.residual, frame), coordinates(design.products, frame), units)
+
+    def fit(self, noise: StepNoise, weights: Floats, pinned: Design, case: Case) -> RobustFit:
+        """Make both steps of a release, where every unit counts so many times."""
+        by_row, design = weights[self.units], self.proposal.design
+        gram = (self.residual * by_row[:, None]).T @ self.residual
+        fit = _fit(pinned, draws(noise.mechanisms[0], design, gram_moments(design, gram)), case)
+        coefficients, clamp = self.proposal._meat_point(fit)  # noqa: SLF001
+        residuals = self.residual @ np.array([*coefficients, -COEFFICIENT_STEPS]) / COEFFICIENT_STEPS / float(clamp)
+        exact = self._scores(residuals, weights) if case.rows_per_unit > 1 else self._squares(residuals, by_row)
+        drawn = noise.mechanisms[1].apply(np.rint(exact).astype(np.int64))
+        meat = NoisyMeat(coefficients, clamp, tuple(drawn.tolist()), noise.mechanisms[1])
+        return self.proposal._robust_fit(fit, meat)  # noqa: SLF001
+
+    def _squares(self, residuals: Floats, by_row: Floats) -> Floats:
+        """Return the weighted sums of squared residuals times products."""
+        design = self.proposal.meat_design.products
+        squares = np.floor(np.minimum(residuals**2, 1) * SQUARE_STEPS + 0.5)
+        gram = (self.products * (by_row * squares)[:, None]).T @ self.products
+        return gram_moments(design, gram) * _units(design)
+
+    def _scores(self, residuals: Floats, weights: Floats) -> Floats:
+        """Return the weighted products of the units' scores."""
+        assert isinstance(self.proposal, ClusteredProposal)
+        grid = self.proposal.grid
+        steps = np.floor(np.clip(residuals, -1, 1) * RESIDUAL_STEPS + 0.5)
+        scores = np.add.reduceat(self.products * steps[:, None], np.flatnonzero(np.diff(self.units, prepend=-1)))
+        rounded = np.floor(scores * grid.design.scale / grid.divisor + 0.5)
+        gram = (rounded * weights[:, None]).T @ rounded
+        return np.array([gram[pair] for pair in grid.pairs]) * np.array(grid.weights)
+
+
+def measure_robust(case: Case, proposal: RobustProposal, epsilon: str, count: int) -> None:
+    """Print the misses of robust intervals for the population: units are drawn anew from the table's."""
+    design, random = proposal.design, np.random.default_rng(11)
+    noise, rows = proposal._noise(Price(epsilon, DELTA)), RobustRows.of(proposal, case)  # noqa: SLF001
+    exact = moments(design, rows.residual)
+    truth = _fit(design, MomentEstimates(exact, 1e-9 * np.eye(len(exact))), case)
+    pinned = _pinned(design, tuple(truth.references))
+    true = [each.value for each in _fit(pinned, truth.moments, case).coefficients(0.95)]
+    units = int(rows.units.max()) + 1
+    missed, endless, widths = [], [], []
+    for _ in range(count):
+        weights = random.multinomial(units, np.full(units, 1 / units)).astype(float)
+        table = rows.fit(noise, weights, pinned, case).coefficients(0.95)
+        ends = [each.both or (0, 0) for each in table]
+        missed.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
+        endless.append([not np.isfinite(high - low) for low, high in ends])
+        widths.append([(high - low) / 2 for low, high in ends])
+    misses = 100 * np.mean(missed, axis=0)
+    worst = int(np.argmax(misses))
+    print(
+        f"{case.name:<30} ε = {epsilon:<4} robust: misses {misses.mean():.1f} % (worst {misses[worst]:.1f} %, "
+        f"{truth.regressors[worst].label})  unbounded {100 * np.mean(endless):.1f} %  half-widths "
+        f"{', '.join(f'{width:.3g}' for width in np.median(widths, axis=0)[:6])}",
+        flush=True,
+    )
+
+
 def logistic_cases(folder: Path) -> Iterator[Case]:
     for case in adult(folder):
         if case.name == "adult, 4":
@@ -234,9 +342,9 @@ class Rows:
     event: Floats
     weights: Floats
 
-    def scan(self, totals: ScanTotals, coefficients: tuple[int, ...]) -> NDArray[np.int64]:
+    def scan(self, scan_weights: ScanWeights, coefficients: tuple[int, ...]) -> NDArray[np.int64]:
         """Return the weighted sums of a scan as the engine reads them, up to the rounding of sums."""
-        design, steps = totals.logistic.design, totals.mean_steps
+        design, steps = scan_weights.logistic.design, scan_weights.mean_steps
         score = np.clip(self.coordinates @ (np.array(coefficients) / COEFFICIENT_STEPS), -30, 30)
         mean = np.floor(steps / (1 + np.exp(-score)) + 0.5) / steps
         gradient = self.coordinates.T @ (self.weights * (self.event - mean))
@@ -247,21 +355,21 @@ class Rows:
         values = np.zeros(len(design.entries))
         values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
         by_moment = dict(zip(design.entries, values, strict=True))
-        sums = [self.weights.sum(), *(by_moment[moment] for moment in totals.logistic.moments)]
-        return np.rint(np.array(sums) / totals.deviation_units).astype(np.int64)
+        sums = [self.weights.sum(), *(by_moment[moment] for moment in scan_weights.logistic.moments)]
+        return np.rint(np.array(sums) / scan_weights.deviation_units).astype(np.int64)
 
 
 def logistic_fit(
     proposal: LogisticProposal, rows: Rows, noise: StepNoise, design: Design, *, noisy: bool = True
 ) -> LogisticFit:
     """Make all scans of rows in numpy."""
-    totals, coefficients = proposal._totals_at_zero, (0,) * (len(design.coordinates) - 1)  # noqa: SLF001
+    coefficients = (0,) * (len(design.coordinates) - 1)
     fit = None
     for mechanism in noise.mechanisms if noisy else noise.mechanisms[-1:] * 12:
-        exact = rows.scan(totals, coefficients)
+        exact = rows.scan(proposal.scan_weights, coefficients)
         drawn = mechanism.apply(exact) if noisy else exact
         scan = NoisyScan(coefficients, tuple(drawn.tolist()), mechanism)
-        fit = LogisticFit.of(scan, totals, design, one_row_per_unit=True)
+        fit = LogisticFit.of(scan, proposal.scan_weights, design, one_row_per_unit=True)
         coefficients = fit.next_coefficients()
     assert fit is not None
     return fit
@@ -382,11 +490,24 @@ def speed(rows: int) -> None:
     print(f"{rows:,} rows, 10 columns: release {whole:.2f} s, plain sums {plain:.2f} s, ratio {whole / plain:.1f}")
 
 
+def robust_cases(options: argparse.Namespace) -> Iterator[Case]:
+    if options.adult is not None:
+        yield from (case for case in adult(options.adult) if case.rows_per_unit == 1 and not case.name.endswith("zero"))
+        yield from correlated(adult(options.adult))
+    if options.pums is not None:
+        yield from pums(options.pums)
+    if options.nist is not None:
+        yield from nist(options.nist)
+    if options.flights is not None:
+        yield from flights(options.flights)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adult", type=Path)
     parser.add_argument("--pums", type=Path)
     parser.add_argument("--nist", type=Path)
+    parser.add_argument("--flights", type=Path)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args()
@@ -397,6 +518,12 @@ def main() -> None:
                 proposal = made.regress(case.formula, "people")
                 for epsilon in ("0.3", "1", "4"):
                     measure(case, proposal, epsilon, options.draws)
+    for case in robust_cases(options):
+        with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
+            robust = made.regress(case.formula, "people", robust=True)
+            assert isinstance(robust, RobustProposal)
+            for epsilon in ("1", "4"):
+                measure_robust(case, robust, epsilon, options.draws)
     for case in () if options.adult is None else logistic_cases(options.adult):
         with tempfile.TemporaryDirectory() as folder, opened(case, folder) as made:
             fitted = made.logistic(case.formula, "people")

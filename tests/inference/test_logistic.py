@@ -18,18 +18,21 @@ from inference.rows import COLUMNS, curator, people
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.errors import InvalidParameter, RequestDiffers, SfumatoError
+from sfumato.inference.design import Design
+from sfumato.inference.logistic import LogisticFit
 from sfumato.inference.logistic_scans import (
     CURVATURE_STEPS,
     SCAN_SHARES,
     RowTerms,
     ScanFactors,
     ScanRelease,
-    ScanTotals,
     mean_steps,
     scan_values,
 )
+from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bounding_strategies, whole_bounding
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
@@ -65,14 +68,14 @@ def worlds(most: int) -> list[tuple[tuple[Any, ...], ...]]:
 
 def moved_by_worlds(
     proposal: LogisticProposal, rows: Any, count: int, coefficients: tuple[int, ...]
-) -> tuple[ScanTotals, np.ndarray]:
+) -> tuple[WeightedTotals, np.ndarray]:
     """Return the totals of a scan, and what the engine reads of each world at these coefficients."""
     logistic, totals = proposal.logistic, proposal.totals_at(coefficients)
     selected = building.where(rows, logistic.design.row_condition)
     sums = {f"m{index}": text for index, text in enumerate(logistic.factor_sums)}
     query = building.statement(selected, building.lower_keys(selected, ["world"], {}), sums).query
     factors = ScanFactors.of(query.plan.measures, logistic)
-    terms = RowTerms(logistic, factors, coefficients, totals.mean_steps)
+    terms = RowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
     bounded = whole_bounding(replace(query.plan, measures=terms.measures), query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
@@ -120,10 +123,10 @@ def test_rows_are_rounded_as_the_enumeration_rounds_them(tmp_path: Path) -> None
         for slope in (0.3, 1.7):
             at = rounded_coefficients(np.array([0.4, slope]))
             totals, measured = moved_by_worlds(proposal, selected, len(rows), at)
-            moments, residual = totals.logistic.moments, totals.logistic.residual
+            moments, residual = proposal.logistic.moments, proposal.logistic.residual
             columns = [moment.columns for moment in moments]
             places = [1 + columns.index((residual,)), 1 + columns.index(())]
-            steps = totals.mean_steps
+            steps = proposal.scan_weights.mean_steps
             for vector in measured.tolist():
                 residual_steps, weight = (vector[place] // totals.weights[place] for place in places)
                 mean = Fraction(steps - residual_steps, steps)
@@ -167,10 +170,10 @@ def test_a_plan_that_clips_totals_is_no_scan(tmp_path: Path) -> None:
 def test_a_row_that_is_sure_and_wrong_is_charged_for_all_of_its_gradient(tmp_path: Path) -> None:
     """In few steps the curvature weighs so little that no other row moves further; in many, one is nearly as far."""
     with curator(survey(20), tmp_path) as made:
-        totals = made.logistic("retired ~ age", "people")._totals_at_zero
-    logistic = totals.logistic
+        weights = made.logistic("retired ~ age", "people").scan_weights
+    logistic = weights.logistic
     for scale, most in ((16, 1.0), (logistic.design.scale, 1.01)):
-        scaled = replace(totals, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))
+        scaled = replace(weights, logistic=replace(logistic, design=replace(logistic.design, scale=scale)))
         gradient = scaled.gradient_weight * scaled.mean_steps
         wrong = scaled.count_weight**2 + gradient**2 * scaled.max_row_norm
         assert wrong <= scaled.row_squares <= most * wrong
@@ -192,7 +195,7 @@ def test_every_row_counts_however_far_its_score(tmp_path: Path) -> None:
     gradients = zip(logistic.moments, sums, strict=True)
     (gradient,) = (value for moment, value in gradients if moment.columns == (logistic.residual,))
     assert count == 40
-    assert gradient == 40 * totals.mean_steps  # the event came, and was thought impossible
+    assert gradient == 40 * proposal.scan_weights.mean_steps  # the event came, and was thought impossible
 
 
 def exact_fit(columns: list[Any], target: Any) -> np.ndarray:
@@ -248,7 +251,7 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         assert np.var(drawn) == pytest.approx(1, abs=0.25)
         correlation = np.corrcoef(drawn.T)
         assert np.abs(correlation[np.triu_indices(len(correlation), 1)]).max() < 0.8
-        values, deviations = scan_values(scan.draw_from(zeros), totals)
+        values, deviations = scan_values(scan.draw_from(zeros), proposal.scan_weights)
         assert np.abs(values / deviations).max() < 6
 
 
@@ -359,13 +362,49 @@ def test_a_request_of_another_model_of_the_same_columns_is_refused(other: str, t
             proposal.release(**PRICE, request_id="once")
 
 
-def test_a_repeated_request_has_the_confidence_it_had(tmp_path: Path) -> None:
-    with curator(survey(200), tmp_path) as made:
-        proposal = made.logistic("retired ~ age", "people")
-        proposal.release(**PRICE, request_id="once", confidence="0.5")
-        with pytest.raises(InvalidParameter, match="confidence"):
-            proposal.release(**PRICE, request_id="once", confidence="0.99")
-        assert proposal.release(**PRICE, request_id="once", confidence="0.5").receipt.free
+def last_step(design: Design, events: int, start: float) -> LogisticFit:
+    """Return the step of 100 F, half of them with the event, and 100 M with so many, by a scan where M has a start."""
+    rows = np.array([[1, 1, 0]] * 100 + [[1, 0, 1]] * 100, float)
+    event = np.arange(200) % 100 < np.where(rows[:, 1] > 0, 50, events)
+    mean = 1 / (1 + np.exp(-rows @ [0, 0, start]))
+    gram, values = np.zeros((4, 4)), np.zeros(len(design.entries))
+    gram[:3, :3] = (rows * (mean * (1 - mean))[:, None]).T @ rows
+    gram[:3, 3] = gram[3, :3] = rows.T @ (event - mean)
+    values[design.gram_index[design.gram_index >= 0]] = gram[design.gram_index >= 0]
+    return LogisticFit(design, MomentEstimates(values, 0.3 * np.eye(len(values))), True, np.array([0, 0, start]), 200.0)
+
+
+def test_a_value_without_events_has_no_end_below(tmp_path: Path) -> None:
+    """Where no M has the event the root is −∞, and a scan at −1 shows the curvature there alone."""
+    with curator(survey(20), tmp_path) as made:
+        design = made.logistic("retired ~ C(sex, F)", "people").logistic.design
+    none = last_step(design, 0, -1.0).coefficients(0.95)[1]
+    assert none.noise[0] == -math.inf
+    assert none.noise[1] < -1.5
+    for events, start in ((27, -1.0), (30, -0.5), (8, -1.8), (85, 1.2)):
+        root = math.log(events / (100 - events))
+        near = last_step(design, events, start).coefficients(0.95)[1]
+        assert near.noise[0] < root < near.noise[1]
+        assert near.noise[1] - near.noise[0] < 1
+        assert near.both is not None
+        assert near.p is not None
+        assert (near.p < 0.05) == (not near.both[0] <= 0 <= near.both[1])
+
+
+def test_another_confidence_of_a_bought_answer_is_free(tmp_path: Path) -> None:
+    with curator(survey(400), tmp_path) as made:
+        proposal = made.logistic("retired ~ age + arm", "people")
+        first = proposal.release(**PRICE, request_id="once", confidence="0.5")
+        spent = made._context.account.spent
+        wider = proposal.release(**PRICE, request_id="once", confidence="0.6")
+        assert made._context.account.spent == spent
+        assert wider.receipt.free
+        assert wider.receipt.confidence == "0.6"
+        assert (wider.column("coefficient"), wider.column("z")) == (first.column("coefficient"), first.column("z"))
+        assert wider.references == first.references
+        assert all(np.array(wider.column("high")) >= np.array(first.column("high")))
+        assert wider.column("high") != first.column("high")
+        assert proposal.release(**PRICE, request_id="once", confidence="0.5").rows == first.rows
 
 
 def test_an_interrupt_between_scans_frees_the_rest(tmp_path: Path) -> None:

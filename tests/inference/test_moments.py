@@ -16,7 +16,8 @@ from sfumato.curator.proposals.moment_proposals import select_rows
 from sfumato.curator.proposals.regressions import RegressionProposal
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import _require_exclusive
-from sfumato.inference.moments import WEIGHT, MomentEstimates, MomentTotals, NoisyMoments, moment_weight
+from sfumato.inference.moments import WEIGHT, MomentEstimates, NoisyMoments, max_row_norm, moment_totals, moment_weight
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import bounding_strategies, whole_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
@@ -52,7 +53,7 @@ def worlds(most: int) -> list[tuple[tuple[Any, ...], ...]]:
     return [(), *((row,) for row in ROWS), *many]
 
 
-def contributions(neighbours: str, most: int, folder: Path) -> tuple[MomentTotals, np.ndarray]:
+def contributions(neighbours: str, most: int, folder: Path) -> tuple[WeightedTotals, np.ndarray]:
     """Return the moments, and what the engine reads of every world, each held by a unit of its own in a group of its
     own, as it is measured.
     """
@@ -67,7 +68,7 @@ def _catalog(made: sf.Curator) -> Any:
     return made._context.engine.catalog()
 
 
-def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[MomentTotals, np.ndarray]:
+def read_worlds(proposal: Any, rows: Any, count: int) -> tuple[WeightedTotals, np.ndarray]:
     """Return the moments, and what the engine reads of each world."""
     context, design = proposal._context, proposal.design
     selected = building.where(rows, design.row_condition)
@@ -99,7 +100,7 @@ def test_no_unit_moves_the_moments_further_than_is_charged(neighbours: str, most
     assert moved.max() >= 0.95 * float(sensitivity.squares)
     assert np.abs(measured).max() <= sensitivity.per_group
     assert float(sensitivity.l2) == pytest.approx(
-        WEIGHT * most * moments.max_row_norm * (1 if neighbours == "add-remove" else 2**0.5)
+        most * moments.row_squares**0.5 * (1 if neighbours == "add-remove" else 2**0.5)
     )
 
 
@@ -167,7 +168,8 @@ def test_scaling_is_decided_by_the_policy_alone(tmp_path: Path) -> None:
             proposal = made.regress(FORMULA, "people")
             designs.append((proposal.design, proposal.moments.sensitivity, proposal.identity))
             most = len(proposal.design.blocks) * proposal.design.scale**2
-            assert 0.9 * most < proposal.moments.max_row_norm <= most  # bounds are S steps from their middle
+            norm = max_row_norm(proposal.moments.bounded, proposal.design)
+            assert 0.9 * most < norm <= most  # bounds are S steps from their middle
     assert designs[0] == designs[1]
 
 
@@ -243,7 +245,7 @@ def test_only_whole_rows_are_measured(tmp_path: Path) -> None:
         for bounded in bounding_strategies(plan, limits, 1):
             if bounded.strategy.value != "sample":
                 with pytest.raises(InvalidParameter, match="full or not at all"):
-                    MomentTotals(bounded, proposal.design)
+                    moment_totals(bounded, proposal.design)
 
 
 def test_totals_beyond_64_bits_are_clamped_and_neighbours_stay_close(tmp_path: Path) -> None:

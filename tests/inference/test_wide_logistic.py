@@ -18,11 +18,12 @@ from sfumato.curator.proposals.wide_logistic import WideLogisticProposal
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.inference.assumed import assumed_coordinates
 from sfumato.inference.gradient_descent import MOMENTUM, SPREAD_FLOOR, Descent, regressor_coefficients
-from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, SumTotals, WideScans
+from sfumato.inference.gradient_scans import WIDE_SCAN_SHARES, WideScans
 from sfumato.inference.logistic_scans import ScanFactors
 from sfumato.inference.predictions import predicted_probability
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import rounded_coefficients
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import whole_bounding
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
@@ -58,7 +59,9 @@ def proposal_of(made: Any, formula: str = FORMULA, **options: Any) -> WideLogist
     return proposal
 
 
-def read_worlds(proposal: WideLogisticProposal, rows: Any, count: int, totals: SumTotals, measures: Any) -> np.ndarray:
+def read_worlds(
+    proposal: WideLogisticProposal, rows: Any, count: int, totals: WeightedTotals, measures: Any
+) -> np.ndarray:
     """Return what the engine reads of each world, as it is measured."""
     logistic = proposal.logistic
     selected = building.where(rows, logistic.design.row_condition)
@@ -97,7 +100,7 @@ def test_no_unit_moves_a_scan_further_than_is_charged(neighbours: str, most: int
         far = np.zeros(len(proposal.logistic.design.coordinates) - 1)
         far[0] = -50  # the event is sure not to come
         coefficients = rounded_coefficients(far)
-        scans: list[tuple[SumTotals, Any]] = [
+        scans: list[tuple[WeightedTotals, Any]] = [
             (proposal.spread, lambda wide, bound: wide.spread_totals(bound)),
             (proposal.gradient_at(coefficients), lambda wide, bound: wide.gradient_totals(coefficients, bound)),
         ]

@@ -8,6 +8,8 @@ _MOMENTS = "inference/test_moments.py"
 _LINEAR = "inference/test_linear.py"
 _COMPONENTS = "inference/test_components.py"
 _ROBUST = "inference/test_robust.py"
+_CLUSTERED = "inference/test_clustered.py"
+_CLUSTER_MOVED = f"{_CLUSTERED}::test_no_unit_moves_the_meat_further_than_is_charged"
 _FACADE = "curator/proposals/test_regressions.py"
 _MOVED = f"{_MOMENTS}::test_no_unit_moves_the_moments_further_than_is_charged"
 _MEAT_MOVED = f"{_ROBUST}::test_no_unit_moves_the_meat_further_than_is_charged"
@@ -23,31 +25,31 @@ MUTANTS = (
     Mutant(
         "cross-moments are charged with half of what a row moves",
         Kind.FACTOR_TWO,
-        "inference.moments:MomentTotals.sensitivity",
-        "(WEIGHT * self.rows_per_unit * self.max_row_norm) ** 2",
-        "(WEIGHT * self.rows_per_unit * self.max_row_norm) ** 2 // 2",
+        "inference.moments:moment_totals",
+        "(WEIGHT * max_row_norm(bounded, design)) ** 2",
+        "(WEIGHT * max_row_norm(bounded, design)) ** 2 // 2",
         (_MOVED,),
     ),
     Mutant(
         "a replaced unit moves no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.moments:MomentTotals.sensitivity",
-        "replaced = 2 if",
-        "replaced = 1 if",
+        "inference.weighted_totals:WeightedTotals.sensitivity",
+        "self.replaced_factor if",
+        "1 if",
         (_MOVED,),
     ),
     Mutant(
         "the target is not in the norm of a row",
         Kind.SENSITIVITY,
-        "inference.moments:MomentTotals.max_row_norm",
-        "for column in self.design.blocks",
-        "for column in self.design.blocks[:-1]",
+        "inference.moments:max_row_norm",
+        "for column in design.blocks",
+        "for column in design.blocks[:-1]",
         (_MOVED,),
     ),
     Mutant(
         "a unit counts as one row",
         Kind.LIMITS,
-        "inference.moments:MomentTotals.rows_per_unit",
+        "inference.weighted_totals:WeightedTotals.rows_per_unit",
         "int(self.bounded.measures[0].add_remove_sensitivity.total)",
         "1",
         (_MOVED,),
@@ -103,7 +105,7 @@ MUTANTS = (
     Mutant(
         "rows are clipped moment by moment",
         Kind.LIMITS,
-        "inference.moments:MomentTotals.__post_init__",
+        "inference.weighted_totals:WeightedTotals.__post_init__",
         "(Strategy.WHOLE, Strategy.SAMPLE)",
         "tuple(Strategy)",
         (f"{_MOMENTS}::test_only_whole_rows_are_measured",),
@@ -151,9 +153,9 @@ MUTANTS = (
     Mutant(
         "weighted moments wrap around at 64 bits",
         Kind.WRAP,
-        "inference.moments:MomentTotals.extract",
-        "np.clip(totals[0], -_LARGEST // weights, _LARGEST // weights) * weights",
-        "totals[0] * weights",
+        "inference.weighted_totals:WeightedTotals.extract",
+        "np.clip(totals[0][self._unmeasured:], -_LARGEST // weights, _LARGEST // weights) * weights",
+        "totals[0][self._unmeasured:] * weights",
         (f"{_MOMENTS}::test_totals_beyond_64_bits_are_clamped_and_neighbours_stay_close",),
     ),
     Mutant(
@@ -183,25 +185,17 @@ MUTANTS = (
     Mutant(
         "the squared residual is not in the meat's norm",
         Kind.SENSITIVITY,
-        "inference.robust_meat:MeatTotals.sensitivity",
-        "self.rows_per_unit * SQUARE_STEPS * self.max_row_norm",
-        "self.rows_per_unit * self.max_row_norm",
-        (_MEAT_MOVED,),
-    ),
-    Mutant(
-        "a unit's meat is charged as that of one row",
-        Kind.LIMITS,
-        "inference.robust_meat:MeatTotals.sensitivity",
-        "self.rows_per_unit * SQUARE_STEPS",
-        "SQUARE_STEPS",
+        "inference.robust_meat:meat_totals",
+        "WEIGHT * SQUARE_STEPS * max_row_norm",
+        "WEIGHT * max_row_norm",
         (_MEAT_MOVED,),
     ),
     Mutant(
         "a replaced unit moves the meat no more than an added one",
         Kind.NEIGHBOURS,
-        "inference.robust_meat:MeatTotals.sensitivity",
-        "replaced = 2 if",
-        "replaced = 1 if",
+        "inference.robust_meat:meat_totals",
+        "NOT_OPPOSED",
+        "1",
         (_MEAT_MOVED,),
     ),
     Mutant(
@@ -231,10 +225,74 @@ MUTANTS = (
     Mutant(
         "robust errors take rows of one unit to be independent",
         Kind.RANGES,
-        "curator.proposals.robust_regressions:_require_one_row",
-        "unit_rows(question.query.plan, question.limits) > 1",
-        "False",
-        (f"{_ROBUST}::test_units_of_several_rows_are_refused_with_the_reason",),
+        "curator.proposals.robust_regressions:propose_regression",
+        "if unit_row_limit == 1",
+        "if unit_row_limit",
+        (f"{_CLUSTERED}::test_without_noise_it_is_the_clustered_sandwich_of_the_rows",),
+    ),
+    Mutant(
+        "the meat's coordinates are taken for those of the moments",
+        Kind.RANGES,
+        "inference.robust:RobustFit.sampling_variance",
+        "self.ratios * (self.coordinate_basis @ direction)",
+        "self.coordinate_basis @ direction",
+        (f"{_ROBUST}::test_without_noise_it_is_the_sandwich_of_the_rows",),
+    ),
+    Mutant(
+        "a unit's scores are clamped by no limit of rows",
+        Kind.LIMITS,
+        "inference.clustered_meat:ScoreTerms.aggregate",
+        "LimitRowsPerUnit(plan.source, self.grid.rows)",
+        "LimitRowsPerUnit(plan.source, 2 * self.grid.rows)",
+        (_CLUSTER_MOVED,),
+    ),
+    Mutant(
+        "residuals of a unit's scores are not clamped",
+        Kind.SENSITIVITY,
+        "inference.clustered_meat:ScoreTerms.residual",
+        "call('LEAST', call('GREATEST', steps, real_literal(-RESIDUAL_STEPS)), real_literal(RESIDUAL_STEPS))",
+        "call('LEAST', call('GREATEST', steps, real_literal(-2 * RESIDUAL_STEPS)), real_literal(2 * RESIDUAL_STEPS))",
+        (_CLUSTER_MOVED,),
+    ),
+    Mutant(
+        "a unit's score is charged for one of its rows",
+        Kind.LIMITS,
+        "inference.clustered_meat:ScoreGrid.divisor",
+        "-self.rows * RESIDUAL_STEPS",
+        "-RESIDUAL_STEPS",
+        (_CLUSTER_MOVED,),
+    ),
+    Mutant(
+        "a block of columns is not in the norm of a unit's scores",
+        Kind.SENSITIVITY,
+        "inference.clustered_meat:ScoreGrid.max_unit_norm",
+        "len(self.design.blocks)",
+        "(len(self.design.blocks) - 1)",
+        (_CLUSTER_MOVED,),
+    ),
+    Mutant(
+        "products of two scores get the noise of a square",
+        Kind.SENSITIVITY,
+        "inference.clustered_meat:ScoreGrid.weights",
+        "1 if j == k else 2",
+        "1 if j == k else 4",
+        (_CLUSTER_MOVED,),
+    ),
+    Mutant(
+        "a replaced unit moves the clustered meat no more than an added one",
+        Kind.NEIGHBOURS,
+        "inference.clustered_meat:ScoreGrid.totals",
+        "NOT_OPPOSED",
+        "1",
+        (_CLUSTER_MOVED,),
+    ),
+    Mutant(
+        "another confidence is computed at the one that was bought",
+        Kind.RANGES,
+        "curator.proposals.tab_releases:SteppedRelease._restore",
+        "replace(answer.receipt, confidence=level)",
+        "answer.receipt",
+        (f"{_CLUSTERED}::test_another_confidence_of_a_bought_answer_is_free",),
     ),
 )
 

@@ -152,8 +152,8 @@ class Proposing(ABC):
 
         Instead of a formula, name the ``target`` and the columns that explain it, ``on``. Columns of numbers need
         declared bounds, categories declared values; rows with a missing value are left out. ``where`` selects rows,
-        ``rows`` lowers the limit of rows per unit. ``robust`` buys sampling errors that allow unequal variances, for a
-        fifth of ρ.
+        ``rows`` lowers the limit of rows per unit. ``robust`` buys sampling errors that allow unequal variances, and
+        correlated rows of a unit, for a fifth of ρ.
         """
         if table is None:
             fix = 'write regress("hours ~ age + sex", "people")'

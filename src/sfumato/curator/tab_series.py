@@ -67,6 +67,11 @@ class DeferredInterrupt:
 T = TypeVar("T")
 
 
+def step_plan(series: str, opening: str, identity: str, number: int) -> str:
+    """Return the plan hash of a step: unique to the tab that this line opened, so no later step reuses its answer."""
+    return digest(series, opening, identity, number)
+
+
 @dataclass
 class TabSeries:
     """Releases steps on a tab, one after the other; rows are read once."""
@@ -96,8 +101,7 @@ class TabSeries:
         The progress callback sees the phases of every step and may delay them (``release.releasing``).
         """
         context, self._step_count = self.context, self._step_count + 1
-        # the plan hash is unique to this tab, so that no later step reuses this step's answer
-        plan = digest(self.series, self.tab.opening.hash, self.identity, self._step_count)
+        plan = step_plan(self.series, self.tab.opening.hash, self.identity, self._step_count)
         with self._interrupts.deferring():
             return releasing.release(
                 strategy,

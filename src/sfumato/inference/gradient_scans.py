@@ -15,7 +15,6 @@ much, and a replaced one by at most twice that: parts of both can oppose each ot
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
@@ -23,17 +22,14 @@ from functools import reduce
 import numpy as np
 
 from sfumato.caching import cached_property
-from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Moment
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.logistic_scans import RowTerms, ScanFactors
 from sfumato.inference.row_expressions import Floats, RowScore, integer_literal
+from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.values.functions import call
-from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.quick_dataclass import dataclass
 
 GRADIENT_SCANS = 12
@@ -42,45 +38,6 @@ SPREAD_SHARE = Fraction(1, 20)
 WIDE_SCAN_SHARES = (SPREAD_SHARE, *((1 - SPREAD_SHARE) / GRADIENT_SCANS,) * GRADIENT_SCANS)
 """The share of ρ of each scan: the spread, then every gradient."""
 Bound = Callable[[tuple[Measure, ...]], BoundedPlan]
-_LARGEST = (1 << 62) - 1
-
-
-@dataclass(frozen=True)
-class SumTotals:
-    """Weighted sums as one vector, to which noise is added; the plan's first measure counts rows."""
-
-    bounded: BoundedPlan
-    weights: tuple[int, ...]
-    """The whole weight of each sum."""
-    row_squares: int
-    """The largest squared length by which one row moves the vector: see the module's theorems."""
-
-    def __post_init__(self) -> None:
-        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            rule = "a plan whose rows count in full or not at all"
-            raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
-        is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
-        if len(self.bounded.measures) != len(self.weights) + 1 or not is_exact:
-            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each weight")
-
-    @property
-    def rows_per_unit(self) -> int:
-        """m: the most rows of one unit, which the first measure counts."""
-        return int(self.bounded.measures[0].add_remove_sensitivity.total)
-
-    @cached_property
-    def sensitivity(self) -> Sensitivity:
-        """What one unit can change: see the module's theorems."""
-        neighbours = self.bounded.measures[0].sensitivity.neighbours
-        units = 2 if neighbours is Neighbours.REPLACE else 1
-        squares = (units * self.rows_per_unit) ** 2 * self.row_squares
-        count = len(self.weights)
-        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
-
-    def extract(self, totals: Integers) -> Integers:
-        """Return the weighted sums; totals beyond what 64 bits hold are clamped, which moves none further."""
-        weights = np.array(self.weights, np.int64)
-        return np.clip(totals[0][1:], -_LARGEST // weights, _LARGEST // weights) * weights
 
 
 @dataclass(frozen=True)
@@ -105,20 +62,22 @@ class WideScans:
         last = len(design.coordinates) - 1
         return tuple(design.moment_of[index, last] for index in range(last))
 
-    def spread_totals(self, bound: Bound) -> SumTotals:
+    def spread_totals(self, bound: Bound) -> WeightedTotals:
         """Return the first scan; ``bound`` bounds measures by the limits of a unit."""
         scale, blocks = self.logistic.design.scale, self.logistic.design.blocks[:-1]
         weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.spread_moments)
         length = sum(1 if column is None else 2 for column in blocks)
-        return SumTotals(bound((Count(), *map(self._spread, self.spread_moments))), weights, length * scale**4)
+        return WeightedTotals(
+            bound((Count(), *map(self._spread, self.spread_moments))), weights, length * scale**4, OPPOSED
+        )
 
-    def gradient_totals(self, coefficients: tuple[int, ...], bound: Bound) -> SumTotals:
+    def gradient_totals(self, coefficients: tuple[int, ...], bound: Bound) -> WeightedTotals:
         """Return the gradient at these coefficients."""
         scale, blocks = self.logistic.design.scale, self.logistic.design.blocks[:-1]
         terms = RowTerms(self.logistic, self.factors, coefficients, self.mean_steps)
         weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.gradient_moments)
         length = len(blocks) * (self.mean_steps * scale) ** 2
-        return SumTotals(bound((Count(), *map(terms.measure, self.gradient_moments))), weights, length)
+        return WeightedTotals(bound((Count(), *map(terms.measure, self.gradient_moments))), weights, length, OPPOSED)
 
     def _spread(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]

@@ -60,6 +60,11 @@ class LinearFit:
     moments: MomentEstimates
     one_row_per_unit: bool
 
+    @property
+    def shows_sampling(self) -> bool:
+        """Whether rows are independent, so that sampling errors can be computed from them."""
+        return self.one_row_per_unit
+
     @cached_property
     def references(self) -> tuple[int, ...]:
         """The reference value of each category: the named one, or the commonest by the released counts."""
@@ -180,15 +185,23 @@ class LinearFit:
         table = []
         for index, regressor in enumerate(self.regressors):
             unit = float(units[index])
-            noise = _scaled(noise_test.interval(index, quantile), unit)
+            noise = _scaled(self.interval(noise_test, index, quantile), unit)
             sampling = both = z = p = None
-            if self.one_row_per_unit:
+            if self.shows_sampling:
                 sampling = quantile * math.sqrt(self.sampling_variance(both_test.inverse[index])) * unit
-                both = _scaled(both_test.interval(index, quantile), unit)
-                z = both_test.z(index, 0.0)
+                both = _scaled(self.interval(both_test, index, quantile), unit)
+                z = self.zero_score(both_test, index)
                 p = math.erfc(abs(z) / math.sqrt(2))
             table.append(Coefficient(regressor.label, float(self.estimate[index]) * unit, noise, sampling, both, z, p))
         return tuple(table)
+
+    def interval(self, test: ScoreTest, index: int, quantile: float) -> tuple[float, float]:
+        """Return the values of one scaled coefficient that a test does not reject."""
+        return test.interval(index, quantile)
+
+    def zero_score(self, test: ScoreTest, index: int) -> float:
+        """Return z, the score of a coefficient of 0 in units of its deviation."""
+        return test.z(index, 0.0)
 
     def noise_half_widths(self, confidence: float) -> Floats:
         """Return the ± of each coefficient's noise to first order, for forecasts."""

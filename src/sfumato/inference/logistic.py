@@ -3,8 +3,18 @@
 Let S(β) = Σ (y − σ(β·x))·x be the score of the rows at hand, and β̂ its root. A scan at β₀, the coefficients that the
 earlier scans led to, releases g̃ = S(β₀) + e and H̃ = H(β₀) + E, where H = −∂S/∂β. To first order S(β) = g − H·(β − β₀),
 so that g̃ − H̃·(β̂ − β₀) is e − E·(β̂ − β₀): noise alone, whose covariance is known for every β̂. This is the score of a
-least-squares fit with the Gram matrix H̃ (``inference.linear``), and intervals invert the same test. What is left out is
-of second order in β̂ − β₀, which the earlier steps have made small; ``bench/inference.py`` measures it.
+least-squares fit with the Gram matrix H̃ (``inference.linear``), and the same test is inverted.
+
+Theorem (far from β₀). Let one coefficient of a column |x| ≤ r be s above its value in β₀, the others unchanged. Then
+its score S(β₀ + s) is that of the linear form at a step k/r, for some k between 1 − e^(−sr) and e^(sr) − 1. *Proof.*
+The curvature w = σ(1 − σ) has |w′| ≤ w, so w(η + d) is within e^(±|d|) of w(η) (Bach 2010), and S(β₀ + s) − S(β₀) =
+−∫ Σ w(η + tx)·x² dt over t from 0 to s, with |tx| ≤ tr. ∎ So a value is rejected only if the linear test rejects all
+those k: an interval of the linear test from k₁/r to k₂/r above β₀ becomes one from ln(1 + k₁)/r to −ln(1 − k₂)/r. Close
+to β₀ that is the same. An end by which the odds would change more than the curvature at β₀ can show, k₁ ≤ −1 or k₂ ≥ 1,
+is unbounded: a rare value with hardly an event has no end below. All of it is computed from released numbers.
+
+The other coefficients move with the tested one: what that leaves out is of second order in a step that the earlier
+scans have made small; ``bench/inference.py`` measures it.
 
 For the population the rows' own error is added: in a logistic model the score's covariance is H itself.
 
@@ -21,13 +31,16 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.inference.design import Design
-from sfumato.inference.linear import Floats, LinearFit
-from sfumato.inference.logistic_scans import NoisyScan, ScanTotals, scan_estimates
+from sfumato.inference.linear import Floats, LinearFit, ScoreTest
+from sfumato.inference.logistic_scans import NoisyScan, ScanWeights, scan_estimates
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.quick_dataclass import dataclass
 
 _FLOOR = 0.75
 """The least eigenvalue of the curvature in a step that is not the last, in units of its noise's σ·√p."""
+
+_FARTHEST = 100.0
+"""The largest change of a row's score of which the exponential is computed."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +53,9 @@ class LogisticFit(LinearFit):
     """The released number of rows."""
 
     @classmethod
-    def of(cls, noisy: NoisyScan, totals: ScanTotals, design: Design, *, one_row_per_unit: bool) -> LogisticFit:
+    def of(cls, noisy: NoisyScan, weights: ScanWeights, design: Design, *, one_row_per_unit: bool) -> LogisticFit:
         """Return the step from a released scan; ``design`` may name reference values."""
-        count, moments = scan_estimates(noisy, totals)
+        count, moments = scan_estimates(noisy, weights)
         offset = np.array(noisy.coefficients) / COEFFICIENT_STEPS
         return cls(design, moments, one_row_per_unit, offset, count)
 
@@ -68,6 +81,30 @@ class LogisticFit(LinearFit):
         """1: the score's variance is the curvature."""
         return 1.0
 
+    @cached_property
+    def _start(self) -> Floats:
+        """β₀ as coefficients of the scaled regressors."""
+        return np.asarray(np.linalg.lstsq(self.coordinate_basis, self.offset, rcond=None)[0])
+
+    @cached_property
+    def _reaches(self) -> Floats:
+        """r: the largest size of every scaled regressor, centred where that is the intercept's part."""
+        reaches = np.abs(self.coordinate_basis[1:]).max(axis=0, initial=0.0)
+        return np.where(reaches > 0, reaches, np.abs(self.coordinate_basis[0]))
+
+    def interval(self, test: ScoreTest, index: int, quantile: float) -> tuple[float, float]:
+        """Return the values that the test does not reject, with their ends as far as the curvature may have changed."""
+        start, reach = float(self._start[index]), float(self._reaches[index])
+        low, high = ((end - start) * reach for end in super().interval(test, index, quantile))
+        return start + _logarithm(low) / reach, start - _logarithm(-high) / reach
+
+    def zero_score(self, test: ScoreTest, index: int) -> float:
+        """Return z at the step nearest to the estimate that a coefficient of 0 may be."""
+        start, reach = float(self._start[index]), float(self._reaches[index])
+        step = min(max(-start * reach, -_FARTHEST), _FARTHEST)
+        nearest = min(max((float(self.estimate[index]) - start) * reach, -math.expm1(-step)), math.expm1(step))
+        return test.z(index, start + nearest / reach)
+
     @property
     def design_with_references(self) -> Design:
         """The design with the reference values of this fit named, so that later scans have the same coefficients."""
@@ -88,3 +125,8 @@ class LogisticFit(LinearFit):
     def curvature_deviation(self) -> float:
         """The deviation of the noise of a diagonal entry of the curvature."""
         return float(np.linalg.norm(self.moments.factor[0]))
+
+
+def _logarithm(step: float) -> float:
+    """Return ln(1 + step), −∞ for a step of −1 or less."""
+    return math.log1p(step) if step > -1 else -math.inf

@@ -27,7 +27,6 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +37,15 @@ from sfumato.inference.design import Level, Moment, largest_scale
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.row_expressions import RowScore, integer_literal, real_literal, require_steps
+from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
-from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
@@ -69,7 +68,6 @@ _FARTHEST_SCORE = 30
 """Beyond it the sigmoid is 0 or 1 to all its steps."""
 _FREE_CURVATURE = 11
 _COUNT_SHARE = 64
-_LARGEST = (1 << 62) - 1
 
 
 def scan_scale(rows: int, blocks: int) -> int:
@@ -174,26 +172,17 @@ def mean_steps(rows: int, scale: int) -> int:
 
 
 @dataclass(frozen=True)
-class ScanTotals:
-    """The number of rows, the gradient and the curvature as one vector, to which noise is added."""
+class ScanWeights:
+    """The weights of the number of rows, the gradient and the curvature in one measured vector."""
 
-    bounded: BoundedPlan
     logistic: LogisticDesign
     mean_steps: int
 
-    def __post_init__(self) -> None:
-        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            raise InvalidParameter(
-                "bounded", self.bounded.strategy.value, "a plan whose rows count in full or not at all"
-            )
-        is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
-        if len(self.bounded.measures) != len(self.logistic.moments) + 1 or not is_exact:
+    def totals(self, bounded: BoundedPlan) -> WeightedTotals:
+        """Return the sums of a plan as one vector."""
+        if len(bounded.measures) != len(self.weights):
             raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
-
-    @property
-    def rows_per_unit(self) -> int:
-        """m: the most rows of one unit, which the first measure counts."""
-        return int(self.bounded.measures[0].add_remove_sensitivity.total)
+        return WeightedTotals(bounded, self.weights, self.row_squares, OPPOSED)
 
     @property
     def max_row_norm(self) -> int:
@@ -234,20 +223,6 @@ class ScanTotals:
             largest = max(largest, moved)
         return self.count_weight**2 + largest
 
-    @cached_property
-    def sensitivity(self) -> Sensitivity:
-        """What one unit can change: see the module's theorems."""
-        neighbours = self.bounded.measures[0].sensitivity.neighbours
-        units = 2 if neighbours is Neighbours.REPLACE else 1
-        squares = (units * self.rows_per_unit) ** 2 * self.row_squares
-        count = len(self.weights)
-        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
-
-    def extract(self, totals: Integers) -> Integers:
-        """Return the weighted sums; totals beyond what 64 bits hold are clamped, which moves none further."""
-        weights = np.array(self.weights, np.int64)
-        return np.clip(totals[0], -_LARGEST // weights, _LARGEST // weights) * weights
-
     @property
     def deviation_units(self) -> Floats:
         """The value of each sum's unit noise, where a regressor is in [−1, 1], r in [−1, 1] and w in [0, 1/4]."""
@@ -279,18 +254,6 @@ class NoisyScan:
             raise InvalidParameter("totals", ValueWords("other values"), "lists of whole numbers")
 
 
-class MeasuredTotals(Protocol):
-    """Sums of a scan as one vector, with what one unit can change."""
-
-    @property
-    def bounded(self) -> BoundedPlan: ...
-
-    @property
-    def sensitivity(self) -> Sensitivity: ...
-
-    def extract(self, totals: Integers) -> Integers: ...
-
-
 @dataclass(frozen=True)
 class ScanRelease(GroupTotalsRelease[NoisyScan]):
     """One scan at some coefficients, a step on a tab."""
@@ -299,7 +262,7 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
     coefficients: tuple[int, ...]
 
     @classmethod
-    def of(cls, totals: MeasuredTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
+    def of(cls, totals: WeightedTotals, mechanism: Gaussian, coefficients: tuple[int, ...]) -> ScanRelease:
         return cls(Batch((Measurement(totals, mechanism),)), coefficients)
 
     @property
@@ -316,15 +279,15 @@ class ScanRelease(GroupTotalsRelease[NoisyScan]):
         return NoisyScan(self.coefficients, tuple(noisy.tolist()), measurement.mechanism)
 
 
-def scan_estimates(noisy: NoisyScan, totals: ScanTotals) -> tuple[float, MomentEstimates]:
+def scan_estimates(noisy: NoisyScan, weights: ScanWeights) -> tuple[float, MomentEstimates]:
     """Return the released number of rows, and the gradient and curvature as moments with their noise."""
-    values, deviations = scan_values(noisy, totals)
-    return float(values[0]), design_moments(values[1:], deviations[1:], totals.logistic)
+    values, deviations = scan_values(noisy, weights)
+    return float(values[0]), design_moments(values[1:], deviations[1:], weights.logistic)
 
 
-def scan_values(noisy: NoisyScan, totals: ScanTotals) -> tuple[Floats, Floats]:
+def scan_values(noisy: NoisyScan, weights: ScanWeights) -> tuple[Floats, Floats]:
     """Return the released sums and the deviations of their noise."""
-    units = totals.deviation_units
+    units = weights.deviation_units
     return np.array(noisy.totals, float) * units, float(noisy.mechanism.sizes[0]) * units
 
 
@@ -334,4 +297,4 @@ def design_moments(values: Floats, deviations: Floats, logistic: LogisticDesign)
     places = [order[moment] for moment in logistic.moments]
     all_values, all_deviations = np.zeros(len(order)), np.ones(len(order))
     all_values[places], all_deviations[places] = values, deviations
-    return MomentEstimates.projected(all_values, all_deviations, logistic.design)
+    return MomentEstimates.projected(all_values, all_deviations, logistic.design.constraints)

@@ -7,7 +7,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.inference.moments import MomentTotals, NoisyMoments
+from sfumato.inference.design import Design
+from sfumato.inference.moments import NoisyMoments
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.mechanisms.additive import LEAST_STEPS
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
@@ -32,15 +34,17 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
     """The declared bounds of all columns in words, for the receipt."""
 
     @classmethod
-    def of(cls, moments: MomentTotals, price: Price, version: str) -> MomentsRelease:
+    def of(cls, moments: WeightedTotals, design: Design, price: Price, version: str) -> MomentsRelease:
         """Prepare the release with the least noise that stays within the price."""
-        return cls.with_noise(moments, calibrated_noise(moments, price), price, version)
+        return cls.with_noise(moments, design, calibrated_noise(moments, price), price, version)
 
     @classmethod
-    def with_noise(cls, moments: MomentTotals, mechanism: Gaussian, price: Price, version: str) -> MomentsRelease:
+    def with_noise(
+        cls, moments: WeightedTotals, design: Design, mechanism: Gaussian, price: Price, version: str
+    ) -> MomentsRelease:
         """Prepare the release with this noise, a part of what the price buys."""
         batch = Batch((Measurement(moments, mechanism),))
-        bounds = tuple(column.bounds for column in moments.design.columns if column.bounds)
+        bounds = tuple(column.bounds for column in design.columns if column.bounds)
         return cls(batch, price, version, bounds)
 
     @property
@@ -64,7 +68,7 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
         return NoisyMoments(tuple(noisy.tolist()), self.mechanism, replace(terms, bounds=self.bounds))
 
 
-def calibrated_noise(moments: MomentTotals, price: Price) -> Gaussian:
+def calibrated_noise(moments: WeightedTotals, price: Price) -> Gaussian:
     """Return the least discrete Gaussian noise within the price, which needs a δ or is a ρ."""
     if not price.allows_gaussian:
         rule = "with a δ, or in ρ: many moments are measured at once, and only Gaussian noise is small for them"

@@ -29,14 +29,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design
+from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.limits import Strategy
-from sfumato.plan.readings.total_readings import Integers
-from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.payers import NOT_BOUGHT, Purchase
 
@@ -44,62 +42,31 @@ Floats = NDArray[np.float64]
 
 WEIGHT = 29
 """C: √2·29 = 41.01, so that whole weights lose nearly nothing."""
-_LARGEST = (1 << 62) - 1
 
 
-@dataclass(frozen=True)
-class MomentTotals:
-    """All moments of a design as one vector, to which noise is added."""
+def moment_totals(bounded: BoundedPlan, design: Design) -> WeightedTotals:
+    """Return all moments of a design as one vector: see the module's theorems."""
+    weights = gram_weights(design)
+    if len(bounded.measures) != len(weights):
+        raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
+    return WeightedTotals(bounded, weights, (WEIGHT * max_row_norm(bounded, design)) ** 2, NOT_OPPOSED)
 
-    bounded: BoundedPlan
-    design: Design
 
-    def __post_init__(self) -> None:
-        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            rule = "a plan whose rows count in full or not at all"
-            raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
-        exact_totals = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
-        if len(self.bounded.measures) != len(self.design.entries) or not exact_totals:
-            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
+def gram_weights(design: Design) -> tuple[int, ...]:
+    """Return the whole weight of each moment in the measured vector."""
+    return tuple(
+        moment_weight(entries) * design.scale ** (2 - len(moment.columns)) for moment, entries in design.entries.items()
+    )
 
-    @cached_property
-    def weights(self) -> tuple[int, ...]:
-        """The whole weight of each moment in the measured vector."""
-        return tuple(
-            moment_weight(entries) * self.design.scale ** (2 - len(moment.columns))
-            for moment, entries in self.design.entries.items()
-        )
 
-    @property
-    def rows_per_unit(self) -> int:
-        """m: the most rows of one unit, which the first moment counts."""
-        return int(self.bounded.measures[0].add_remove_sensitivity.total)
-
-    @cached_property
-    def max_row_norm(self) -> int:
-        """N: the largest ‖z‖² of a row, in squared steps."""
-        order = {moment: index for index, moment in enumerate(self.design.entries)}
-        squares = {
-            moment.columns[0]: self.bounded.measures[index].size
-            for moment, index in order.items()
-            if not moment.levels and len(moment.columns) == 2 and moment.columns[0] == moment.columns[1]
-        }
-        return sum(self.design.scale**2 if column is None else squares[column] for column in self.design.blocks)
-
-    @cached_property
-    def sensitivity(self) -> Sensitivity:
-        """What one unit can change: see the module's theorems."""
-        neighbours = self.bounded.measures[0].sensitivity.neighbours
-        replaced = 2 if neighbours is Neighbours.REPLACE else 1
-        squares = replaced * (WEIGHT * self.rows_per_unit * self.max_row_norm) ** 2
-        count = len(self.weights)
-        # u is a vector of whole numbers, so that its largest number and its sum are, too: both are rounded down
-        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
-
-    def extract(self, totals: Integers) -> Integers:
-        """Return the weighted moments; totals beyond what 64 bits hold are clamped, which moves none further."""
-        weights = np.array(self.weights, np.int64)
-        return np.clip(totals[0], -_LARGEST // weights, _LARGEST // weights) * weights
+def max_row_norm(bounded: BoundedPlan, design: Design) -> int:
+    """Return N: the largest ‖z‖² of a row, in squared steps."""
+    squares = {
+        moment.columns[0]: scaled.size
+        for moment, scaled in zip(design.entries, bounded.measures, strict=True)
+        if not moment.levels and len(moment.columns) == 2 and moment.columns[0] == moment.columns[1]
+    }
+    return sum(design.scale**2 if column is None else squares[column] for column in design.blocks)
 
 
 def moment_weight(entries: int) -> int:
@@ -141,16 +108,15 @@ class MomentEstimates:
         """
         units = np.array([moment_weight(entries) for entries in design.entries.values()]) * float(design.scale) ** 2
         deviations = float(noisy.mechanism.sizes[0]) / units
-        return cls.projected(np.array(noisy.totals) / units, deviations, design)
+        return cls.projected(np.array(noisy.totals) / units, deviations, design.constraints)
 
     @classmethod
-    def projected(cls, values: Floats, deviations: Floats, design: Design) -> MomentEstimates:
-        """Estimate moments from independent noisy values with these deviations, under the design's constraints."""
-        constraints = design.constraints * deviations
+    def projected(cls, values: Floats, deviations: Floats, constraints: Floats) -> MomentEstimates:
+        """Estimate moments from independent noisy values with these deviations, where rows·moments = 0."""
         if not len(constraints):
             return cls(values, np.diag(deviations))
         # in units of the noise, the least-squares estimate is the projection on what satisfies the constraints
-        basis = np.linalg.svd(constraints, full_matrices=True)
+        basis = np.linalg.svd(constraints * deviations, full_matrices=True)
         rank = int((basis[1] > 1e-9 * basis[1].max()).sum())
         free = basis[2][rank:].T
         factor = deviations[:, None] * free

@@ -145,6 +145,8 @@ class RegressionAnswer(CoefficientTable):
     """R² with its range."""
     residual_clamp: float = 0.0
     """The size beyond which residuals count as this in robust errors; 0 without robust errors."""
+    is_clustered: bool = False
+    """Whether sampling errors add up the scores of a unit's rows, which may correlate."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,7 +165,8 @@ class RegressionAnswer(CoefficientTable):
     def sampling_words(self) -> str:
         if not self.residual_clamp:
             return super().sampling_words
-        return f"robust to unequal variances, residuals beyond ±{format_number(self.residual_clamp, 3)} counted as that"
+        robust_to = "unequal variances and correlated rows of a unit" if self.is_clustered else "unequal variances"
+        return f"robust to {robust_to}, residuals beyond ±{format_number(self.residual_clamp, 3)} counted as that"
 
 
 FOR_PREDICTION = (
@@ -275,7 +278,11 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
 
 def robust_answer(fit: RobustFit, receipt: Receipt, warnings: tuple[str, ...]) -> RegressionAnswer:
     """Build the table of a fit with robust errors at the receipt's confidence."""
-    return replace(regression_answer(fit, receipt, warnings), residual_clamp=fit.clamp * fit.target_scale[1])
+    return replace(
+        regression_answer(fit, receipt, warnings),
+        residual_clamp=fit.clamp * fit.target_scale[1],
+        is_clustered=fit.rows_per_unit > 1,
+    )
 
 
 def _shared_parts(
@@ -290,7 +297,7 @@ def _shared_parts(
         "keys": ("term",),
         "receipt": receipt,
         "warnings": (*warnings, *fit_warnings(fit, table)),
-        "sampling": {"coefficient": tuple(each.sampling for each in table)} if fit.one_row_per_unit else None,
+        "sampling": {"coefficient": tuple(each.sampling for each in table)} if fit.shows_sampling else None,
         "formula": "" if formula is None else formula.text,
         "rows_used": fit.rows,
         "references": tuple(label for label in references if label not in terms),

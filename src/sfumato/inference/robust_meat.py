@@ -27,17 +27,17 @@ import numpy as np
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design, Level, Moment, largest_scale
-from sfumato.inference.moments import WEIGHT, MomentEstimates, moment_weight
+from sfumato.inference.moments import WEIGHT, MomentEstimates, gram_weights, moment_weight
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, real_literal, require_steps
+from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
 from sfumato.plan.bounding import BoundedPlan
-from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
-from sfumato.privacy import Neighbours, Sensitivity, codec
+from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
@@ -49,7 +49,6 @@ CLAMP_DEVIATIONS = 6
 """k in standard deviations of the residuals by released sums: 1 % of the variance of Laplace errors is beyond it."""
 _LARGEST_CLAMP = Fraction(2)
 """The largest residual of a prediction within the declared bounds, where the target is scaled to [−1, 1]."""
-_LARGEST = (1 << 62) - 1
 
 
 def meat_scale(rows: int, blocks: int) -> int:
@@ -57,9 +56,9 @@ def meat_scale(rows: int, blocks: int) -> int:
     return largest_scale(rows * SQUARE_STEPS, blocks)
 
 
-def residual_clamp(deviation: float) -> Fraction:
+def residual_clamp(deviation: float, multiple: int = CLAMP_DEVIATIONS) -> Fraction:
     """Return k for a released standard deviation of residuals: a multiple of 1/F, at most the largest residual."""
-    steps = max(16, math.ceil(min(CLAMP_DEVIATIONS * deviation, float(_LARGEST_CLAMP)) * COEFFICIENT_STEPS))
+    steps = max(16, math.ceil(min(multiple * deviation, float(_LARGEST_CLAMP)) * COEFFICIENT_STEPS))
     return min(_LARGEST_CLAMP, Fraction(steps, COEFFICIENT_STEPS))
 
 
@@ -79,9 +78,14 @@ class MeatDesign:
         return tuple((index, value) for index, category in categories for value in range(len(category.values)))
 
     @property
+    def column_texts(self) -> tuple[str, ...]:
+        """The SQL of all columns on both scales, each text once: a statement has no sum twice."""
+        return tuple(dict.fromkeys(column.sql for column in (*self.residual.columns, *self.products.columns)))
+
+    @property
     def factor_sums(self) -> list[str]:
         """The SQL sums whose arguments are the factors of a row: columns on both scales, and values of categories."""
-        columns = [f"SUM({column.sql})" for column in (*self.residual.columns, *self.products.columns)]
+        columns = [f"SUM({text})" for text in self.column_texts]
         predicates = [self.residual.categories[category].predicates[value] for category, value in self.levels]
         return ["COUNT(*)", *columns, *(f"COUNT(*) FILTER (WHERE {test})" for test in predicates)]
 
@@ -97,15 +101,15 @@ class MeatFactors:
     @classmethod
     def of(cls, measures: Sequence[AggregateRequest], design: MeatDesign) -> MeatFactors:
         """Take them from the lowered sums of ``MeatDesign.factor_sums``."""
-        fine, coarse = len(design.residual.columns), len(design.products.columns)
-        values = [measure.value for measure in measures[1 : 1 + fine + coarse]]
-        tests = [measure.where for measure in measures[1 + fine + coarse :]]
+        texts = design.column_texts
+        values = dict(zip(texts, (measure.value for measure in measures[1:]), strict=False))
+        tests = [measure.where for measure in measures[1 + len(texts) :]]
         if len(tests) != len(design.levels) or None in tests:
             raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of the meat")
         by_level = dict(zip(design.levels, tests, strict=True))
         return cls(
-            require_steps(values[:fine], design.residual.scale),
-            require_steps(values[fine:], design.products.scale),
+            require_steps([values[column.sql] for column in design.residual.columns], design.residual.scale),
+            require_steps([values[column.sql] for column in design.products.columns], design.products.scale),
             by_level,  # type: ignore[arg-type]
         )
 
@@ -143,53 +147,15 @@ class MeatTerms:
         return Count(), *map(self.measure, self.design.products.entries)
 
 
-@dataclass(frozen=True)
-class MeatTotals:
-    """The different sums of the meat as one vector, to which noise is added."""
+def meat_totals(bounded: BoundedPlan, design: Design) -> WeightedTotals:
+    """Return the sums of the meat as one vector, where ``design`` is that of the products: see the module's theorems.
 
-    bounded: BoundedPlan
-    design: Design
-    """The design of the products."""
-
-    def __post_init__(self) -> None:
-        if self.bounded.strategy not in (Strategy.WHOLE, Strategy.SAMPLE):
-            rule = "a plan whose rows count in full or not at all"
-            raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
-        is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
-        if len(self.bounded.measures) != len(self.design.entries) + 1 or not is_exact:
-            raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each moment")
-
-    @cached_property
-    def weights(self) -> tuple[int, ...]:
-        """The whole weight of each sum in the measured vector."""
-        return tuple(
-            moment_weight(entries) * self.design.scale ** (2 - len(moment.columns))
-            for moment, entries in self.design.entries.items()
-        )
-
-    @property
-    def rows_per_unit(self) -> int:
-        """m: the most rows of one unit."""
-        return int(self.bounded.measures[0].add_remove_sensitivity.total)
-
-    @property
-    def max_row_norm(self) -> int:
-        """N: the largest ‖z‖² of a row, in squared steps: every regressor is within [−S, S]."""
-        return len(self.design.blocks) * self.design.scale**2
-
-    @cached_property
-    def sensitivity(self) -> Sensitivity:
-        """What one unit can change: see the module's theorems."""
-        neighbours = self.bounded.measures[0].sensitivity.neighbours
-        replaced = 2 if neighbours is Neighbours.REPLACE else 1
-        squares = replaced * (WEIGHT * self.rows_per_unit * SQUARE_STEPS * self.max_row_norm) ** 2
-        count = len(self.weights)
-        return Sensitivity(count, math.isqrt(squares), math.isqrt(count * squares), squares, neighbours)
-
-    def extract(self, totals: Integers) -> Integers:
-        """Return the weighted sums; totals beyond what 64 bits hold are clamped, which moves none further."""
-        weights = np.array(self.weights, np.int64)
-        return np.clip(totals[0][1:], -_LARGEST // weights, _LARGEST // weights) * weights
+    N is the largest ‖z‖² of a row, in squared steps: every regressor is within [−S, S].
+    """
+    weights, max_row_norm = gram_weights(design), len(design.blocks) * design.scale**2
+    if len(bounded.measures) != len(weights) + 1:
+        raise InvalidParameter("bounded", ValueWords("other measures"), "a plan that counts rows, then has every sum")
+    return WeightedTotals(bounded, weights, (WEIGHT * SQUARE_STEPS * max_row_norm) ** 2, NOT_OPPOSED)
 
 
 @codec.serialisable("noisy-meat")
@@ -221,8 +187,10 @@ class MeatRelease(GroupTotalsRelease[NoisyMeat]):
     clamp: Fraction
 
     @classmethod
-    def of(cls, totals: MeatTotals, mechanism: Gaussian, terms: MeatTerms) -> MeatRelease:
-        return cls(Batch((Measurement(totals, mechanism),)), terms.coefficients, terms.clamp)
+    def of(
+        cls, totals: WeightedTotals, mechanism: Gaussian, coefficients: tuple[int, ...], clamp: Fraction
+    ) -> MeatRelease:
+        return cls(Batch((Measurement(totals, mechanism),)), coefficients, clamp)
 
     @property
     def reading(self) -> GroupTotals:
@@ -243,4 +211,4 @@ def meat_estimates(noisy: NoisyMeat, design: Design) -> MomentEstimates:
     weights = np.array([moment_weight(entries) for entries in design.entries.values()], float)
     units = weights * float(design.scale) ** 2 * SQUARE_STEPS / float(noisy.clamp) ** 2
     deviations = float(noisy.mechanism.sizes[0]) / units
-    return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design)
+    return MomentEstimates.projected(np.array(noisy.totals, float) / units, deviations, design.constraints)

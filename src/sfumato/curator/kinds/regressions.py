@@ -21,7 +21,10 @@ class RegressionSpec(Spec["RegressionProposal"]):
     on: Names | None = option("Without a formula: the columns that explain it.", None)
     where: Text | None = option("An SQL condition that selects rows.", None)
     rows: Count | None = option("The largest number of rows per unit that count.", None)
-    robust: bool = option("Whether sampling errors allow unequal variances; a fifth of ρ pays for them.", False)
+    robust: bool = option(
+        "Whether sampling errors allow unequal variances, and correlated rows of a unit; a fifth of ρ pays for them.",
+        False,
+    )
 
 
 def propose(workspace: Workspace, spec: RegressionSpec) -> RegressionProposal:

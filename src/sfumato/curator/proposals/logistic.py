@@ -6,7 +6,7 @@ The number of scans and the share of the price that each gets are fixed before t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
@@ -37,12 +37,13 @@ from sfumato.inference.logistic_scans import (
     RowTerms,
     ScanFactors,
     ScanRelease,
-    ScanTotals,
+    ScanWeights,
     design_moments,
     mean_steps,
 )
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
 from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
@@ -85,16 +86,20 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     def _factors(self) -> ScanFactors:
         return ScanFactors.of(self.question.query.plan.measures, self.logistic)
 
-    def totals_at(self, coefficients: tuple[int, ...]) -> ScanTotals:
+    @cached_property
+    def scan_weights(self) -> ScanWeights:
+        """The weights of a scan's sums, the same at all coefficients."""
+        rows = unit_rows(self.question.query.plan, self.question.limits)
+        return ScanWeights(self.logistic, mean_steps(rows, self.logistic.design.scale))
+
+    def totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the sums of a scan at these coefficients, with the rows of a unit sampled."""
-        plan, limits = self.question.query.plan, self.question.limits
-        steps = mean_steps(unit_rows(plan, limits), self.logistic.design.scale)
-        measures = RowTerms(self.logistic, self._factors, coefficients, steps).measures
-        bounded = whole_bounding(replace(plan, measures=measures), limits, 1)
-        return ScanTotals(for_neighbours(bounded, self._context.policy.neighbours), self.logistic, steps)
+        measures = RowTerms(self.logistic, self._factors, coefficients, self.scan_weights.mean_steps).measures
+        bounded = whole_bounding(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
+        return self.scan_weights.totals(for_neighbours(bounded, self._context.policy.neighbours))
 
     @cached_property
-    def _totals_at_zero(self) -> ScanTotals:
+    def _totals_at_zero(self) -> WeightedTotals:
         """The sums of the first scan, at coefficients of 0."""
         return self.totals_at(self._zeros)
 
@@ -148,7 +153,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return Explanation(self.question.text, str(assumed.price), operators, reason, (*notes, *forecast.warnings))
 
     def _gradient_deviations(self, noise: StepNoise) -> list[float]:
-        unit = float(self._totals_at_zero.deviation_units[1:].max())
+        unit = float(self.scan_weights.deviation_units[1:].max())
         return [float(mechanism.sizes[0]) * unit for mechanism in noise.mechanisms]
 
     def error(
@@ -191,14 +196,14 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
-        noise, design, totals = self._noise(price), self.logistic.design, self._totals_at_zero
+        noise, design = self._noise(price), self.logistic.design
         rows = self._context.policy.size or ASSUMED_ROWS
         values = dict(zip(design.entries, assumed_moments(design, rows) / 4, strict=True))
         residual = self.logistic.residual
         curvature = np.array(
             [0.0 if residual in moment.columns else values[moment] for moment in self.logistic.moments]
         )
-        deviations = float(noise.mechanisms[-1].sizes[0]) * totals.deviation_units[1:]
+        deviations = float(noise.mechanisms[-1].sizes[0]) * self.scan_weights.deviation_units[1:]
         moments = design_moments(curvature, deviations, self.logistic)
         offset = np.zeros(len(design.coordinates) - 1)
         # assumed counts are equal: their commonest value would be one that rounding chose
@@ -214,7 +219,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             price_words(price, self._context),
             all(budget.affords(noise.curve) for budget in self._context.budgets),
             warnings=(warning,) if warning else (),
-            counted=describe_dropped_rows([totals.bounded]),
+            counted=describe_dropped_rows([self._totals_at_zero.bounded]),
         )
 
     def release(
@@ -228,7 +233,8 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         seconds: Number | None = None,
         progress: Progress | None = None,
     ) -> LogisticAnswer:
-        """Hold the price, spend it scan by scan, and return the table. The same ``request_id`` returns it again, free.
+        """Hold the price, spend it scan by scan, and return the table. The same ``request_id`` returns it again, free,
+        also at another confidence.
 
         ``seconds`` limits all scans together. Ctrl-C waits for the running scan, then frees the unspent rest; there is
         no table without the last scan.
@@ -236,7 +242,14 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         exact(confidence, "confidence", CONFIDENCE)
         price = Price(epsilon, delta, rho)
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        stepped = SteppedRelease(self._context, self.question.text, self.plan_key, "logistic", LogisticAnswer)
+        stepped = SteppedRelease(
+            self._context,
+            self.question.text,
+            self.plan_key,
+            "logistic",
+            LogisticAnswer,
+            self._rebuild,
+        )
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
             return stored_answer
@@ -261,7 +274,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return (0,) * (len(self.logistic.design.coordinates) - 1)
 
     def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
-        return self._build_answer(self._fit(result.value, self._totals_at_zero), result, price, confidence)
+        return self._build_answer(self._fit(result.value), result, price, confidence)
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         fit = self._run_scans(steps, first, self._noise(price))
@@ -269,16 +282,21 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _run_scans(self, steps: OpenSteps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
         """Release every scan, each at the coefficients that the one before leads to; return the last step."""
-        fit = self._fit(steps.run(first, "a scan"), self._totals_at_zero)
+        fit = self._fit(steps.run(first, "a scan"))
         for mechanism in noise.mechanisms[1:]:
             coefficients = fit.next_coefficients()
             totals = self.totals_at(coefficients)
             scan = steps.run(ScanRelease.of(totals, mechanism, coefficients), "a scan")
-            fit = replace(self._fit(scan, totals), design=fit.design_with_references)
+            fit = replace(self._fit(scan), design=fit.design_with_references)
         return fit
 
-    def _fit(self, scan: NoisyScan, totals: ScanTotals) -> LogisticFit:
-        return LogisticFit.of(scan, totals, self.logistic.design, one_row_per_unit=self.one_row_per_unit)
+    def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:
+        """Return the table of the last scan, with the reference values of the first."""
+        fit = replace(self._fit(values[-1]), design=self._fit(values[0]).design_with_references)
+        return logistic_answer(fit, self.logistic.event_label, stored_answer.receipt, self.question.warnings)
+
+    def _fit(self, scan: NoisyScan) -> LogisticFit:
+        return LogisticFit.of(scan, self.scan_weights, self.logistic.design, one_row_per_unit=self.one_row_per_unit)
 
     def _build_answer(
         self, fit: LogisticFit, result: StoredResult[Any], price: Price, confidence: Number

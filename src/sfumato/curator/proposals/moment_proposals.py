@@ -22,7 +22,8 @@ from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
-from sfumato.inference.moments import WEIGHT, MomentTotals, NoisyMoments
+from sfumato.inference.moments import WEIGHT, NoisyMoments, moment_totals
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
@@ -70,10 +71,10 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         return self.question.plan_key.derive(lambda key: digest("moments", key))
 
     @cached_property
-    def moments(self) -> MomentTotals:
+    def moments(self) -> WeightedTotals:
         """The moments, with the rows of a unit sampled."""
         bounded = whole_bounding(self.question.query.plan, self.question.limits, 1)
-        return MomentTotals(for_neighbours(bounded, self._context.policy.neighbours), self.design)
+        return moment_totals(for_neighbours(bounded, self._context.policy.neighbours), self.design)
 
     @property
     def assumed_rows(self) -> int:
@@ -146,7 +147,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         return float(rounded_up(least(is_enough, "within", Fraction(1, 2**14))))
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
-        return MomentsRelease.of(self.moments, price, self._context.version)
+        return MomentsRelease.of(self.moments, self.design, price, self._context.version)
 
     def _moment_operators(self, draw: MomentsRelease) -> tuple[Operator, ...]:
         """Explain where the rows come from, and how their moments are measured."""

@@ -98,6 +98,11 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         """Whether rows are independent, so that sampling errors can be computed from them."""
         return self.moments.rows_per_unit == 1
 
+    @property
+    def shows_sampling(self) -> bool:
+        """Whether the table has sampling errors, z and p."""
+        return self.one_row_per_unit
+
     def explain(
         self,
         epsilon: Number | None = None,
@@ -123,7 +128,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         return draw.batch.curve
 
     def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
-        errors = "noise and sampling" if self.one_row_per_unit else "noise alone: rows of one unit correlate"
+        errors = "noise and sampling" if self.shows_sampling else "noise alone: rows of one unit correlate"
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
         widths = ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs)
         return (

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Operator
-from sfumato.curator.proposals.moment_proposals import lower_sums, moment_question, unit_rows
+from sfumato.curator.proposals.moment_proposals import lower_sums, moment_question
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, RegressionProposal, parse_model
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
 from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
+from sfumato.inference.clustered_meat import CLUSTER_CLAMP_DEVIATIONS, ScoreGrid, ScoreTerms, score_grid
 from sfumato.inference.design import Design, regression_design, regressor_design
 from sfumato.inference.linear import LinearFit
 from sfumato.inference.moment_releases import MomentsRelease
@@ -31,15 +33,18 @@ from sfumato.inference.robust_meat import (
     MeatFactors,
     MeatRelease,
     MeatTerms,
-    MeatTotals,
     NoisyMeat,
     meat_scale,
+    meat_totals,
     residual_clamp,
 )
 from sfumato.inference.step_noise import StepNoise, step_noise
-from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.inference.weighted_totals import WeightedTotals
+from sfumato.mechanisms import Gaussian
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun
+from sfumato.plan.nodes import Aggregate
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy import Curve
@@ -52,6 +57,8 @@ from sfumato.release.releasing import Progress, StoredResult
 STEP_SHARES = Fraction(4, 5), Fraction(1, 5)
 """The share of ρ of the moments and of the meat. On ADULT at ε = 1 the meat's part of an interval is then known to
 about 5 %, and a larger share widens the interval by the noise of the moments more than it gains."""
+CLUSTERED_STEP_SHARES = STEP_SHARES
+"""The shares where the meat is clustered by unit."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,37 +78,65 @@ class RobustProposal(RegressionProposal):
     def _factors(self) -> MeatFactors:
         return MeatFactors.of(self.meat_question.query.plan.measures, self.meat_design)
 
-    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> tuple[MeatTotals, MeatTerms]:
-        """Return the sums of the meat at these coefficients, and the terms of a row that they are made of."""
-        terms = MeatTerms(self.meat_design, self._factors, coefficients, clamp)
-        question = self.meat_question
-        bounded = whole_bounding(replace(question.query.plan, measures=terms.measures), question.limits, 1)
-        neighbours = self._context.policy.neighbours
-        return MeatTotals(for_neighbours(bounded, neighbours), self.meat_design.products), terms
+    @property
+    def shows_sampling(self) -> bool:
+        return True
+
+    def terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> MeatTerms:
+        """Return what a row adds to the meat at these coefficients."""
+        return MeatTerms(self.meat_design, self._factors, coefficients, clamp)
+
+    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
+        """Return the sums of the meat at these coefficients."""
+        plan = replace(self.meat_question.query.plan, measures=self.terms_at(coefficients, clamp).measures)
+        return meat_totals(self._bound(plan), self.meat_design.products)
+
+    def _bound(self, plan: Aggregate) -> BoundedPlan:
+        bounded = whole_bounding(plan, self.meat_question.limits, 1)
+        return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
-    def _meat_at_zero(self) -> tuple[MeatTotals, MeatTerms]:
+    def _meat_at_zero(self) -> WeightedTotals:
         """The meat of coefficients of 0: what one unit changes is the same at all."""
-        return self.meat_at((0,) * (len(self.design.coordinates) - 1), residual_clamp(1.0))
+        return self.meat_at(self._zeros, residual_clamp(1.0))
+
+    @property
+    def _zeros(self) -> tuple[int, ...]:
+        return (0,) * (len(self.design.coordinates) - 1)
+
+    @property
+    def step_shares(self) -> tuple[Fraction, ...]:
+        """The share of ρ of the moments and of the meat."""
+        return STEP_SHARES
+
+    @property
+    def clamp_deviations(self) -> int:
+        """Where residuals are clamped, in standard deviations."""
+        return CLAMP_DEVIATIONS
 
     def _noise(self, price: Price) -> StepNoise:
-        return step_noise((self.moments.sensitivity, self._meat_at_zero[0].sensitivity), STEP_SHARES, price)
+        return step_noise((self.moments.sensitivity, self._meat_at_zero.sensitivity), self.step_shares, price)
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
-        return MomentsRelease.with_noise(self.moments, self._noise(price).mechanisms[0], price, self._context.version)
+        mechanism = self._noise(price).mechanisms[0]
+        return MomentsRelease.with_noise(self.moments, self.design, mechanism, price, self._context.version)
 
     def _curve(self, draw: MomentsRelease) -> Curve:
         return self._noise(draw.total).curve
 
     def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
-        sums = count_with_noun(len(self.meat_design.products.entries), "sum")
+        sums = count_with_noun(len(self._meat_at_zero.weights), "sum")
         meat = Operator(
             "second step",
-            f"{sums} of products times squared residuals",
-            f"at the released coefficients; residuals are clamped at {CLAMP_DEVIATIONS} standard deviations, computed "
-            f"from released sums; {format_percent(STEP_SHARES[1])} of ρ",
+            f"{sums} {self._meat_words}",
+            f"at the released coefficients; residuals are clamped at {self.clamp_deviations} standard deviations, "
+            f"computed from released sums; {format_percent(self.step_shares[1])} of ρ",
         )
         return meat, *super()._fit_operators(forecast)
+
+    @property
+    def _meat_words(self) -> str:
+        return "of products times squared residuals"
 
     def release(
         self,
@@ -117,17 +152,21 @@ class RobustProposal(RegressionProposal):
         progress: Progress | None = None,
     ) -> RegressionAnswer:
         """Hold the price, buy the moments and the meat, and return the table. The same ``request_id`` returns it again,
-        free; without one, every call buys a new answer.
+        free, also at another confidence; without one, every call buys a new answer.
         """
         refuse_sample_of_all(sample, "regressions and components")
         exact(confidence, "confidence", CONFIDENCE)
         price = Price(epsilon, delta, rho)
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
-        stepped = SteppedRelease(self._context, self.question.text, self.plan_key, "robust", RegressionAnswer)
+        stepped = SteppedRelease(
+            self._context, self.question.text, self.plan_key, "robust", RegressionAnswer, self._rebuild
+        )
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
             return stored_answer
         first = self._strategy_at(price)
+        second = self._meat_release(self._zeros, residual_clamp(1.0), price)
+        self._context.engine.check(*second.readings).close()
         return stepped.run(
             price,
             self._noise(price),
@@ -141,33 +180,82 @@ class RobustProposal(RegressionProposal):
     def _run_steps(self, steps: OpenSteps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
         """Release the moments, then the meat at their coefficients."""
         noisy = steps.run(first, "moments")
-        meat = steps.run(self._meat_release(self._fit(noisy), first.total), "squared residuals")
+        meat = steps.run(self._meat_release(*self._meat_point(self._fit(noisy)), first.total), "squared residuals")
         return self._robust_answer(steps.with_opening_line(noisy), meat, confidence)
 
+    def _rebuild(self, stored_answer: RegressionAnswer, values: Sequence[Any]) -> RegressionAnswer:
+        """Return the table of both released steps."""
+        noisy, meat = values
+        return robust_answer(self._robust_fit(self._fit(noisy), meat), stored_answer.receipt, self.question.warnings)
+
     def _dry_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
-        return self._robust_answer(
-            result, self._meat_release(self._fit(result.value), price).dry_run_result(), confidence
-        )
+        meat = self._meat_release(*self._meat_point(self._fit(result.value)), price)
+        return self._robust_answer(result, meat.dry_run_result(), confidence)
 
     def _fit(self, noisy: NoisyMoments) -> LinearFit:
         return LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)
 
-    def _meat_release(self, fit: LinearFit, price: Price) -> MeatRelease:
-        """Return the second step at the coefficients of the first; both are public by then."""
-        clamp = residual_clamp(fit.error_variance**0.5)
-        totals, terms = self.meat_at(residual_coefficients(fit), clamp)
-        return MeatRelease.of(totals, self._noise(price).mechanisms[1], terms)
+    def _meat_point(self, fit: LinearFit) -> tuple[tuple[int, ...], Fraction]:
+        """Return the coefficients and the clamp of the second step; both follow from the first, which is public."""
+        return residual_coefficients(fit), residual_clamp(fit.error_variance**0.5, self.clamp_deviations)
+
+    def _meat_release(self, coefficients: tuple[int, ...], clamp: Fraction, price: Price) -> MeatRelease:
+        totals, mechanism = self.meat_at(coefficients, clamp), self._noise(price).mechanisms[1]
+        return MeatRelease.of(totals, mechanism, coefficients, clamp)
 
     def _robust_answer(
         self, result: StoredResult[NoisyMoments], meat: NoisyMeat, confidence: Number
     ) -> RegressionAnswer:
-        products = self.meat_design.products
-        fit = RobustFit.of(self._fit(result.value), meat, products)
         receipt = self.receipt(result, confidence)
-        unit_value = Fraction(1, WEIGHT * products.scale**2 * SQUARE_STEPS)
-        words = f"{meat.mechanism.words(unit_value)} on sums of squared residuals, up to 1, times such squares"
-        receipt = replace(receipt, mechanisms=(*receipt.mechanisms, words))
-        return robust_answer(fit, receipt, self.question.warnings)
+        receipt = replace(receipt, mechanisms=(*receipt.mechanisms, self._noise_words(meat.mechanism)))
+        return robust_answer(self._robust_fit(self._fit(result.value), meat), receipt, self.question.warnings)
+
+    def _robust_fit(self, fit: LinearFit, meat: NoisyMeat) -> RobustFit:
+        return RobustFit.of(fit, meat, self.meat_design.products)
+
+    def _noise_words(self, mechanism: Gaussian) -> str:
+        unit_value = Fraction(1, WEIGHT * self.meat_design.products.scale**2 * SQUARE_STEPS)
+        return f"{mechanism.words(unit_value)} on sums of squared residuals, up to 1, times such squares"
+
+
+@dataclass(frozen=True, repr=False)
+class ClusteredProposal(RobustProposal):
+    """A proposal of a linear regression whose sampling errors hold for correlated rows of a unit."""
+
+    grid: ScoreGrid = field(repr=False)
+
+    @property
+    def plan_key(self) -> PlanKey:
+        """The key of what is measured: the meat belongs to one model."""
+        terms = (repr(self.design.formula), *map(str, self.step_shares), self.grid.rows, self.grid.steps)
+        return self.question.plan_key.derive(lambda key: digest("clustered", key, *terms))
+
+    @property
+    def step_shares(self) -> tuple[Fraction, ...]:
+        return CLUSTERED_STEP_SHARES
+
+    @property
+    def clamp_deviations(self) -> int:
+        return CLUSTER_CLAMP_DEVIATIONS
+
+    def scores_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> ScoreTerms:
+        """Return the scores of a unit at these coefficients."""
+        return ScoreTerms(self.meat_design, self._factors, coefficients, clamp, self.grid)
+
+    def meat_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> WeightedTotals:
+        plan = self.scores_at(coefficients, clamp).aggregate(self.meat_question.query.plan)
+        return self.grid.totals(self._bound(plan))
+
+    @property
+    def _meat_words(self) -> str:
+        return "of products of residuals times columns, each added up over the rows of a unit"
+
+    def _robust_fit(self, fit: LinearFit, meat: NoisyMeat) -> RobustFit:
+        return RobustFit.clustered(fit, meat, self.grid)
+
+    def _noise_words(self, mechanism: Gaussian) -> str:
+        words = mechanism.words(Fraction(1, WEIGHT * self.grid.steps**2))
+        return f"{words} on sums of squares of a unit's residuals times columns, up to 1"
 
 
 def propose_regression(
@@ -194,18 +282,23 @@ def propose_regression(
     if not robust:
         return RegressionProposal(context, question, design)
     context.require_one_account("a regression with robust errors")
-    _require_one_row(question)
-    products = regressor_design(parsed, domains, meat_scale(1, len(design.blocks) - 1))
+    unit_row_limit = _clustered_rows(question)
+    scale = design.scale if unit_row_limit > 1 else meat_scale(1, len(design.blocks) - 1)
+    products = regressor_design(parsed, domains, scale)
     meat_design = MeatDesign(design, products)
     query = lower_sums(building.where(rows, design.row_condition), meat_design.factor_sums)
     meat = Question(context, question.text, query, query.plan.limits)
     meat = meat if row_limit is None else meat.limit(rows=row_limit)
-    return RobustProposal(context, question, design, meat, meat_design)
+    if unit_row_limit == 1:
+        return RobustProposal(context, question, design, meat, meat_design)
+    return ClusteredProposal(context, question, design, meat, meat_design, score_grid(products, unit_row_limit))
 
 
-def _require_one_row(question: Question) -> None:
-    """Refuse units of several rows: their rows correlate, and a meat of single rows would be too small."""
-    if unit_rows(question.query.plan, question.limits) > 1:
-        rule = "robust errors are computed for one row per unit: rows of one unit correlate"
-        fix = "give rows=1 (--rows 1), which uses one row of each unit, or leave out robust"
-        raise Unsupported("robust-rows", rule, fix=fix)
+def _clustered_rows(question: Question) -> int:
+    """Return the most rows of a unit, whose scores are added up; rows that are units and repeat have no id for that."""
+    bounded = whole_bounding(question.query.plan, question.limits, 1)
+    rows = int(bounded.measures[0].add_remove_sensitivity.total)
+    if rows > 1 and bounded.every_row:
+        rule = "robust errors add up a unit's rows by its id, and here a row without one is repeated by a join"
+        raise Unsupported("robust-rows", rule, fix="leave out robust, or join a table with one match for each row")
+    return rows

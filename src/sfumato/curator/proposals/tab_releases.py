@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.tab_series import TabSeries
+from sfumato.curator.tab_series import TabSeries, step_plan
 from sfumato.inference.step_noise import StepNoise
 from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey
 from sfumato.privacy import Cost, codec
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.prices import Price
@@ -37,6 +37,8 @@ class SteppedRelease(Generic[A]):
     series: str
     """The name of the series, part of the hashes of its steps."""
     answer_class: type[A]
+    rebuild: Callable[[A, Sequence[Any]], A]
+    """Builds a stored answer anew, at the confidence of its receipt, from the released values of all steps."""
 
     def run(
         self,
@@ -71,10 +73,29 @@ class SteppedRelease(Generic[A]):
         return None if stored_answer is None else self._restore(stored_answer, confidence)
 
     def _restore(self, stored_answer: StoredAnswer, confidence: Number) -> A:
-        """Return a stored answer, at the confidence of its intervals."""
+        """Return a stored answer; at another confidence than it was shown at, from the stored values of its steps."""
         answer = codec.loads_as(self.answer_class, stored_answer.body)
+        level = format_exact(exact(confidence, "confidence", CONFIDENCE))
+        values = [] if level == answer.receipt.confidence else self._stored_values(answer.receipt.hash)
+        if values:
+            answer = self.rebuild(replace(answer, receipt=replace(answer.receipt, confidence=level)), values)
         require_same_ranges([answer.receipt], confidence)
         return replace(answer, receipt=repeated_receipt(answer.receipt, self.context))
+
+    def _stored_values(self, opening: str) -> list[Any]:
+        """Return what every step of a tab released, in order; none where the data are others by now."""
+        data, identities = self.context.engine.identity(), filter(None, (self.plan_key.current, self.plan_key.former))
+        return next(filter(None, (self._step_values(opening, identity, data) for identity in identities)), [])
+
+    def _step_values(self, opening: str, identity: str, data: str) -> list[Any]:
+        values: list[Any] = []
+        while (
+            step := self.context.account.stored(
+                plan=step_plan(self.series, opening, identity, len(values) + 1), data=data
+            )
+        ) is not None:
+            values.append(codec.loads(step.body, longest=len(step.body)))
+        return values
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,13 @@ from sfumato.curator.proposals.tab_releases import OpenSteps
 from sfumato.errors import Unsupported
 from sfumato.inference.design import largest_scale
 from sfumato.inference.gradient_descent import Descent, commonest_references, regressor_coefficients
-from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, SumTotals, WideScans
+from sfumato.inference.gradient_scans import GRADIENT_SCANS, WIDE_SCAN_SHARES, WideScans
 from sfumato.inference.logistic_design import logistic_design
 from sfumato.inference.logistic_scans import NoisyScan, ScanRelease, mean_steps, scan_scale
 from sfumato.inference.regression_answers import FOR_PREDICTION, LogisticAnswer, prediction_answer
 from sfumato.inference.row_expressions import Floats
 from sfumato.inference.step_noise import StepNoise, step_noise
+from sfumato.inference.weighted_totals import WeightedTotals
 from sfumato.plan.aggregates.measures import Measure
 from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
@@ -63,16 +64,16 @@ class WideLogisticProposal(LogisticProposal):
         return for_neighbours(whole_bounding(plan, self.question.limits, 1), self._context.policy.neighbours)
 
     @cached_property
-    def spread(self) -> SumTotals:
+    def spread(self) -> WeightedTotals:
         """The first scan."""
         return self.scans.spread_totals(self._bound)
 
-    def gradient_at(self, coefficients: tuple[int, ...]) -> SumTotals:
+    def gradient_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the gradient at these coefficients, with the rows of a unit sampled."""
         return self.scans.gradient_totals(coefficients, self._bound)
 
     @cached_property
-    def _first_gradient(self) -> SumTotals:
+    def _first_gradient(self) -> WeightedTotals:
         """The gradient at coefficients of 0: what one unit changes is the same at all."""
         return self.gradient_at(self._zeros)
 
@@ -165,6 +166,10 @@ class WideLogisticProposal(LogisticProposal):
             scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
             descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
         return self._prediction(descent, steps.with_opening_line(None), price, confidence)
+
+    def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002
+        """Return the table as it is: it has no intervals."""
+        return stored_answer
 
     def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5
