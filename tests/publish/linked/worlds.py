@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import sfumato as sf
+from engine.refilling import refill
 from sfumato.curator.context import Context
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, propose_linked_tables, split_price
 from sfumato.engine.duckdb.driver import DuckDB
@@ -124,17 +125,29 @@ def pairs(relation: str, found: list[Any]) -> list[tuple[Any, Any]]:
     return list(combinations(found, 2))
 
 
+Counts = tuple[CodedRows, CodedRows]
+"""What is read of parents and of children before noise."""
+
+
 def exact_counts(
     policy: sf.Policy, price: Price, tables: list[str], **more: Any
-) -> tuple[LinkedTablesProposal, tuple[CodedRows, CodedRows]]:
-    """Return the proposal, and what it reads of parents and of children before noise."""
-    with closing(DuckDB(policy)) as engine:
-        context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
+) -> tuple[LinkedTablesProposal, Counts]:
+    """Return the proposal, and what it reads."""
+    proposal, (counts,) = counts_of_worlds([policy], price, tables, **more)
+    return proposal, counts
+
+
+def counts_of_worlds(
+    policies: list[sf.Policy], price: Price, tables: list[str], **more: Any
+) -> tuple[LinkedTablesProposal, list[Counts]]:
+    """Return a proposal, and what it reads of the rows of each policy; all of them declare the same."""
+    with closing(DuckDB(policies[0])) as engine:
+        context = Context(policies[0], engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
         proposal = propose_linked_tables(context, engine.catalog(), tables, **more)
         prices = split_price(price)
-        parent = engine.read(proposal.parent.setting(prices[0]).reading, 3)
-        child = engine.read(proposal.child.setting(prices[1]).reading, 3)
-        return proposal, (parent, child)
+        parent, child = proposal.parent.setting(prices[0]).reading, proposal.child.setting(prices[1]).reading
+        filled = (refill(engine, policy) for policy in policies)
+        return proposal, [(each.read(parent, 3), each.read(child, 3)) for each in filled]
 
 
 @contextmanager
