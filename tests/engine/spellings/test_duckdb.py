@@ -88,14 +88,14 @@ def test_a_parsed_statement_reads_the_database_that_runs_it() -> None:
     with Sources(private(PEOPLE, AGE)) as one, Sources(private(PEOPLE.slice(1), AGE)) as other:
         assert one.run(text) == [(PEOPLE.num_rows,)]
         assert other.run(text) == [(PEOPLE.num_rows - 1,)]
-        copy = one.copy("t")
-        made = one.statements[-1]
-        for refused in (made, f"PREPARE sf_bound AS {text}", f"{text}; {text}"):
+        one.bind(text)
+        one.drop(one.copy("t"))
+        copied = one.statements[-2]
+        for refused in (copied, f"PREPARE sf_bound AS {text}", f"{text}; {text}"):
             with pytest.raises(EngineFailed):
                 one.run(refused)
             with pytest.raises(EngineFailed):
                 one.bind(refused)
-        one.drop(copy)
 
 
 def test_no_more_statements_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
