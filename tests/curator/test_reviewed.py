@@ -170,15 +170,17 @@ def test_names_that_shadow_and_names_that_do_not_exist(tmp_path: Path) -> None:
 
 
 def test_the_largest_answers_are_found_again(tmp_path: Path) -> None:
-    """Two hundred thousand groups: more text than a value from outside may have."""
-    wide = sf.Domain("integer", bounds=(0, 199_999))
-    table = sf.Table("people", pyarrow.table({"a": [1, 2], "who": [1, 2]}), {"a": wide}, id="who", max_rows=3)
+    """A hundred thousand groups: more text than a value from outside may have."""
+    columns = {"a": sf.Domain("integer", bounds=(0, 99_999)), "b": sf.Domain("integer", bounds=(0, 2**62))}
+    rows = pyarrow.table({"a": [1, 2], "b": [3, 4], "who": [1, 2]})
+    table = sf.Table("people", rows, columns, id="who", max_rows=3)
     policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(10), {"people": table})
     with sf.Curator(policy, tmp_path / "a.ledger") as made:
-        ask = made.sql("SELECT a, COUNT(*) AS n, AVG(a) AS m FROM people GROUP BY a")
+        ask = made.sql("SELECT a, AVG(b) AS m, AVG(b + 1) AS o FROM people GROUP BY a")
         bought, found = ask.release(epsilon=1), ask.release(epsilon=1)
         assert found.receipt.free
         assert found.rows == bought.rows
+    assert max(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) > 1 << 22
 
 
 def test_a_range_that_was_bought_to_hold_less_often_is_not_as_good(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ def hostile_values(duck: duckdb.DuckDBPyConnection, domain: Domain) -> list[Any]
         ends = (dt.date.min, dt.date.max) if domain.type is Type.DATE else (dt.datetime.min, dt.datetime.max)
         low, high = (constant(each, domain.type) for each in ends)
         x = f"CASE WHEN {x} BETWEEN {low} AND {high} THEN {x} END"
-    raw = [[None if each is None else str(each)] for each in HOSTILE[domain.type]]
-    duck.execute(f"CREATE OR REPLACE TABLE raw (x {kind})")
-    duck.executemany(f"INSERT INTO raw VALUES (CAST(? AS {kind}))", raw)
+    raw = [None if each is None else str(each) for each in HOSTILE[domain.type]]
+    texts = "(SELECT unnest(?::VARCHAR[]) AS t)"
+    duck.execute(f"CREATE OR REPLACE TABLE raw AS SELECT CAST(t AS {kind}) AS x FROM {texts}", [raw])
     more = LETTERS if domain == Domain("text") else []
     return [*(row[0] for row in duck.execute(f"SELECT {x} FROM raw").fetchall()), *more]
 
@@ -44,10 +44,11 @@ def hostile_columns(duck: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, Doma
     """
     for each, domain in DOMAINS.items():
         values = hostile_values(duck, domain)
+        duck.execute(f"CREATE OR REPLACE TABLE raw (x {TYPES[domain.type]})")
+        duck.executemany("INSERT INTO raw VALUES (?)", [[value] for value in values])
         for slot in range(SLOTS):
             column = f"{each}{slot}"
-            duck.execute(f'CREATE TABLE "{column}" ("{column}" {TYPES[domain.type]})')
-            duck.executemany(f'INSERT INTO "{column}" VALUES (?)', [[value] for value in values])
+            duck.execute(f'CREATE TABLE "{column}" AS SELECT x AS "{column}" FROM raw')
             yield column, domain, values
 
 

@@ -29,37 +29,49 @@ def ledgers(folder: Path) -> Iterator[Path]:
 _CHARGES = ("charge", "period", "step", "tab-open")
 
 
-def has_charges(path: Path) -> bool:
-    """Whether there is a charge to compute again; whatever cannot be read so quickly may have one."""
+_Charges = set[tuple[str | None, ...]]
+_RIGHT: _Charges = set()
+"""Charges that were found to be right: what they cost follows from how the account was opened and from what was run."""
+
+
+def _charges(path: Path) -> _Charges | None:
+    """The charges of a ledger, each with the terms of its account; None where they cannot be read so quickly."""
+    compared = "opening.detail, charge.kind, charge.parts, charge.cost, charge.left"
+    opening = "lines AS opening ON opening.kind = 'account-open' AND opening.account = charge.account"
+    found = f"SELECT {compared} FROM lines AS charge LEFT JOIN {opening} WHERE charge.kind IN {_CHARGES}"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM lines")}
+            return {*connection.execute(found)}
     except sqlite3.Error:
-        return True
-    return not kinds.isdisjoint(_CHARGES)
+        return None
 
 
 def wrong(path: Path) -> list[str]:
     """What is wrong with the charges of a ledger; of one that was damaged on purpose, nothing is asked."""
-    if not has_charges(path):
+    charges = _charges(path)
+    if charges is not None and charges <= _RIGHT:
         return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakLedger)  # rolled back on purpose
         try:
             with sf.Ledger.open(path, timeout=0) as ledger:
-                return _wrong_unless_damaged(ledger)
+                return _wrong_unless_damaged(ledger, charges or set())
         except sf.LedgerUnavailable:
             return []
 
 
-def _wrong_unless_damaged(ledger: sf.Ledger) -> list[str]:
-    """What is wrong, if the chain of hashes holds: it is verified where something is, which is seldom."""
+def _wrong_unless_damaged(ledger: sf.Ledger, charges: _Charges) -> list[str]:
+    """What is wrong, if the chain of hashes holds: it is verified where something is, which is seldom. Where nothing
+    is, these charges are right in any ledger.
+    """
     try:
         found = list(_wrong(ledger))
     except Exception:
         if ledger.verify().holds:
             raise
         return []
+    if not found:
+        _RIGHT.update(charges)
     return found if found and ledger.verify().holds else []
 
 

@@ -34,6 +34,22 @@ MUTANTS = (
         ("engine/spellings/test_duckdb.py::test_an_engine_that_failed_is_tried_before_the_next_charge",),
     ),
     Mutant(
+        "what an engine was set up with may be asked as a question",
+        Kind.HOSTILE,
+        "engine.duckdb.connection:_ParsedStatements.parse",
+        "parsed = self._statements.get((kind, statement))",
+        "parsed = next((tree for (_, text), tree in self._statements.items() if text == statement), None)",
+        ("engine/spellings/test_duckdb.py::test_a_parsed_statement_reads_the_database_that_runs_it",),
+    ),
+    Mutant(
+        "every statement that was ever parsed is kept",
+        Kind.HOSTILE,
+        "engine.duckdb.connection:_ParsedStatements.parse",
+        "self._length + len(statement) > _MAX_PARSED",
+        "False",
+        ("engine/spellings/test_duckdb.py::test_no_more_statements_are_kept_than_fit",),
+    ),
+    Mutant(
         "a lambda over items looks its values up in a table",
         Kind.HOSTILE,
         "engine.duckdb.connection:Sources._list_column",

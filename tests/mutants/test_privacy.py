@@ -128,6 +128,14 @@ MUTANTS = (
         (_CHARGES,),
     ),
     Mutant(
+        "a share accepts what its account would",
+        Kind.CHARGE_ORDER,
+        "privacy.budget:Budget.largest_pure",
+        "self.allowances)",
+        "None)",
+        ("privacy/test_budget.py::test_the_largest_pure_release_of_a_share_is_its_own",),
+    ),
+    Mutant(
         "an account charges a millionth less than ε",
         Kind.ROUNDING,
         "privacy.budget:Budget.cost",

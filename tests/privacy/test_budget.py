@@ -156,6 +156,15 @@ def test_totals_without_renyi_divergence_close_that_currency_alone() -> None:
     assert pure.charge(sf.Curve.pure("1/4")) == sf.Budget(1, spent_pure=25 * 10**28)
 
 
+def test_the_largest_pure_release_of_a_share_is_its_own() -> None:
+    """A share has the terms of its account and smaller allowances."""
+    account = sf.Budget(1, 1e-6).charge(Gaussian(20).curve())
+    half, whole = account.share("1/2").largest_pure(), account.largest_pure()
+    assert 0 < half < whole
+    assert account.share("1/2").affords(sf.Curve.pure(half))
+    assert not account.share("1/2").affords(sf.Curve.pure(half + Fraction(1, 10**8)))
+
+
 def test_replace_is_not_charged_as_add_remove() -> None:
     account = sf.Budget(1)
     with pytest.raises(sf.NeighboursDiffer):

@@ -7,14 +7,15 @@ period in turn; where its account is not among those that a question spends, eve
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
+from engine.refilling import refill
 from engine.tables import tuples
 from safety.worlds import changes
 from sfumato.curator.context import Context
@@ -23,7 +24,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 from sfumato.ledger.guarded import Periods
 from sfumato.plan import account_periods
-from sfumato.plan.bounding import bounding_strategies, for_neighbours
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values import calendar
@@ -161,6 +162,16 @@ def _asked(engine: DuckDB, policy: Policy, text: str) -> Question:
     return Question(context, text, query, query.plan.limits)
 
 
+def _some_bounding(asked: Question, index: int) -> BoundedPlan:
+    """One of the ways to bound a question's units, another for the next question."""
+    options = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
+    return for_neighbours(options[index % len(options)], Neighbours.ADD_REMOVE)
+
+
+def _totals(engine: DuckDB, readings: list[GroupTotals]) -> list[list[tuple[int, ...]]]:
+    return [tuples(engine.read(reading, 7)) for reading in readings]
+
+
 @pytest.mark.parametrize(
     ("every", "per"),
     [
@@ -180,19 +191,18 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str, long: bool
         town = _both(town, _someone(random, who, _days(random, dt.date(2023, 12, 1), 220), 6))
     units = _units(random, every)
     others = _someone(random, _NEW, [dt.date(2024, 1, 3), dt.date(2024, 3, 14), dt.date(2024, 6, 12)], 3)
-    engines = {None: _engine(_policy(_both(town, others), every, per))}
-    engines |= {start: _engine(_policy(_both(_both(town, others), rows), every, per)) for start, rows in units.items()}
-    base = engines[None]
+    policies = {None: _policy(_both(town, others), every, per)}
+    policies |= {start: _policy(_both(_both(town, others), rows), every, per) for start, rows in units.items()}
+    base = policies[None]
     unpaid = moved = 0
     questions = _questions(every)[:: 3 if every == "week" and not long else 1]
+    with closing(_engine(base)) as engine:
+        asked = [_asked(engine, base, text) for text in questions]
+        readings = [GroupTotals(_some_bounding(each, index), each.groups) for index, each in enumerate(asked)]
+        read = {start: _totals(refill(engine, policy), readings) for start, policy in policies.items()}
     for index, text in enumerate(questions):
-        asked = _asked(base, base._policy, text)
-        paid = set(asked._context.account.periods)
-        options = bounding_strategies(asked.query.plan, asked.limits, len(asked.groups))
-        bounded = for_neighbours(options[index % len(options)], Neighbours.ADD_REMOVE)
-        totals = {
-            start: tuples(engine.read(GroupTotals(bounded, asked.groups), 7)) for start, engine in engines.items()
-        }
+        paid, bounded = set(asked[index]._context.account.periods), readings[index].bounded
+        totals = {start: each[index] for start, each in read.items()}
         for start in units:
             name = account_periods.period_names(((calendar.period_number(per, start),) * 2,), per)[0]
             if name in paid:
@@ -202,8 +212,6 @@ def test_units_of_unpaid_periods_change_nothing(every: str, per: str, long: bool
             else:
                 assert totals[start] == totals[None], (text, start, name, sorted(paid))
                 unpaid += 1
-    for engine in engines.values():
-        engine.close()
     assert unpaid > 2 * len(questions)
     assert moved > 0.9 * len(questions)
 
@@ -213,22 +221,21 @@ def test_a_plan_held_to_periods_reads_no_other(every: str, per: str) -> None:
     """Whatever the question says, and however the periods were found: the condition of the plan alone decides."""
     random, empty = Random(f"held {every}"), {name: [] for name in ("visits", "claims", "calls", "drugs")}
     units = _units(random, every)
-    base = _engine(_policy(empty, every, per))
-    engines = {start: _engine(_policy(rows, every, per)) for start, rows in units.items()}
+    base = _policy(empty, every, per)
     held = (
         (calendar.period_number(per, dt.date(2024, 3, 30)),) * 2,
         (calendar.period_number(per, dt.date(2024, 5, 16)),) * 2,
     )
     both = "SELECT day AS d FROM visits UNION ALL SELECT CAST(at AS DATE) AS d FROM calls"
-    for text in ("SELECT COUNT(*) FROM visits", "SELECT COUNT(*) FROM calls", f"SELECT COUNT(*) FROM ({both})"):
-        plan = account_periods.restrict_to_periods(parse(text, base.catalog()).plan, base._policy, held)
-        bounded = bounding_strategies(plan, plan.limits, 1)[0]
-        for start, engine in engines.items():
+    texts = ("SELECT COUNT(*) FROM visits", "SELECT COUNT(*) FROM calls", f"SELECT COUNT(*) FROM ({both})")
+    with closing(_engine(base)) as engine:
+        plans = [account_periods.restrict_to_periods(parse(text, engine.catalog()).plan, base, held) for text in texts]
+        readings = [GroupTotals(bounding_strategies(plan, plan.limits, 1)[0], ((),)) for plan in plans]
+        for start, rows in units.items():
             counted = calendar.period_number(per, start)
-            reads = bool(np.any(engine.read(GroupTotals(bounded, ((),)), 7)))
-            assert reads is any(first <= counted <= last for first, last in held), (text, start)
-    for engine in (base, *engines.values()):
-        engine.close()
+            is_held = any(first <= counted <= last for first, last in held)
+            for text, totals in zip(texts, _totals(refill(engine, _policy(rows, every, per)), readings), strict=True):
+                assert any(map(any, totals)) is is_held, (text, start)
 
 
 @pytest.mark.parametrize("per", ["day", "week", "month", "quarter", "year"])

@@ -1,10 +1,10 @@
-"""A small server to test with: two policies, one ledger, everybody in every role, and a short clock."""
+"""A small server to test with: one policy or two, one ledger, everybody in every role, and a short clock."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ age = {{ type = "integer", bounds = [0, 110] }}
 """
 COUNT = {"sql": "SELECT COUNT(*) AS n FROM visits"}
 AFTER = 0.05
+BOTH = ("clinic", "school")
 
 
 def questions(number: int) -> dict[str, str]:
@@ -103,7 +104,7 @@ class SmallServer:
 
     def again(self, **settings: Any) -> SmallServer:
         """Open a second counter on the same files, as another process would."""
-        return open_server(self.folder, fresh=False, **settings)
+        return open_server(self.folder, self.served.names, fresh=False, **settings)
 
     def close(self) -> None:
         self.counter.drain(60)
@@ -113,6 +114,7 @@ class SmallServer:
 
 def open_server(
     folder: Path,
+    names: Sequence[str] = ("clinic",),
     *,
     fresh: bool = True,
     epsilon: str = "3",
@@ -120,9 +122,10 @@ def open_server(
     opening: Callable[[Policy, Ledger, Progress], Curator] | None = None,
     **settings: Any,
 ) -> SmallServer:
-    """Open the counter of a folder; a fresh one is written first."""
-    paths = write_policies(folder, epsilon) if fresh else [folder / "clinic.toml", folder / "school.toml"]
-    served = ServedPolicies(paths, open_curator=opening)
+    """Open the counter of a folder with the policies of these names; a fresh one is written first."""
+    if fresh:
+        write_policies(folder, epsilon)
+    served = ServedPolicies([folder / f"{name}.toml" for name in names], open_curator=opening)
     people = PeopleFile(people_file_path(served.ledger_path))
     if fresh:
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("olga", "owner"), ("otto", "auditor")):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from server.small_server import COUNT, SmallServer, open_server, questions, write_policies
+from server.small_server import BOTH, COUNT, SmallServer, open_server, questions, write_policies
 from sfumato.errors import (
     ApprovalNeeded,
     InvalidParameter,
@@ -38,6 +38,7 @@ def governed(
     epsilon: str = "3",
     rows: Sequence[str] = (),
     relation: str = "add-remove",
+    names: Sequence[str] = ("clinic",),
 ) -> SmallServer:
     """Open a server whose clinic has approval rules, with a second owner; and with these rows where some are given."""
     clinic, _ = write_policies(folder, epsilon)
@@ -45,7 +46,7 @@ def governed(
         (folder / "visits.csv").write_text("\n".join(["patient,region,age", *rows]) + "\n")
     text = clinic.read_text().replace("size = 40", f'size = 40\nneighbours = "{relation}"')
     clinic.write_text(f"{text}\n[approval]\n{rules}\n")
-    server = open_server(folder, fresh=False)
+    server = open_server(folder, names, fresh=False)
     for name, role in (
         ("ana", "analyst"),
         ("ben", "analyst"),
@@ -60,6 +61,14 @@ def governed(
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[SmallServer]:
     opened = governed(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def beside_a_school(tmp_path: Path) -> Iterator[SmallServer]:
+    """The same with a second policy, which has no rules and names ben alone."""
+    opened = governed(tmp_path, names=BOTH)
     yield opened
     opened.close()
 
@@ -293,7 +302,8 @@ def test_two_servers_on_one_ledger_decide_together(tmp_path: Path) -> None:
         one.close()
 
 
-def test_other_analysts_see_no_requests(server: SmallServer) -> None:
+def test_other_analysts_see_no_requests(beside_a_school: SmallServer) -> None:
+    server = beside_a_school
     filed = file(server)
     requests = server.counter.requests
     assert [each.number for each in requests.list(server.ana, "clinic")] == [filed]
@@ -557,7 +567,7 @@ SYNTHESIS = RequestedRelease("synthesis", {"table": "visits", "ways": 1, "column
 def test_the_policy_says_what_needs_approval(
     tmp_path: Path, rules: str, waiting: RequestedRelease, free: RequestedRelease | None
 ) -> None:
-    server = governed(tmp_path, rules)
+    server = governed(tmp_path, rules, names=BOTH)
     try:
         with pytest.raises(ApprovalNeeded):
             buy(server, release=waiting)
@@ -680,7 +690,7 @@ def test_rules_about_a_kind_that_does_not_exist_are_refused(tmp_path: Path) -> N
         governed(tmp_path, 'kinds = ["synthesys"]')
 
 
-def test_a_policy_without_rules_takes_no_requests(server: SmallServer) -> None:
+def test_a_policy_without_rules_takes_no_requests(beside_a_school: SmallServer) -> None:
     asked = RequestedRelease("questions", SCHOOL, PRICE)
     with pytest.raises(Unsupported, match="need no approval"):
-        server.counter.requests.file(server.ben, "school", asked, "why not")
+        beside_a_school.counter.requests.file(beside_a_school.ben, "school", asked, "why not")

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from covering_cases import covering
-from server.small_server import COUNT, SmallServer, open_server, questions
+from server.small_server import BOTH, COUNT, SmallServer, open_server, questions
 from sfumato.curator import Curator
 from sfumato.errors import InvalidPolicy, NotThere, Overspent, ServerUnavailable, SfumatoError, outcome
 from sfumato.ledger import Ledger
@@ -100,7 +100,7 @@ def changing(tmp_path: Path) -> Iterator[Changing]:
     time = Time()
     time.ends.set()
     clock = AnswerClock(AFTER, lambda: time.now, time.sleep)
-    small = open_server(tmp_path, clock=clock, opening=time.opened)
+    small = open_server(tmp_path, BOTH, clock=clock, opening=time.opened)
     found = Changing(time, small)
     time.joined = found.sources
     time.reads.clear()

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from server.small_server import COUNT, POLICY, SmallServer, held_server, open_server, questions
+from server.small_server import BOTH, COUNT, POLICY, SmallServer, held_server, open_server, questions
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.errors import (
     AccountDiffers,
@@ -219,13 +219,13 @@ def test_every_call_by_every_role(asked: SmallServer, who: str, call: str) -> No
         rows.execute("DELETE FROM users WHERE name = 'carl'")
 
 
-def test_an_unknown_policy_and_one_that_names_others_are_refused_alike(small: SmallServer) -> None:
+def test_an_unknown_policy_and_one_that_names_others_are_refused_alike(two_policies: SmallServer) -> None:
     for name in ("school", "nowhere"):
         with pytest.raises(NotThere) as refused:
-            small.counter.call_free(small.ana, name, "questions", "explain", COUNT)
+            two_policies.counter.call_free(two_policies.ana, name, "questions", "explain", COUNT)
         assert str(refused.value).replace(name, "x") == str(NotThere("policy x"))
-    assert small.counter.policies(small.ana) == ("clinic",)
-    assert small.counter.policies(small.auditor) == ("clinic", "school")
+    assert two_policies.counter.policies(two_policies.ana) == ("clinic",)
+    assert two_policies.counter.policies(two_policies.auditor) == ("clinic", "school")
 
 
 def test_nobody_is_known_by_a_wrong_token(small: SmallServer) -> None:
@@ -356,7 +356,7 @@ def test_nothing_shows_that_rows_are_read_before_the_answer_is_due(tmp_path: Pat
 
 
 def test_an_overrun_is_counted_for_the_owner(tmp_path: Path) -> None:
-    small = open_server(tmp_path, answer_after=0.001)
+    small = open_server(tmp_path, BOTH, answer_after=0.001)
     small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
     assert small.counter.overrun_count(small.owner, "clinic") == 1
     assert small.counter.overrun_count(small.owner, "school") == 0
@@ -622,23 +622,23 @@ def test_a_paused_policy_answers_nothing_new(small: SmallServer) -> None:
     other.close()
 
 
-def test_what_was_answered_is_told_again_while_a_policy_is_paused(small: SmallServer) -> None:
-    bought = small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
-    small.counter.pause(small.owner, "clinic")
-    other = small.again()
-    for counter in (small.counter, other.counter):
-        again = counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+def test_what_was_answered_is_told_again_while_a_policy_is_paused(two_policies: SmallServer) -> None:
+    bought = two_policies.counter.release(two_policies.ana, "clinic", "questions", COUNT, EPSILON, "r1")
+    two_policies.counter.pause(two_policies.owner, "clinic")
+    other = two_policies.again()
+    for counter in (two_policies.counter, other.counter):
+        again = counter.release(two_policies.ana, "clinic", "questions", COUNT, EPSILON, "r1")
         assert (again.line, again.free) == (bought.line, True)
-        assert counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "another key").free
+        assert counter.release(two_policies.ana, "clinic", "questions", COUNT, EPSILON, "another key").free
     with pytest.raises(NotThere):
-        small.counter.release(small.ana, "school", "questions", COUNT, EPSILON, "r1")
+        two_policies.counter.release(two_policies.ana, "school", "questions", COUNT, EPSILON, "r1")
     with pytest.raises(Paused):
-        small.counter.release(small.ana, "clinic", "questions", questions(7), EPSILON, "r2")
-    path = small.folder / "clinic.toml"
+        two_policies.counter.release(two_policies.ana, "clinic", "questions", questions(7), EPSILON, "r2")
+    path = two_policies.folder / "clinic.toml"
     path.write_text(path.read_text() + "nonsense = [")
     with pytest.raises(Paused):
-        small.counter.release(small.ana, "clinic", "questions", questions(7), EPSILON, "r3")
-    assert small.charges() == 1
+        two_policies.counter.release(two_policies.ana, "clinic", "questions", questions(7), EPSILON, "r3")
+    assert two_policies.charges() == 1
     other.close()
 
 
@@ -1064,32 +1064,32 @@ def _said(call: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_policy_that_cannot_be_opened_is_not_there_for_whoever_it_does_not_name(
-    small: SmallServer, broken: str
+    two_policies: SmallServer, broken: str
 ) -> None:
     """It stops nobody else, and is told from one that does not exist by nobody but those whom it names."""
-    (small.folder / "school.toml").write_text(BROKEN[broken])
-    assert small.counter.policies(small.ana) == ("clinic",)
-    assert small.counter.release(small.ana, "clinic", "questions", COUNT, EPSILON, "mine").line
+    (two_policies.folder / "school.toml").write_text(BROKEN[broken])
+    assert two_policies.counter.policies(two_policies.ana) == ("clinic",)
+    assert two_policies.counter.release(two_policies.ana, "clinic", "questions", COUNT, EPSILON, "mine").line
     for call in ("policy", "budget", "history"):
-        asked = partial(getattr(small.counter, call), small.ana)
+        asked = partial(getattr(two_policies.counter, call), two_policies.ana)
         there, nowhere = (_said(partial(asked, name)) for name in ("school", "nothing"))
         assert there == nowhere.replace("nothing", "school")
     for name in ("school", "nothing"):
         assert "NotThere" in _said(
-            partial(small.counter.release, small.ana, name, "questions", COUNT, EPSILON, "other")
+            partial(two_policies.counter.release, two_policies.ana, name, "questions", COUNT, EPSILON, "other")
         )
 
 
 @pytest.mark.parametrize("broken", ["no TOML", "no data"])
-def test_why_a_policy_cannot_be_opened_is_told_to_its_owner_alone(small: SmallServer, broken: str) -> None:
-    (small.folder / "school.toml").write_text(BROKEN[broken])
-    told = _said(lambda: small.counter.policy(small.ben, "school"))
+def test_why_a_policy_cannot_be_opened_is_told_to_its_owner_alone(two_policies: SmallServer, broken: str) -> None:
+    (two_policies.folder / "school.toml").write_text(BROKEN[broken])
+    told = _said(lambda: two_policies.counter.policy(two_policies.ben, "school"))
     assert "the policy cannot be opened" in told
-    assert str(small.folder) not in told
+    assert str(two_policies.folder) not in told
     assert ("TOML" if broken == "no TOML" else "no such file") in _said(
-        lambda: small.counter.policy(small.owner, "school")
+        lambda: two_policies.counter.policy(two_policies.owner, "school")
     )
-    assert "clinic" in small.counter.policies(small.ben)
+    assert "clinic" in two_policies.counter.policies(two_policies.ben)
 
 
 def test_why_changed_data_cannot_be_opened_is_told_to_the_owner_alone(small: SmallServer) -> None:
@@ -1099,10 +1099,10 @@ def test_why_changed_data_cannot_be_opened_is_told_to_the_owner_alone(small: Sma
     assert "age" in _said(lambda: small.counter.release(small.owner, *buying))
 
 
-def test_whoever_is_written_out_of_a_policy_is_out_although_it_cannot_be_opened(small: SmallServer) -> None:
-    (small.folder / "school.toml").write_text(BROKEN["other terms, and nobody named"])
-    assert small.counter.policies(small.ben) == ("clinic",)
-    assert "NotThere" in _said(lambda: small.counter.policy(small.ben, "school"))
+def test_whoever_is_written_out_of_a_policy_is_out_although_it_cannot_be_opened(two_policies: SmallServer) -> None:
+    (two_policies.folder / "school.toml").write_text(BROKEN["other terms, and nobody named"])
+    assert two_policies.counter.policies(two_policies.ben) == ("clinic",)
+    assert "NotThere" in _said(lambda: two_policies.counter.policy(two_policies.ben, "school"))
 
 
 def test_an_answer_that_was_free_is_shown_again_as_it_was_although_a_better_one_was_bought_since(

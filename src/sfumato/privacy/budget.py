@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import field
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffer, Overspent
@@ -347,16 +348,7 @@ class Budget:
 
     def largest_pure(self) -> Fraction:
         """Return the largest ε of a release known only to be ε-DP that either currency would accept."""
-        best = self._largest_from_pure()
-        low, high = best, best + 1
-        if self.affords(Curve.pure(high, self.neighbours)):
-            while self.affords(Curve.pure(2 * high, self.neighbours)):
-                high *= 2
-            low, high = high, 2 * high
-        while high - low > Fraction(1, 10**9):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.affords(Curve.pure(middle, self.neighbours)) else (low, middle)
-        return low
+        return _largest_pure(self.with_spent(self.totals), self.allowances)
 
     def _largest_from_pure(self) -> Fraction:
         """Return the largest ε that fits the remaining max-divergence: all of it if that amount is charged without
@@ -443,6 +435,21 @@ class Budget:
 
 def _format_cell(amount: Fraction | None, missing: str = "unbounded") -> str:
     return missing if amount is None else format_number(float(amount), 6)
+
+
+@lru_cache(maxsize=1024)
+def _largest_pure(account: Budget, allowances: Cost) -> Fraction:  # noqa: ARG001 - no part of what makes accounts equal
+    """Search the largest ε that an account accepts, once for each of its states: every receipt says it."""
+    best = account._largest_from_pure()  # noqa: SLF001
+    low, high = best, best + 1
+    if account.affords(Curve.pure(high, account.neighbours)):
+        while account.affords(Curve.pure(2 * high, account.neighbours)):
+            high *= 2
+        low, high = high, 2 * high
+    while high - low > Fraction(1, 10**9):
+        middle = (low + high) / 2
+        low, high = (middle, high) if account.affords(Curve.pure(middle, account.neighbours)) else (low, middle)
+    return low
 
 
 def _with_spent(account: Budget, allowances: Cost, totals: Cost) -> Budget:

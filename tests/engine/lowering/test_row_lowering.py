@@ -156,13 +156,12 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
         for name, domain in DOMAINS.items():
             kind = TYPES[domain.type]
             raw = [None if each is None else str(each) for each in HOSTILE[domain.type]]
+            texts = "(SELECT unnest(?::VARCHAR[]) AS t)"
+            connection.execute(f"CREATE OR REPLACE TABLE raw AS SELECT CAST(t AS {kind}) AS x FROM {texts}", [raw])
             for slot in range(SLOTS):
-                connection.execute(f'CREATE TABLE "{name}{slot}" AS SELECT x FROM (SELECT NULL::{kind} AS x) LIMIT 0')
-                connection.executemany(
-                    f'INSERT INTO "{name}{slot}" VALUES (CAST(? AS {kind}))', [[each] for each in raw]
+                connection.execute(
+                    f'CREATE TABLE "{name}{slot}" AS SELECT {scanned(domain)} AS "{name}{slot}" FROM raw'
                 )
-                seen = f'SELECT {scanned(domain)} AS "{name}{slot}" FROM "{name}{slot}"'
-                connection.execute(f'CREATE OR REPLACE TABLE "{name}{slot}" AS {seen}')
         yield connection
 
 

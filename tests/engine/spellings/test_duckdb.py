@@ -14,6 +14,8 @@ import pytest
 
 import sfumato as sf
 from engine.tables import in_csv, private
+from sfumato.engine.duckdb import connection
+from sfumato.engine.duckdb.connection import Sources
 from sfumato.errors import EngineClosed, EngineFailed, SfumatoError, SourceChanged
 from sfumato.ledger import Ledger
 
@@ -78,6 +80,32 @@ def test_an_engine_that_failed_is_tried_before_the_next_charge(
         assert [_refused(curator), _refused(curator)] == [EngineFailed, EngineFailed]
     curator.sql("SELECT COUNT(*) FROM t").release(epsilon="0.1", fresh=True)
     assert list(sources.statements).count(probe) == 3
+
+
+def test_a_parsed_statement_reads_the_database_that_runs_it() -> None:
+    """The same text is parsed once for all databases; what was set up with is no question for that."""
+    text = "SELECT count(*) FROM sf_t WHERE age < 1000"
+    with Sources(private(PEOPLE, AGE)) as one, Sources(private(PEOPLE.slice(1), AGE)) as other:
+        assert one.run(text) == [(PEOPLE.num_rows,)]
+        assert other.run(text) == [(PEOPLE.num_rows - 1,)]
+        one.bind(text)
+        one.drop(one.copy("t"))
+        copied = one.statements[-2]
+        for refused in (copied, f"PREPARE sf_bound AS {text}", f"{text}; {text}"):
+            with pytest.raises(EngineFailed):
+                one.run(refused)
+            with pytest.raises(EngineFailed):
+                one.bind(refused)
+
+
+def test_no_more_statements_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = connection._ParsedStatements()
+    monkeypatch.setattr(connection, "_PARSED_STATEMENTS", kept)
+    monkeypatch.setattr(connection, "_MAX_PARSED", 200)
+    with Sources(private(PEOPLE, AGE)) as sources:
+        for number in range(50):
+            assert sources.run(f"SELECT {number}") == [(number,)]
+            assert sum(len(text) for _, text in kept._statements) <= 200
 
 
 def test_a_file_that_cannot_be_read_any_more_charges_nothing(curator: sf.Curator, tmp_path: Path) -> None:

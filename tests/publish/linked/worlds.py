@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 import sfumato as sf
+from engine.refilling import refill
 from sfumato.curator.context import Context
 from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, propose_linked_tables, split_price
@@ -216,12 +217,8 @@ def exact_worlds(
         prices = split_price(price, len(proposal.parts))
         parts = zip(proposal.parts.values(), prices, strict=True)
         readings = [part.setting(part_price).reading for part, part_price in parts]
-    return proposal, [_read_all(policy, readings) for policy in policies]
-
-
-def _read_all(policy: sf.Policy, readings: list[Any]) -> tuple[CodedRows, ...]:
-    with closing(DuckDB(policy)) as engine:
-        return tuple(engine.read(reading, 3) for reading in readings)
+        filled = (refill(engine, policy) for policy in policies)
+        return proposal, [tuple(world.read(reading, 3) for reading in readings) for world in filled]
 
 
 @contextmanager

@@ -47,8 +47,8 @@ DECIDED = (
     "GREATEST(-SQRT(n - 10), -50)",
 )
 FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX")
-_ROWS = 6
-_WORLDS = 60
+_ROWS = (*[6] * 10, 300)
+"""The rows of each world: where there are few, it may be sure of all of them which are NULL."""
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,12 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sf.Curator]:
 
 
 def _worlds(text: str) -> Iterator[tuple[NumberColumn, NumberColumn]]:
-    """Noisy numbers with their ranges, and exact numbers within these."""
+    """Noisy numbers with their ranges, the same for six in a row, and exact numbers within these."""
     random = Random(text)
-    for _ in range(_WORLDS):
-        value = np.array([float(random.randint(0, 20)) for _ in range(_ROWS)])
-        low, high = value - random.randint(0, 6), value + random.randint(0, 6)
+    for rows in _ROWS:
+        value = np.array([float(random.randint(0, 20)) for _ in range(rows)])
+        below, above = (np.repeat([random.randint(0, 6) for _ in range(rows // 6)], 6) for _ in "ab")
+        low, high = value - below, value + above
         exact = np.array([float(random.randint(int(a), int(b))) for a, b in zip(low, high, strict=True)])
         yield NumberColumn(value, low, high), NumberColumn(exact, exact, exact)
 
@@ -93,18 +94,13 @@ def _names(column: NumberColumn, expression: Expression) -> Any:
 
 @pytest.mark.parametrize("decided", DECIDED)
 def test_totals_hold_whatever_is_null(clinic: sf.Curator, decided: str) -> None:
-    codes = np.array([0, 0, 0, 1, 1, 1])
     for function in FUNCTIONS:
         argument = _outer(clinic, f"{function}({decided}) AS k").totals[0].argument
         for worlds in _worlds(function + decided):
+            rows = len(worlds[0].value)
+            codes, everywhere = np.arange(rows) // 3, Presence.everywhere(rows)
             results = [
-                row_total(
-                    function,
-                    evaluate_on(argument, _names(column, argument), _ROWS),
-                    Presence.everywhere(_ROWS),
-                    codes,
-                    2,
-                )
+                row_total(function, evaluate_on(argument, _names(column, argument), rows), everywhere, codes, rows // 3)
                 for column in worlds
             ]
             _assert_held(results[0], results[1], f"{function}({decided})")
@@ -115,15 +111,20 @@ def test_windows_hold_whatever_is_null(clinic: sf.Curator, decided: str) -> None
     frame = "ORDER BY ward ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING"
     for function in FUNCTIONS:
         over: NoisyWindow = _outer(clinic, f"{function}({decided}) OVER ({frame}) AS k").finish.windows[0]
-        public = np.arange(float(_ROWS))
-        wards = NumberColumn(public, public, public)
         order = [each.expression for each in over.order]
         for worlds in _worlds(function + decided):
+            rows = len(worlds[0].value)
+            public = np.arange(float(rows))
+            wards = NumberColumn(public, public, public)
             results = []
             for column in worlds:
                 names = _names(column, over.argument) | _names(wards, order[0])  # type: ignore[arg-type]
                 results.append(
-                    window(over, lambda each, names=names: evaluate_on(each, names, _ROWS), Presence.everywhere(_ROWS))
+                    window(
+                        over,
+                        lambda each, names=names, rows=rows: evaluate_on(each, names, rows),
+                        Presence.everywhere(rows),
+                    )
                 )
             _assert_held(results[0], results[1], f"{function}({decided}) over a frame")
 

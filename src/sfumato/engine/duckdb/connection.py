@@ -40,7 +40,8 @@ T = TypeVar("T")
 _ARROW_SOURCE = "sf arriving"  # no view has a space after sf
 _LOGGED_STATEMENTS = 10_000
 """How many statements the log keeps."""
-_MAX_PARSED = 32
+_MAX_PARSED = 1 << 20
+"""How many characters of statements are kept as parsed, which take 20 times as many bytes."""
 _FEW_VALUES = 32
 """How many values of a column are written into statements: binding one takes as long as joining a hundred rows."""
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
@@ -61,7 +62,6 @@ class Sources:
         settings = _settings(self._spill.path, memory_limit, threads)
         self._connection = _without_cause(lambda: duckdb.connect(":memory:", config={**settings}))
         self._running_cursors: dict[duckdb.DuckDBPyConnection, int] = {}
-        self._parsed_statements: dict[str, duckdb.Statement] = {}
         self._files: dict[str, files.Files] = {}
         self._fingerprints: dict[str, tuple[tuple[files.Stamp, ...], str]] = {}
         self._row_counts: dict[str, int] = {}
@@ -150,7 +150,9 @@ class Sources:
     def arrow(self, statement: str) -> pyarrow.Table:
         """Return the rows as an Arrow table, for large results. HUGEINT is not exact there: cast it to BIGINT first."""
         with self._cursor() as cursor:
-            return self._log_and_run(statement, lambda: cursor.sql(_parse_select(cursor, statement)).to_arrow_table())
+            return self._log_and_run(
+                statement, lambda: cursor.sql(self._parse_cached(cursor, statement)).to_arrow_table()
+            )
 
     def stream(self, statement: str, batch_rows: int, consume: Callable[[Iterator[pyarrow.RecordBatch]], T]) -> T:
         """Return ``taken(batches)`` over Arrow batches of about ``rows`` rows, so that the whole result is never in
@@ -159,7 +161,7 @@ class Sources:
         with self._cursor() as cursor:
             return self._log_and_run(
                 statement,
-                lambda: consume(iter(cursor.sql(_parse_select(cursor, statement)).to_arrow_reader(batch_rows))),
+                lambda: consume(iter(cursor.sql(self._parse_cached(cursor, statement)).to_arrow_reader(batch_rows))),
             )
 
     def check_running(self) -> None:
@@ -174,7 +176,13 @@ class Sources:
         """Check that the engine accepts the statement, without reading a row."""
         with self._cursor() as cursor:
             prepared = f"PREPARE sf_bound AS {statement}"
-            self._log_and_run(prepared, lambda: (self._parse_cached(cursor, statement), cursor.execute(prepared)))
+            self._log_and_run(
+                prepared,
+                lambda: (
+                    self._parse_cached(cursor, statement),
+                    cursor.execute(self._parse_cached(cursor, prepared, "PREPARE")),
+                ),
+            )
 
     def copy(self, table: str) -> str:
         """Copy a table's cleaned rows now and return the copy's name; it does not change until it is dropped."""
@@ -240,7 +248,6 @@ class Sources:
             self.interrupt()
             with self._lock:
                 self._process = 0
-                self._parsed_statements.clear()
                 self._connection.close()
             self._spill.close()
 
@@ -411,7 +418,9 @@ class Sources:
     def _execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a set-up statement, which may be DDL."""
         with self._cursor() as cursor:
-            return self._log_and_run(statement, lambda: cursor.execute(statement).fetchall())
+            return self._log_and_run(
+                statement, lambda: cursor.execute(self._parse_cached(cursor, statement, None)).fetchall()
+            )
 
     def _check_process(self) -> None:
         """Refuse a forked process before any lock is taken: a lock held at the fork is never released in the child."""
@@ -442,15 +451,38 @@ class Sources:
             self._has_failed = True
             raise
 
-    def _parse_cached(self, cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
-        """Parse a text as one SELECT and cache it: what is bound is run, and often again."""
-        parsed = self._parsed_statements.get(statement)
+    def _parse_cached(
+        self, cursor: duckdb.DuckDBPyConnection, statement: str, kind: str | None = "SELECT"
+    ) -> duckdb.Statement:
+        """Parse a text as one statement of a kind, or of any, and cache it: what is bound is run, and often again."""
+        return _PARSED_STATEMENTS.parse(cursor, statement, kind)
+
+
+class _ParsedStatements:
+    """The statements that were parsed last, for all connections of the process: a syntax tree belongs to no database.
+
+    DuckDB takes a millisecond to parse a kilobyte, and previews and audits run the same texts on many databases. There
+    is no lock, which a fork could leave held: two threads at once may count a statement once too often or too little.
+    """
+
+    def __init__(self) -> None:
+        self._statements: dict[tuple[str | None, str], duckdb.Statement] = {}
+        self._length = 0
+
+    def parse(self, cursor: duckdb.DuckDBPyConnection, statement: str, kind: str | None) -> duckdb.Statement:
+        """Return the statement as parsed; refuse a text that is not one statement of this kind, or of any for None."""
+        parsed = self._statements.get((kind, statement))
         if parsed is None:
-            parsed = _parse_select(cursor, statement)
-            if len(self._parsed_statements) >= _MAX_PARSED:
-                self._parsed_statements.clear()
-            self._parsed_statements[statement] = parsed
+            parsed = _parse_one(cursor, statement, kind)
+            if self._length + len(statement) > _MAX_PARSED:
+                self._statements.clear()
+                self._length = 0
+            self._statements[kind, statement] = parsed
+            self._length += len(statement)
         return parsed
+
+
+_PARSED_STATEMENTS = _ParsedStatements()
 
 
 def _id_columns(table: Table, policy: Policy) -> set[str]:
@@ -471,14 +503,14 @@ def _without_cause(action: Callable[[], T]) -> T:
     raise EngineFailed
 
 
-def _parse_select(cursor: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Statement:
-    """Parse a text and refuse anything but one SELECT: a second line of defence behind generating nothing else. The
-    parsed statement is the one that runs.
+def _parse_one(cursor: duckdb.DuckDBPyConnection, statement: str, kind: str | None) -> duckdb.Statement:
+    """Parse a text and refuse anything but one statement of a kind: a second line of defence behind generating nothing
+    but one SELECT. The parsed statement is the one that runs.
     """
-    statements = cursor.extract_statements(statement)
-    if [parsed.type.name for parsed in statements] != ["SELECT"]:
-        raise ValueError("not one SELECT")
-    return statements[0]
+    (parsed,) = cursor.extract_statements(statement)
+    if kind not in (None, parsed.type.name):
+        raise ValueError(f"not one {kind}")
+    return parsed
 
 
 _LOCKDOWN = ("python_enable_replacements = false", "enable_external_access = false", "lock_configuration = true")
