@@ -74,7 +74,7 @@ def _spelled(part: list[Any], spelling: MariaDBSpelling) -> list[Any]:
 def _compared(hostile: Hostile, most_tables: int, share: int) -> int:
     """How many values were compared."""
     duck, server, database = hostile
-    spelling, compared = MariaDBSpelling(LETTERS), 0
+    spelling, compared = MariaDBSpelling("uca1400_nopad_as_cs"), 0
     for tables, batch in batches(most_tables, share, 30):
         part = _spelled(batch, spelling)
         source = ", ".join(f"{database}.{table}" for table in tables)

@@ -101,13 +101,19 @@ class MariaDBSpelling(CommonSpelling):
     def toward_zero(self, x: str) -> str:
         return f"CAST({self.truncate(x)} AS SIGNED)"
 
+    def floor(self, x: str) -> str:
+        return _any_size(f"FLOOR({x})")
+
+    def ceiling(self, x: str) -> str:
+        return _any_size(f"CEIL({x})")
+
     def truncate(self, x: str) -> str:
-        return f"TRUNCATE({x}, 0)"
+        return _any_size(f"TRUNCATE({x}, 0)")
 
     def half_away(self, x: str) -> str:
         """Round halves away from zero; MariaDB's own ROUND takes halves of doubles to even."""
-        whole = self.truncate(x)
-        return f"({whole} + CASE WHEN ABS({x} - {whole}) >= 0.5 THEN SIGN({x}) ELSE 0 END)"
+        whole = f"TRUNCATE({x}, 0)"
+        return _any_size(f"{whole} + CASE WHEN ABS({x} - {whole}) >= 0.5 THEN SIGN({x}) ELSE 0 END")
 
     def divide_whole(self, x: str, y: str) -> str:
         return f"({x} DIV {y})"
@@ -228,6 +234,13 @@ class MariaDBSpelling(CommonSpelling):
         recursion = f"SELECT 0 AS i UNION ALL SELECT i + 1 FROM s WHERE i < {count - 1}"
         numbers = f"WITH RECURSIVE s AS ({recursion}) SELECT i FROM s"
         return f"SELECT {self.constant(first, kind)} + i AS x FROM ({numbers}) AS q"
+
+
+def _any_size(x: str) -> str:
+    """Make a rounded double one of any size: what is known to be whole is otherwise cut at 17 digits where a stage
+    keeps it.
+    """
+    return f"CAST({x} AS DOUBLE)"
 
 
 def _ignoring_null(function: str, xs: tuple[str, ...]) -> str:
