@@ -97,8 +97,12 @@ class MariaDBServer:
             self._process.wait(_PATIENCE)
             self._process = None
 
-    def remove(self) -> None:
+    def kill(self) -> None:
+        """Kill it at once."""
         self.stop(signal.SIGKILL)
+
+    def remove(self) -> None:
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def address(self, database: str, user: str = "reader") -> str:
