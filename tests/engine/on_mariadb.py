@@ -19,8 +19,8 @@ _DATABASES = count()
 _TYPES = (
     (pa.types.is_integer, "bigint"),
     (pa.types.is_floating, "double"),
-    (pa.types.is_string, "longtext COLLATE utf8mb4_general_ci"),
-    (pa.types.is_large_string, "longtext COLLATE utf8mb4_general_ci"),
+    (pa.types.is_string, "varchar(230) COLLATE utf8mb4_general_ci"),
+    (pa.types.is_large_string, "varchar(230) COLLATE utf8mb4_general_ci"),
     (pa.types.is_boolean, "boolean"),
     (pa.types.is_date, "date"),
     (pa.types.is_timestamp, "datetime(6)"),

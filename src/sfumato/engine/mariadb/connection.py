@@ -38,6 +38,8 @@ _SETTINGS = {
     "in_predicate_conversion_threshold": "0",
     "optimizer_switch": "'default'",
     "join_cache_level": "8",
+    "join_buffer_size": "67108864",
+    "join_buffer_space_limit": "268435456",
     "max_recursive_iterations": "4294967295",
     "max_sort_length": "65536",
     "sort_buffer_size": "33554432",

@@ -15,18 +15,26 @@ from sfumato.engine import self_test
 from sfumato.engine.lowering.reading_statements import as_arrow
 from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.mariadb.connection import MariaDBSessions, is_supported
-from sfumato.engine.mariadb.stored_tables import MariaDBCells, StoredTable, find_table, require_read_only
+from sfumato.engine.mariadb.stored_tables import (
+    MAX_ID_LETTERS,
+    MariaDBCells,
+    StoredTable,
+    find_table,
+    is_short_text,
+    require_read_only,
+)
 from sfumato.engine.protocols import DataIdentity, FetchedTable
 from sfumato.engine.public_tables import (
     MAX_CARRIED_ROWS,
     PublicRows,
+    id_columns,
     public_table_too_large,
     unreadable_public_table,
 )
 from sfumato.engine.server_engine import Run, ServerEngine, ServerInspector, digest
 from sfumato.engine.server_sessions import SessionPool
 from sfumato.engine.sources.clean_cells import Stored, find_column
-from sfumato.engine.sources.clean_scans import AS_TYPES
+from sfumato.engine.sources.clean_scans import AS_TYPES, StoredColumn
 from sfumato.engine.spellings.mariadb import COLLATION, MariaDBSpelling, quote_identifier, text
 from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
 from sfumato.policy import Policy, Table, Type
@@ -68,11 +76,16 @@ class MariaDB(ServerEngine):
     def look_up(self, table: str, run: Run) -> StoredTable:
         policy = self._policy.tables[table]
         relation = find_table(policy.source.relation, table, run)
+        for name in id_columns(policy, self._policy):
+            if not is_short_text(_column(relation, name, f"tables.{table}.id")):
+                raise InvalidPolicy(
+                    f"ids on MariaDB are numbers, or texts in a column of at most {MAX_ID_LETTERS} letters",
+                    place=f"tables.{table}.id",
+                    fix=f"ALTER TABLE … MODIFY {name} VARCHAR({MAX_ID_LETTERS}), or shorter",
+                )
         for name, domain in policy.columns.items():
             place = f"tables.{table}.columns.{name}"
-            columns = [(column.name, column) for column in relation.columns]
-            column = find_column(columns, name, place, "name a column of the source that this account may read")
-            if domain.type.temporal and column.kind is Stored.TEXT:
+            if domain.type.temporal and _column(relation, name, place).kind is Stored.TEXT:
                 raise InvalidPolicy(
                     f"{name} is stored as text, which MariaDB cannot read as dates and times exactly",
                     place=place,
@@ -121,6 +134,11 @@ class MariaDB(ServerEngine):
                 "other names the same rows would have a second budget.",
             )
         ]
+
+
+def _column(relation: StoredTable, name: str, place: str) -> StoredColumn:
+    columns = [(column.name, column) for column in relation.columns]
+    return find_column(columns, name, place, "name a column of the source that this account may read")
 
 
 class MariaDBInspector(ServerInspector):

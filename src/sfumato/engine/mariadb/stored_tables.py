@@ -5,6 +5,7 @@ MariaDB's types become a few plain ones: numbers, dates, times, and texts withou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sfumato.engine.server_engine import Run
@@ -29,6 +30,10 @@ KINDS = {
 CHARACTER_SETS = ("ascii", "latin1", "utf8mb3", "utf8mb4")
 """Those whose letters have one code point each."""
 _HARMLESS_RIGHTS = {"USAGE", "SELECT", "SHOW DATABASES", "SHOW VIEW"}
+MAX_ID_LETTERS = 230
+"""The most letters of a column of ids: an index of a temporary table has at most 1,000 bytes, and a join without one
+compares every pair. A period is written before an id with ten letters; a letter has four bytes.
+"""
 _MIN_BIGINT, _MAX_BIGINT = "-9223372036854775808", "9223372036854775807"
 
 
@@ -71,7 +76,7 @@ class MariaDBCells:
         if column.kind is Stored.NUMBER:
             return _exact(column)
         if column.kind is Stored.TEXT:
-            return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST_ID} THEN CAST({x} AS CHAR({LONGEST_ID})) END"
+            return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST_ID} THEN CAST({x} AS CHAR({MAX_ID_LETTERS})) END"
         return x
 
 
@@ -81,6 +86,12 @@ def _exact(column: StoredColumn) -> str:
     if _may_wrap(column.type_name):
         return f"CAST({x} AS DECIMAL(20,0))"
     return f"CAST({x} AS DOUBLE)" if column.kind is Stored.REAL else x
+
+
+def is_short_text(column: StoredColumn) -> bool:
+    """Return whether a column of texts has a short type, or another one than texts."""
+    length = re.fullmatch(r"(?:var)?char\(([0-9]+)\)", column.type_name)
+    return column.kind is not Stored.TEXT or (length is not None and int(length[1]) <= MAX_ID_LETTERS)
 
 
 def _may_wrap(type_name: str) -> bool:
