@@ -90,6 +90,11 @@ for link in json.loads(pathlib.Path("pg-symlinks.json").read_text()):
     cd "$here"
 }
 
+# Tables on MariaDB are tested on a real server, which needs no service.
+get_mariadb() {
+    has mariadbd || get_packages "tests on a MariaDB server" mariadb-server-core
+}
+
 # Tables on Spark are tested with Java 17 or newer; the JDBC driver's test is compiled.
 get_java() {
     has javac || get_packages "tests of tables on Spark and of JDBC" openjdk-17-jdk-headless

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mariadb_server import mariadb  # noqa: F401 - a fixture
 from postgres_server import postgres  # noqa: F401 - a fixture
 
 

@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "what is too large to be sent is charged first",
         Kind.CHARGE_ORDER,
-        "engine.postgres.driver:ReadTransaction.bind",
+        "engine.server_engine:ReadTransaction.bind",
         "require_few_rows(reading)",
         "pass",
         (f"{_SENT}::test_what_a_client_could_not_hold_is_refused_before_the_charge",),
@@ -158,8 +158,8 @@ MUTANTS = (
     Mutant(
         "a session at another server is taken for the one that was opened",
         Kind.REUSE,
-        "engine.postgres.driver:Postgres.check_unchanged",
-        "if identify_database(run) != self.database:",
+        "engine.server_engine:ServerEngine.check_unchanged",
+        "if self.identify(run) != self.database:",
         "if False:",
         (f"{_HOSTILE}::test_another_database_at_the_same_address_is_noticed",),
     ),
@@ -214,7 +214,7 @@ MUTANTS = (
     Mutant(
         "rows of every version have one identity",
         Kind.REUSE,
-        "engine.postgres.driver:Postgres.identity",
+        "engine.server_engine:ServerEngine.identity",
         "version_parts = versions if all(versions) else [self._open_nonce, next(self._version_numbers)]",
         "version_parts = versions",
         (f"{_TESTS}::test_a_stored_answer_is_reused_only_for_a_declared_version",),
@@ -271,9 +271,9 @@ MUTANTS = (
     Mutant(
         "another table is read under the name of one that was checked",
         Kind.REUSE,
-        "engine.postgres.driver:Postgres.check_names",
-        "if oid != self.relations[table].oid:",
-        "if False:",
+        "engine.postgres.driver:Postgres.renamed_table",
+        "if oid != relation.oid",
+        "if False",
         (f"{_TESTS}::test_a_table_that_takes_the_place_of_another_is_not_read",),
     ),
     Mutant(
@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "a partition that another account protects is read as it comes",
         Kind.REUSE,
-        "engine.postgres.driver:Postgres.check_unchanged",
+        "engine.server_engine:ServerEngine.check_unchanged",
         "if now != before or not {*now.dependencies} <= {*before.dependencies}:",
         "if now != before:",
         (f"{_HOSTILE}::test_partitions_come_and_go",),

@@ -37,6 +37,10 @@ def open_engine(policy: Policy, memory: str | None = None, threads: int | None =
         from sfumato.engine.postgres.driver import Postgres
 
         return Postgres(policy, memory)
+    if kind == "MariaDB":
+        from sfumato.engine.mariadb.driver import MariaDB
+
+        return MariaDB(policy)
     if kind == "Spark":
         from sfumato.engine.spark.driver import Spark
 
@@ -51,6 +55,10 @@ def open_inspector(policy: Policy) -> Inspector:
         from sfumato.engine.postgres.driver import PostgresInspector
 
         return PostgresInspector(policy)
+    if _engine_name(policy) == "MariaDB":
+        from sfumato.engine.mariadb.driver import MariaDBInspector
+
+        return MariaDBInspector(policy)
     if _engine_name(policy) == "Spark":
         from sfumato.engine.spark.driver import SparkInspector
 
@@ -77,6 +85,10 @@ def _fetch(table: Table) -> FetchedTable:
         from sfumato.engine.postgres import driver as of_postgres
 
         return of_postgres.fetch(table)
+    if engine_of(table.source)[0] == "MariaDB":
+        from sfumato.engine.mariadb import driver as of_mariadb
+
+        return of_mariadb.fetch(table)
     from sfumato.engine.spark import driver as of_spark
 
     return of_spark.fetch(table)

@@ -50,13 +50,13 @@ def _empty_table(table: Table, policy: Policy) -> InMemory:
     """Return a table without rows, with every column that the policy names."""
     import pyarrow
 
-    fields = dict.fromkeys(_id_columns(table, policy), pyarrow.string())
+    fields = dict.fromkeys(id_columns(table, policy), pyarrow.string())
     fields |= {name: arrow_type(column.type) for name, column in table.columns.items()}
     fields |= {name: pyarrow.list_(arrow_type(column.items.type)) for name, column in table.lists.items()}
     return InMemory(pyarrow.Table.from_batches([], pyarrow.schema(list(fields.items()))))  # imports no pandas
 
 
-def _id_columns(table: Table, policy: Policy) -> list[str]:
+def id_columns(table: Table, policy: Policy) -> list[str]:
     """List the columns that identify the owner of a row, in this table or for tables that refer to it."""
     references = [member.id for member in policy.tables.values() if isinstance(member.id, Via)]
     keys = [reference.key for reference in references if reference.via == table.name]

@@ -43,6 +43,7 @@ from sfumato.engine.proofs.proved_rows import (
     Row,
     case_of_columns,
     column_reference,
+    has_finite_reals,
     not_null,
     unary_case,
 )
@@ -70,10 +71,16 @@ class Dialect:
     spelling: Spelling
     scan: Scan
     run: Run
-    lists: str = "ARRAY[{}]"
-    """How a list of items is made of what stands in the braces."""
+    lists: str | None = "ARRAY[{}]"
+    """How a list of items is made of what stands in the braces; None for an engine without lists."""
     compute: Callable[[StagedSelect, Callable[[str], str]], list[tuple[Any, ...]]] | None = None
     """How a whole statement is computed over the tables that FROM reads so, where it is not written as one text."""
+    lists_values: bool = True
+    """Whether the engine lists declared values itself."""
+    integer_truths: bool = False
+    """Whether truths are the numbers 1 and 0."""
+    finite_reals: bool = False
+    """Whether no double is infinite or no number."""
 
 
 _SURELY_HELD = 2**60
@@ -251,7 +258,7 @@ def _conversion_cases() -> list[Case]:
     return [
         unary_case("CAST of a whole number to text", ScalarFunction.CONVERT, "i", str, Type.TEXT),
         unary_case("CAST of a date to text", ScalarFunction.CONVERT, "y", lambda y: y.isoformat(), Type.TEXT),
-        unary_case("CAST of a time to text", ScalarFunction.CONVERT, "s", _format_time, Type.TEXT),
+        unary_case("CAST of a time to text", ScalarFunction.CONVERT, "s", _format_time, Type.TEXT, Type.TIMESTAMP),
         unary_case("CAST to a whole number", ScalarFunction.READ, "zi", int, Type.INTEGER),
         unary_case("CAST to a real", ScalarFunction.READ, "zr", float, Type.REAL),
         unary_case("CAST to a date", ScalarFunction.READ, "zy", dt.date.fromisoformat, Type.DATE),
@@ -410,13 +417,14 @@ def wrong_row_case(dialect: Dialect, some: Sequence[Case] | None = None) -> str 
         computed_rows = _compute_cases(dialect, tested_cases)
     except EngineFailed:
         return _first_failing(dialect, tested_cases)
-    return next((case.name for case, *_ in _differing(tested_cases, computed_rows)), None)
+    return next((case.name for case, *_ in _differing(tested_cases, computed_rows, dialect)), None)
 
 
 def wrong_statement_case(dialect: Dialect, some: Sequence[StatementCase] | None = None) -> str | None:
     """Return the name of the first statement, of some or of all, that an engine computes differently or not at all."""
-    declared_cases = statement_cases.declared() if dialect.compute is None else []
-    tested_cases = [*statement_cases.cases(), *declared_cases] if some is None else some
+    declared_cases = statement_cases.declared() if dialect.compute is None and dialect.lists_values else []
+    has_lists = dialect.lists is not None
+    tested_cases = [*statement_cases.cases(lists=has_lists), *declared_cases] if some is None else some
     try:
         return next(
             iter(statement_cases.first_difference(tested_cases, _compute_statements(dialect, tested_cases))), None
@@ -441,7 +449,8 @@ def _compute_statements(dialect: Dialect, tested_cases: Sequence[StatementCase])
     """Compute whole statements; the rows are read as they are, and beside lists of two of their columns."""
     parameters: list[object] = []
     rows = dialect.scan(_carried_rows(), parameters)
-    lists = f"(SELECT n, CASE WHEN i IS NOT NULL THEN {dialect.lists.format('i, j')} END AS l FROM {rows} AS q)"
+    items = "NULL" if dialect.lists is None else dialect.lists.format("i, j")
+    lists = f"(SELECT n, CASE WHEN i IS NOT NULL THEN {items} END AS l FROM {rows} AS q)"
     sources = {statement_cases.ROWS: rows, statement_cases.LISTS: lists}
     statement = statement_cases.statement(tested_cases)
     if dialect.compute is not None:
@@ -461,13 +470,21 @@ def _compute_columns(
     return [tuple(row[1:]) for row in sorted(run(text, parameters), key=lambda row: row[0])]
 
 
-def _differing(tested_cases: Sequence[Case], computed_rows: Sequence[tuple[Any, ...]]) -> list[tuple[Case, Row, Any]]:
+def _differing(
+    tested_cases: Sequence[Case], computed_rows: Sequence[tuple[Any, ...]], dialect: Dialect
+) -> list[tuple[Case, Row, Any]]:
     """List the cases and rows whose computed value differs from the expected one."""
+
+    def expected(case: Case, row: Row) -> Any:
+        value = case.means(row)
+        return int(value) if dialect.integer_truths and isinstance(value, bool) else value
+
     return [
         (case, row, computed_rows[row_index][case_index])
         for case_index, case in enumerate(tested_cases)
         for row_index, row in enumerate(ALL)
-        if not _is_equal(computed_rows[row_index][case_index], case.means(row), near=case.near)
+        if not (dialect.finite_reals and case.compares_reals and not has_finite_reals(row))
+        and not _is_equal(computed_rows[row_index][case_index], expected(case, row), near=case.near)
     ]
 
 

@@ -3,7 +3,16 @@
 from sfumato.policy.domains import Domain, ListColumn, Type, Value
 from sfumato.policy.policies import ROW, Policy, Table, Via
 from sfumato.policy.public_faces import PublicFace
-from sfumato.policy.table_sources import DatabaseTable, File, InMemory, PostgresTable, Source, SparkFrame, SparkTable
+from sfumato.policy.table_sources import (
+    DatabaseTable,
+    File,
+    InMemory,
+    MariaDBTable,
+    PostgresTable,
+    Source,
+    SparkFrame,
+    SparkTable,
+)
 from sfumato.policy.toml_files import read
 
 __all__ = [
@@ -13,6 +22,7 @@ __all__ = [
     "File",
     "InMemory",
     "ListColumn",
+    "MariaDBTable",
     "Policy",
     "PostgresTable",
     "PublicFace",

@@ -12,6 +12,7 @@ from sfumato.quick_dataclass import dataclass
 
 POSTGRES, SPARK = "postgresql", "sc"
 _POSTGRES_SCHEMES = (POSTGRES, "postgres")
+_MARIADB_SCHEMES = ("mariadb", "mysql")
 _SPARK_FORMATS = ("parquet", "csv", "delta", "iceberg")
 _SECRET_PARAMETERS = {"password", "sslpassword", "token"}
 _LIBPQ_PARAMETERS = (
@@ -21,7 +22,8 @@ _LIBPQ_PARAMETERS = (
     "keepalives_idle keepalives_interval keepalives_count tcp_user_timeout schema"
 )
 _SPARK_PARAMETERS = "user_id use_ssl session_id user_agent"
-_ALLOWED_PARAMETERS = {*_LIBPQ_PARAMETERS.split(), *_SPARK_PARAMETERS.split()}
+_MARIADB_PARAMETERS = "unix_socket ssl_ca"
+_ALLOWED_PARAMETERS = {*_LIBPQ_PARAMETERS.split(), *_SPARK_PARAMETERS.split(), *_MARIADB_PARAMETERS.split()}
 """Address parameters that hold no secret; any other parameter is refused."""
 
 
@@ -71,6 +73,20 @@ class PostgresTable:
 
 
 @dataclass(frozen=True)
+class MariaDBTable:
+    """A table on a MariaDB server."""
+
+    address: str
+    """The server and its database, such as mariadb://reader@host/clinic, without a password."""
+    relation: str
+    version: str | None = None
+    """The owner's name for the current state of the rows; stored answers are reused until it changes."""
+
+    def __repr__(self) -> str:
+        return f"<MariaDBTable {self.relation} at {self.address}>"
+
+
+@dataclass(frozen=True)
 class SparkTable:
     """A catalog table, or files of one format, read by a Spark Connect server."""
 
@@ -96,9 +112,9 @@ class SparkFrame:
         return "<SparkFrame: a DataFrame in this process>"  # never its rows
 
 
-Source = File | DatabaseTable | InMemory | PostgresTable | SparkTable | SparkFrame
+Source = File | DatabaseTable | InMemory | PostgresTable | MariaDBTable | SparkTable | SparkFrame
 """Where the rows of a table are."""
-OnServer = PostgresTable | SparkTable
+OnServer = PostgresTable | MariaDBTable | SparkTable
 
 
 def parse_source(
@@ -109,14 +125,16 @@ def parse_source(
         return source
     scheme = source.partition("://")[0] if isinstance(source, str) and "://" in source else ""
     if scheme in _POSTGRES_SCHEMES:
-        return _postgres_table(source, relation, path, format_name, version, place)
+        return _database_table(PostgresTable, source, relation, path, format_name, version, place)
+    if scheme in _MARIADB_SCHEMES:
+        return _database_table(MariaDBTable, source, relation, path, format_name, version, place)
     if scheme == SPARK:
         return _spark_table(source, relation, path, format_name, version, place)
     if scheme:
         raise InvalidPolicy(
-            "a source is a file on this machine, or a table on a PostgreSQL or Spark server",
+            "a source is a file on this machine, or a table on a PostgreSQL, MariaDB or Spark server",
             place=f"{place}.source",
-            fix="name a file, postgresql://host/database, or sc://host:15002 for Spark",
+            fix="name a file, postgresql://host/database, mariadb://host/database, or sc://host:15002 for Spark",
         )
     for name, value in (("path", path), ("format", format_name), ("version", version)):
         if value is not None:
@@ -130,8 +148,8 @@ def parse_source(
 
 def engine_of(source: Source) -> tuple[str, str]:
     """Return the name of the engine that reads a source, and its address."""
-    if isinstance(source, PostgresTable):
-        return "PostgreSQL", source.address
+    if isinstance(source, PostgresTable | MariaDBTable):
+        return _DATABASES[type(source)][0], source.address
     if isinstance(source, SparkTable):
         return "Spark", source.address
     return ("Spark", "a DataFrame") if isinstance(source, SparkFrame) else ("DuckDB", "this machine")
@@ -158,24 +176,38 @@ def _is_spark_frame(table: object) -> bool:
     return any(base.__module__.split(".")[:2] == ["pyspark", "sql"] for base in type(table).__mro__)
 
 
-def _postgres_table(
-    address: str, relation: str | None, path: str | None, form: str | None, version: str | None, place: str
-) -> PostgresTable:
-    _check_address(address, f"{place}.source", 'source = "postgresql://host/database"')
+_DATABASES: dict[type[PostgresTable | MariaDBTable], tuple[str, str, str]] = {
+    PostgresTable: ("PostgreSQL", "postgresql", "public.visits"),
+    MariaDBTable: ("MariaDB", "mariadb", "visits"),
+}
+"""The engine of a table in a database, the scheme of its address, and how a relation is named there."""
+
+
+def _database_table(
+    kind: type[PostgresTable | MariaDBTable],
+    address: str,
+    relation: str | None,
+    path: str | None,
+    form: str | None,
+    version: str | None,
+    place: str,
+) -> PostgresTable | MariaDBTable:
+    engine, scheme, example = _DATABASES[kind]
+    _check_address(address, f"{place}.source", f'source = "{scheme}://host/database"')
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
-                f"a PostgreSQL table is declared with relation, without {name}",
+                f"a {engine} table is declared with relation, without {name}",
                 place=f"{place}.{name}",
                 fix=f"remove {name}",
             )
     if relation is None:
         raise InvalidPolicy(
-            "a PostgreSQL source needs the name of its table",
+            f"a {engine} source needs the name of its table",
             place=f"{place}.relation",
-            fix='write relation = "public.visits"',
+            fix=f'write relation = "{example}"',
         )
-    return PostgresTable(address, relation, _check_version(version, place))
+    return kind(address, relation, _check_version(version, place))
 
 
 def _spark_table(
@@ -224,7 +256,8 @@ def _check_address(address: str, place: str, example: str) -> None:
             fix="remove it: passwords are read from the environment, a password file or a service",
         )
     if has_unknown:
-        allowed = (_SPARK_PARAMETERS if address.startswith(f"{SPARK}://") else _LIBPQ_PARAMETERS).split()
+        parameters = {SPARK: _SPARK_PARAMETERS, **dict.fromkeys(_MARIADB_SCHEMES, _MARIADB_PARAMETERS)}
+        allowed = parameters.get(address.partition("://")[0], _LIBPQ_PARAMETERS).split()
         raise InvalidPolicy(
             "an address in a policy has only parameters that cannot contain a secret",
             place=place,

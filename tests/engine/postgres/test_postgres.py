@@ -28,7 +28,7 @@ from safety.worlds import World, changes, question, text, world
 from sfumato import Curator
 from sfumato.cli import main
 from sfumato.curator.checking import check
-from sfumato.engine import public_tables
+from sfumato.engine import public_tables, server_engine
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.opening import open_engine
 from sfumato.engine.postgres import driver as postgres_driver
@@ -271,9 +271,9 @@ def test_nothing_but_totals_of_groups_arrives(
 ) -> None:
     """However many rows a table has, as many arrive as there are groups; of ranks as many as there are values."""
     arrived: list[int] = []
-    real = postgres_driver.arrays_from_rows
+    real = server_engine.arrays_from_rows
     monkeypatch.setattr(
-        postgres_driver, "arrays_from_rows", lambda rows, own: arrived.append(len(rows)) or real(rows, own)
+        server_engine, "arrays_from_rows", lambda rows, own: arrived.append(len(rows)) or real(rows, own)
     )
     sessions.run(f"INSERT INTO {visits} SELECT i, 'west', i % 3, '' FROM generate_series(1000, 6000) AS i")
     engine = Postgres(declared(sessions.server, visits))
@@ -636,8 +636,8 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
         ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "contains no password"),
         ("postgresql://host/clinic", {}, "needs the name of its table"),
         ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "declared with relation"),
-        ("mysql://host/clinic", {"relation": "t"}, "on a PostgreSQL or Spark server"),
-        ("s3://bucket/t.parquet", {}, "on a PostgreSQL or Spark server"),
+        ("oracle://host/clinic", {"relation": "t"}, "on a PostgreSQL, MariaDB or Spark server"),
+        ("s3://bucket/t.parquet", {}, "on a PostgreSQL, MariaDB or Spark server"),
         ("sc://host:15002", {}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"path": "/data"}, "need a format"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from random import Random
 from typing import Any
 
 import duckdb
@@ -12,31 +11,19 @@ import pytest
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is NOT tested")
 
-from engine.hostile_functions import NEAR, batches, compared_rows, hostile_columns, with_columns
+from engine.hostile_functions import batches, compared_rows, hostile_columns, with_columns
 from engine.lowered import TYPES, selected
 from engine.lowering.test_row_lowering import DOMAINS
 from engine.on_postgres import Sessions
-from engine.tables import tuples
+from engine.random_plans import EVERY, equal_plans, equal_towns
 from postgres_server import PostgresServer
-from safety import towns
-from safety.found import reading, rows
-from safety.strange_rows import found_question, strange_rows
 from safety.test_towns import ACROSS, PERIODS, TREES
-from safety.tree_questions import tree
-from safety.worlds import question, text, world
-from sfumato.curator.context import Context
-from sfumato.curator.proposals.questions import Question
 from sfumato.engine import self_test
-from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import PublicRows
 from sfumato.engine.spellings.duckdb import DuckDBSpelling, quote_identifier as quoted
 from sfumato.engine.spellings.postgres import TYPES as POSTGRES_TYPES, PostgresSpelling
-from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding
-from sfumato.plan.readings.total_readings import GroupTotals
-from sfumato.plan.sharing import with_measures
-from sfumato.policy import Policy, Type
-from sfumato.release.releasing import ignore_progress
+from sfumato.errors import EngineFailed, InvalidPolicy
+from sfumato.policy import Type
 
 
 @pytest.fixture(scope="module")
@@ -95,88 +82,6 @@ def test_every_function_means_the_same_in_every_place(
 
 # Random plans, to the last whole number
 
-EVERY = 99
-"""More boundings than any question has."""
-Choose = Callable[[tuple[BoundedPlan, ...]], Sequence[BoundedPlan]]
-
-
-def _bounded(engine: Engine, policy: Policy, asked: str) -> tuple[Any, tuple[BoundedPlan, ...]] | None:
-    """A question with its boundings; None where its text is refused."""
-    try:
-        plan = question(engine, policy, asked)  # type: ignore[arg-type]
-        plan.groups  # noqa: B018 - found now
-    except Unsupported:
-        return None
-    totals = with_measures(plan.query.plan)
-    if plan.discovered_keys:
-        return plan, (discovery_bounding(totals, plan.limits),)
-    return plan, tuple(bounding_strategies(totals, plan.limits, len(plan.groups)))
-
-
-Asked = tuple[str, Any, BoundedPlan]
-"""A question's text, itself, and one bounding of its plan."""
-
-
-def _asked(first: Engine, second: Engine, policy: Policy, text: str, choose: Choose) -> list[Asked]:
-    """A question in the boundings that are chosen; none where it is refused, on both engines, or asks for a function
-    whose last place libraries round in their own ways.
-    """
-    if any(f"{each}(" in text for each in NEAR):
-        return []
-    found = _bounded(first, policy, text)
-    if found is None:
-        with pytest.raises(Unsupported):
-            question(second, policy, text).groups  # type: ignore[arg-type]  # noqa: B018
-        return []
-    plan, boundings = found
-    context = Context(policy, second, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-    again = Question(context, text, plan.query, plan.limits)
-    assert sorted(map(repr, again.groups)) == sorted(map(repr, plan.groups)), text
-    return [(text, plan, bounded) for bounded in choose(boundings)]
-
-
-def _totals(opened: Any, plan: Any, bounded: BoundedPlan, key: int) -> Any:
-    if not plan.discovered_keys:
-        return tuples(opened.read(GroupTotals(bounded, plan.groups), key))
-    own = reading(plan, bounded)
-    return rows(opened.read(own, key), len(own.declared_groups))
-
-
-def _equal(first: Engine, second: Engine, policy: Policy, texts: Sequence[str], random: Random, most: int) -> int:
-    """How many bounded plans have equal totals on both engines, with at most so many boundings of a question: they are
-    read in one go, on one snapshot of each.
-    """
-
-    def choose(boundings: tuple[BoundedPlan, ...]) -> Sequence[BoundedPlan]:
-        return random.sample(boundings, min(most, len(boundings)))
-
-    asked = [each for text in texts for each in _asked(first, second, policy, text, choose)]
-    with first.check() as own, second.check() as theirs:
-        for text, plan, bounded in asked:
-            key = random.getrandbits(62)
-            one, other = (_totals(each, plan, bounded, key) for each in (own, theirs))
-            assert one == other, (text, bounded.strategy)
-    return len(asked)
-
-
-def _plans(sessions: Sessions, seed: int, plans: int, most: int, *texts: str, found: int = 0) -> int:
-    """Equal plans of one random population with hostile cells, rows that no unit owns and letters of all kinds: of
-    texts that are given, of random ones, and of so many whose keys are found.
-    """
-    random = Random(seed)
-    population = world(random)
-    table = (*max(population.tables(random, 30).values(), key=len), *strange_rows(population))
-    policy, own = population.policy(table), population.engine(table)
-    server = sessions.engine(policy)
-    try:
-        asks = [tree if population.units and random.random() < 0.4 else text for _ in range(plans)]
-        drawn = [ask(random, population) for ask in asks]
-        drawn += [found_question(random, population) for _ in range(found)]
-        return _equal(own, server, policy, [*texts, *drawn], random, most)
-    finally:
-        own.close()
-        server.close()
-
 
 def test_orders_agree_on_rows_that_tie(sessions: Sessions) -> None:
     """Which place in one order goes with which in another is decided once for rows that are equal in both."""
@@ -184,12 +89,12 @@ def test_orders_agree_on_rows_that_tie(sessions: Sessions) -> None:
         "SELECT ROW_NUMBER() OVER (PARTITION BY who ORDER BY cost DESC) AS v FROM people WHERE SQRT(cost) > 1 "
         "QUALIFY ROW_NUMBER() OVER (PARTITION BY who ORDER BY day) <= 2"
     )
-    assert _plans(sessions, 100, 0, EVERY, f"SELECT COUNT(DISTINCT who), AVG(v) FROM ({inner}) AS t") >= 3
+    assert equal_plans(sessions, 100, 0, EVERY, f"SELECT COUNT(DISTINCT who), AVG(v) FROM ({inner}) AS t") >= 3
 
 
 def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
     """A hundred plans and more, and eight with keys that are found."""
-    assert sum(_plans(sessions, seed, 18, 2, found=2) for seed in range(100, 104)) >= 100
+    assert sum(equal_plans(sessions, seed, 18, 2, found=2) for seed in range(100, 104)) >= 100
 
 
 @pytest.mark.long
@@ -197,26 +102,13 @@ def test_random_plans_have_equal_totals(sessions: Sessions) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_thousands_of_plans_have_equal_totals(sessions: Sessions, part: int) -> None:
     """3,000 and more bounded plans in all, in every bounding."""
-    assert sum(_plans(sessions, 1000 + 10 * part + seed, 15, EVERY, found=2) for seed in range(10)) > 270
-
-
-def _towns(sessions: Sessions, seed: int, every: str | None, texts: tuple[str, ...]) -> int:
-    """Equal plans over several tables: rows that others own, joins, unions, and units that lie in a period."""
-    random = Random(seed)
-    tables = towns.town(random, every).tables()["everybody's visits"]
-    policy, own = towns.policy(tables, every=every), towns.engine(tables, every)
-    server = sessions.engine(policy)
-    try:
-        return _equal(own, server, policy, texts, random, EVERY)
-    finally:
-        own.close()
-        server.close()
+    assert sum(equal_plans(sessions, 1000 + 10 * part + seed, 15, EVERY, found=2) for seed in range(10)) > 270
 
 
 @pytest.mark.parametrize("every", [None, "week"])
 def test_tables_that_meet_have_equal_totals(sessions: Sessions, every: str | None) -> None:
     texts = PERIODS[every] if every else (*ACROSS, *TREES)[::4]
-    assert _towns(sessions, 5, every, texts) >= 2 * len(texts)
+    assert equal_towns(sessions, 5, every, texts) >= 2 * len(texts)
 
 
 @pytest.mark.long
@@ -224,7 +116,7 @@ def test_tables_that_meet_have_equal_totals(sessions: Sessions, every: str | Non
 @pytest.mark.parametrize("every", [None, "day", "week"])
 def test_many_tables_that_meet(sessions: Sessions, every: str | None, seed: int) -> None:
     texts = PERIODS[every] if every else (*ACROSS, *TREES)
-    assert _towns(sessions, seed, every, texts) >= 2 * len(texts)
+    assert equal_towns(sessions, seed, every, texts) >= 2 * len(texts)
 
 
 # Spellings prove themselves

@@ -77,7 +77,9 @@ class ScalarFunction(Enum):
     TOWARD_ZERO = auto()
     """A real as a whole number of 64 bits, rounded toward zero."""
     CONVERT = auto()
-    """To another kind, which the argument surely fits; the detail is the kind."""
+    """To another kind, which the argument surely fits; the detail is the kind, before the argument's own where a time
+    becomes a text.
+    """
 
     LENGTH = auto()
     JOIN = auto()

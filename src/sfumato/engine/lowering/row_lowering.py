@@ -382,7 +382,8 @@ def _cast(call: Application) -> Scalar:
         return apply(ScalarFunction.UNEQUAL, call.arguments[0], Constant(0, source_type))
     if source_type is Type.REAL and kind is Type.INTEGER:
         return _nearest(call)
-    return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind,))
+    source = (source_type,) if (source_type, kind) == (Type.TIMESTAMP, Type.TEXT) else ()
+    return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind, *source))
 
 
 def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import EngineClosed, EngineFailed, InvalidParameter, InvalidPolicy
+from sfumato.engine.server_sessions import Parameters, SessionPool, T, without_cause
+from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.extras import install_command
 
 if TYPE_CHECKING:
     import psycopg
 
-T = TypeVar("T")
 _SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B")
-Parameters = Sequence[object]
 _SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
     "TimeZone": "UTC",
@@ -53,138 +50,48 @@ OLDEST = 140000
 _CONNECT_SECONDS = 20
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _SSL_MODE = "verify-full"
-_LOGGED_STATEMENTS = 1_000
-"""How many statements the log keeps."""
-_MAX_IDLE = 4
-"""How many idle sessions stay open."""
 
 
-class ServerSessions:
-    """A pool of sessions at one server, which can interrupt what runs in them and close them."""
+class ServerSessions(SessionPool):
+    """The sessions at one PostgreSQL server."""
+
+    server_name = "PostgreSQL"
 
     def __init__(self, address: str, place: str, memory: str | None = None) -> None:
-        self.address, self.place = address, place
-        self.statements: deque[str] = deque(maxlen=_LOGGED_STATEMENTS)
-        self._memory = memory
-        self._process = os.getpid()
-        self._lock = Lock()
-        self._idle_sessions: list[psycopg.Connection[Any]] = []
-        self._owner_threads: dict[psycopg.Connection[Any], int] = {}
-        self._interrupted: set[psycopg.Connection[Any]] = set()
+        super().__init__(address, place)
+        self._settings = dict(_SETTINGS)
+        if memory is not None:
+            self._settings["work_mem"] = _memory(memory)
 
-    def take(self) -> psycopg.Connection[Any]:
-        """Return a session in a new transaction, with every setting pinned and no snapshot taken yet.
+    def open(self) -> psycopg.Connection[Any]:
+        return open_session(self.address, self.place)
 
-        It is in use until it is given back. A session that ended while idle is replaced.
-        """
-        self.check_process()
-        with self._lock:
-            idle = self._idle_sessions.pop() if self._idle_sessions else None
-        session = self._begin_transaction(idle) if idle is not None else None
-        if session is None:
-            session = self._begin_transaction(open_session(self.address, self.place))
-        if session is None:
-            raise InvalidPolicy(
-                "the server does not allow a session the settings that results depend on",
-                place=self.place,
-                fix="connect to PostgreSQL directly, not through a pool that keeps settings",
-            )
-        with self._lock:
-            if not self._process:
-                session.close()
-                raise EngineClosed
-            self._owner_threads[session] = get_ident()
-        return session
+    def begin(self, session: psycopg.Connection[Any]) -> None:
+        """Begin a transaction with our settings; no snapshot is taken yet."""
+        _pin_settings(session, self._settings)
 
-    def give_back(self, session: psycopg.Connection[Any]) -> None:
-        """Roll back the session's transaction and keep the session for reuse, unless it was interrupted: the interrupt
-        might still end its next statement.
-        """
-        if os.getpid() != self._process:
-            return
-        with suppress(Exception):
-            session.rollback()
-        with self._lock:
-            self._owner_threads.pop(session, None)
-            is_reusable = not session.closed and not session.broken and session not in self._interrupted
-            self._interrupted.discard(session)
-            if self._process and is_reusable and len(self._idle_sessions) < _MAX_IDLE:
-                self._idle_sessions.append(session)
-                return
-        with suppress(Exception):
-            session.close()
-
-    def assign_thread(self, session: psycopg.Connection[Any], thread: int) -> None:
-        """Set which thread's interrupts end what runs in a session."""
-        with self._lock:
-            if session in self._owner_threads:
-                self._owner_threads[session] = thread
-
-    @contextmanager
-    def session(self) -> Iterator[psycopg.Connection[Any]]:
-        session = self.take()
-        try:
-            yield session
-        finally:
-            self.give_back(session)
-
-    def run(self, statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of one generated SELECT, in a transaction of its own."""
-        with self.session() as session:
-            return self.rows(session, statement, parameters)
-
-    def rows(
-        self, session: psycopg.Connection[Any], statement: str, parameters: Parameters = ()
-    ) -> list[tuple[Any, ...]]:
-        """Log a statement, run it in a session's transaction and return its rows, integers exact."""
+    def fetch(self, session: psycopg.Connection[Any], statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         import psycopg
 
-        self.statements.append(statement)
-        return without_cause(
-            lambda: psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall()
-        )
+        return psycopg.RawCursor(session).execute(statement.encode(), parameters or None).fetchall()
 
-    def interrupt(self, thread: int | None = None) -> None:
-        """Interrupt every running statement, or those of one thread: they fail as ``EngineFailed``.
+    def cancel(self, session: psycopg.Connection[Any]) -> None:
+        session.cancel()
 
-        No session changes hands meanwhile, so no other thread's statement is interrupted.
-        """
-        if os.getpid() == self._process:
-            with self._lock:
-                for session in [session for session, owner in self._owner_threads.items() if thread in (None, owner)]:
-                    self._interrupted.add(session)
-                    with suppress(Exception):
-                        session.cancel()
+    def is_alive(self, session: psycopg.Connection[Any]) -> bool:
+        return not session.closed and not session.broken
 
-    def close(self) -> None:
-        """Interrupt what is running and close every session. A forked process leaves its parent's sessions alone."""
-        if os.getpid() != self._process:
-            return
-        self.interrupt()
-        with self._lock:
-            self._process = 0
-            sessions = [*self._idle_sessions, *self._owner_threads]
-            self._idle_sessions.clear()
-        for session in sessions:
-            with suppress(Exception):
-                session.close()
-
-    def check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise EngineClosed
-
-    def _begin_transaction(self, session: psycopg.Connection[Any]) -> psycopg.Connection[Any] | None:
-        """Begin a transaction with our settings; None where the session has ended or does not allow them."""
-        settings = dict(_SETTINGS)
-        if self._memory is not None:
-            settings["work_mem"] = _memory(self._memory)
+    def guarded(self, session: psycopg.Connection[Any], action: Callable[[], T]) -> T:
+        """Run an action in a savepoint: a failure would end the transaction."""
+        without_cause(lambda: session.execute("SAVEPOINT sf"))
         try:
-            without_cause(lambda: _pin_settings(session, settings))
-        except EngineFailed:
+            result = without_cause(action)
+        except BaseException:
             with suppress(Exception):
-                session.close()
-            return None
-        return session
+                session.execute(b"ROLLBACK TO SAVEPOINT sf; RELEASE SAVEPOINT sf")
+            raise
+        without_cause(lambda: session.execute("RELEASE SAVEPOINT sf"))
+        return result
 
 
 def _memory(limit: str) -> str:
@@ -193,17 +100,6 @@ def _memory(limit: str) -> str:
         raise InvalidParameter("memory_limit", limit, "a size such as '4GB'")
     number, unit = float(limit.rstrip("KMGTiB ")), limit.strip("0123456789. ")[0]
     return f"{max(64, min(2_000_000_000, int(number * 1024 ** ('KMGT'.index(unit)))))}kB"
-
-
-def without_cause(action: Callable[[], T]) -> T:
-    """Return the action's result; raise ``EngineFailed`` without the cause, which may quote a cell."""
-    try:
-        return action()
-    except EngineClosed:
-        raise
-    except Exception:  # the same error whatever failed
-        pass
-    raise EngineFailed
 
 
 def open_session(address: str, place: str) -> psycopg.Connection[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,8 @@ class Case:
     means: Callable[[Row], Any]
     near: bool = False
     """Whether a result may be one step of a double away."""
+    compares_reals: bool = False
+    """Whether it compares the doubles that are carried as texts."""
 
 
 def column_reference(column: str) -> Reference:
@@ -185,6 +188,11 @@ def case_of_columns(
 def unary_case(name: str, operation: ScalarFunction, column: str, means: Callable[[Any], Any], *detail: object) -> Case:
     """Build a case of an operation on one column."""
     return case_of_columns(name, apply(operation, column_reference(column), detail=detail), (column,), means)
+
+
+def has_finite_reals(row: Row) -> bool:
+    """Return whether no double of a row that is carried as text is infinite or no number."""
+    return all(row[column] is None or math.isfinite(float(row[column])) for column in "fg")
 
 
 def not_null(*values: Any) -> list[Any]:

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -70,7 +71,10 @@ def _comparison_cases() -> list[Case]:
                 ("n", "j"),
                 means,
             ),
-            case_of_columns(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_compare_reals, means)),
+            replace(
+                case_of_columns(f"{name} of reals", apply(operation, f, g), ("f", "g"), partial(_compare_reals, means)),
+                compares_reals=True,
+            ),
             case_of_columns(
                 f"{name} of texts",
                 apply(operation, column_reference("t"), north),

@@ -54,9 +54,10 @@ class StatementCase:
     """Lists that are handed over beside the statement, after the columns of the rows; at most one case has any."""
 
 
-def cases() -> list[StatementCase]:
-    """List the statements that are proved."""
-    return [*_group_cases(), *_join_cases(), *_exists_cases(), _union_case(), _unnest_case()]
+def cases(*, lists: bool = True) -> list[StatementCase]:
+    """List the statements that are proved, those of lists included."""
+    unnested = [_unnest_case()] if lists else []
+    return [*_group_cases(), *_join_cases(), *_exists_cases(), _union_case(), *unnested]
 
 
 def declared() -> list[StatementCase]:

@@ -288,7 +288,7 @@ def _require_shared_type(stored: StoredColumn, column: str, place: str) -> Store
         raise InvalidPolicy(
             f"{column} is stored as {stored.type_name}, a type that cannot be read",
             place=place,
-            fix="convert it in a view to a number, a text, a date or a time",
+            fix="convert it, in a view or a column of its own, to a number, a text, a date or a time",
         )
     return stored
 

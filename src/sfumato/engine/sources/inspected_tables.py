@@ -129,7 +129,7 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     counts = [
         f"count(CASE WHEN k = 1 AND c{index} = {code} THEN 1 END)" for index in range(len(cells)) for code in OUTCOMES
     ]
-    totals = ", ".join(["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
+    totals = _named("t", ["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
     inspected_rows = f"SELECT {', '.join(['k', *fates])} FROM ({scans.written(scan)}) AS r"
     if declared.every_row:
         return f"SELECT {totals} FROM ({inspected_rows}) AS s", keys
@@ -143,8 +143,13 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
         for column in ("n", *(f"g{index}" for index in range(len(keys))))
         for quantity in loss_expressions(column)
     ]
-    limits = f"SELECT {', '.join(['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"
+    limits = f"SELECT {_named('u', ['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"
     return f"SELECT * FROM (SELECT {totals} FROM ({inspected_rows}) AS s) AS t CROSS JOIN ({limits}) AS v", keys
+
+
+def _named(prefix: str, figures: Sequence[str]) -> str:
+    """Write columns with names of their own: not every dialect allows two of one name."""
+    return ", ".join(f"{figure} AS {prefix}{index}" for index, figure in enumerate(figures))
 
 
 _BLOCK = 1 << 20

@@ -103,9 +103,9 @@ class DuckDBSpelling(CommonSpelling):
         return f"make_timestamp(({x} - {SECONDS_BEFORE_1970}) * 1000000)"
 
     def listed(self, number: int, kind: Type) -> str:
-        return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[]))"
+        return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[])) AS x"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Generate the values in the engine."""
         moved = f"{self.constant(first, kind)} + {_STEPS.get(kind, 'i')}"
-        return f"SELECT CAST({moved} AS {self.types[kind]}) FROM range({count}) AS r(i)"
+        return f"SELECT CAST({moved} AS {self.types[kind]}) AS x FROM range({count}) AS r(i)"

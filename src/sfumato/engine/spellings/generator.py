@@ -98,7 +98,7 @@ class Generator:
                 return self._or_null(self.spelling.span(first, count, kind), kind, part)
 
     def _or_null(self, values: str, kind: Kind, part: str) -> str:
-        return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}(x)"
+        return f"({values} UNION ALL SELECT {self.spelling.constant(None, kind)}) AS {part}"
 
     def _join(self, join: RelationalJoin) -> str:
         source = self.source(join.relation, join.alias)
@@ -129,11 +129,10 @@ class Generator:
         return f"{total.aggregation.name}({argument}){over}"
 
     def _lead_or_lag(self, beside: Shifted) -> str:
-        """Write LEAD or LAG; every dialect takes the default as its third argument."""
         function = "LAG" if beside.offset < 0 else "LEAD"
-        default = "" if beside.default is None else f", {self.scalar(beside.default)}"
+        default = None if beside.default is None else self.scalar(beside.default)
         over = self._over(beside.partition, beside.order)
-        return f"{function}({self.scalar(beside.scalar)}, {abs(beside.offset)}{default}){over}"
+        return self.spelling.shifted(function, self.scalar(beside.scalar), abs(beside.offset), default, over)
 
     def _over(
         self, partition: tuple[Scalar, ...], order: tuple[Scalar | Ordered, ...], frame: WindowFrame | None = None
@@ -144,8 +143,7 @@ class Generator:
 
     def _sort_key(self, key: Scalar | Ordered) -> str:
         ordered = key if isinstance(key, Ordered) else Ordered(key)
-        direction = " DESC" if ordered.descending else ""
-        return f"{self.scalar(ordered.scalar)}{direction} NULLS {'FIRST' if ordered.nulls_first else 'LAST'}"
+        return self.spelling.sort_key(self.scalar(ordered.scalar), ordered.descending, ordered.nulls_first)
 
 
 _FRAMES = {
@@ -176,8 +174,8 @@ def _case(_: Spelling, *written: str) -> str:
     return f"CASE {' '.join(f'WHEN {test} THEN {value}' for test, value in pairs)} {otherwise}END"
 
 
-def _convert(spelling: Spelling, x: str, kind: Kind) -> str:
-    return spelling.convert(x, kind)
+def _convert(spelling: Spelling, x: str, kind: Kind, source: Kind | None = None) -> str:
+    return spelling.time_text(x) if source is Type.TIMESTAMP and kind is Type.TEXT else spelling.convert(x, kind)
 
 
 def _in(_: Spelling, x: str, *choices: str) -> str:
@@ -185,7 +183,7 @@ def _in(_: Spelling, x: str, *choices: str) -> str:
 
 
 def _length(spelling: Spelling, x: str) -> str:
-    return _convert(spelling, f"LENGTH({x})", Type.INTEGER)
+    return _convert(spelling, f"{spelling.length}({x})", Type.INTEGER)
 
 
 _WRITERS: dict[ScalarFunction, Writer] = {

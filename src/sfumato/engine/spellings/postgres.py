@@ -143,13 +143,13 @@ class PostgresSpelling(CommonSpelling):
 
     def listed(self, number: int, kind: Type) -> str:
         unnested = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
-        return f"SELECT {unnested} {BYTES}" if kind is Type.TEXT else f"SELECT {unnested}"
+        return f"SELECT {f'({unnested} {BYTES})' if kind is Type.TEXT else unnested} AS x"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Generate the values on the server."""
         step = "i * INTERVAL '1 hour'" if kind is Type.TIMESTAMP else "i"
         moved = f"{self.constant(first, kind)} + {step}"
-        return f"SELECT CAST({moved} AS {self.types[kind]}) FROM GENERATE_SERIES(0, {count - 1}) AS s(i)"
+        return f"SELECT CAST({moved} AS {self.types[kind]}) AS x FROM GENERATE_SERIES(0, {count - 1}) AS s(i)"
 
 
 def _position(x: str) -> str:

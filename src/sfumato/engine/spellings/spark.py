@@ -176,7 +176,7 @@ class SparkSpelling(CommonSpelling):
         return f"({high} * {_TIMES.format(2**42)} + {middle} * {_TIMES.format(2**21)} + {low})"
 
     def listed(self, number: int, kind: Type) -> str:
-        return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[kind]}>))"
+        return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[kind]}>)) AS x"
 
     def items(self, x: str) -> str:
         return f"explode({x})"
@@ -184,7 +184,7 @@ class SparkSpelling(CommonSpelling):
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
         """Generate the values in the engine."""
         moved = _STEPS.get(kind, "({} + i)").format(self.constant(first, kind))
-        return f"SELECT {moved} FROM (SELECT explode(sequence(0L, {count - 1}L)) AS i)"
+        return f"SELECT {moved} AS x FROM (SELECT explode(sequence(0L, {count - 1}L)) AS i)"
 
 
 def _position(x: str) -> str:

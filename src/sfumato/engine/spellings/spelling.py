@@ -82,6 +82,8 @@ class Spelling(Protocol):
     """The type of each kind: 64-bit whole numbers, doubles, texts compared as bytes, and wide whole numbers."""
     staged: str
     """What ends a subselect that is to be computed once, not merged into what selects from it."""
+    length: str
+    """The function that counts the letters of a text."""
 
     def name(self, identifier: str) -> str:
         """Quote an identifier: any text is safe."""
@@ -93,6 +95,10 @@ class Spelling(Protocol):
 
     def convert(self, x: str, kind: Kind) -> str:
         """Convert to another kind a value that surely fits; a text is compared and ordered by its bytes."""
+        ...
+
+    def time_text(self, x: str) -> str:
+        """Write a time as text: without a fraction where it has none, else without zeros at its end."""
         ...
 
     def nearest(self, x: str) -> str:
@@ -215,8 +221,16 @@ class Spelling(Protocol):
         """Write the exact sum, wide, of 64-bit numbers in a group, or over a window."""
         ...
 
+    def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
+        """Write a key of ORDER BY."""
+        ...
+
+    def shifted(self, function: str, x: str, offset: int, default: str | None, over: str) -> str:
+        """Write LEAD or LAG over a window; the default stands where there is no such row."""
+        ...
+
     def listed(self, number: int, kind: Type) -> str:
-        """Write a SELECT of the values of a list that is a parameter of the statement."""
+        """Write a SELECT of the values, as ``x``, of a list that is a parameter of the statement."""
         ...
 
     def items(self, x: str) -> str:
@@ -224,7 +238,9 @@ class Spelling(Protocol):
         ...
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:
-        """Write a SELECT of ``count`` whole numbers, days (of a date) or hours (of a time), from ``first`` on."""
+        """Write a SELECT of ``count`` whole numbers, days (of a date) or hours (of a time), as ``x``, from ``first``
+        on.
+        """
         ...
 
 
@@ -245,6 +261,7 @@ class CommonSpelling:
     types: Mapping[Kind, str]
     literals: Literals
     staged = ""
+    length = "LENGTH"
 
     def name(self, identifier: str) -> str:
         return self.literals.name(identifier)
@@ -256,6 +273,9 @@ class CommonSpelling:
 
     def convert(self, x: str, kind: Kind) -> str:
         return f"CAST({x} AS {self.types[kind]})"
+
+    def time_text(self, x: str) -> str:
+        return self.convert(x, Type.TEXT)
 
     def nearest(self, x: str) -> str:
         return f"CAST({x} AS BIGINT)"
@@ -289,6 +309,12 @@ class CommonSpelling:
 
     def narrow_sum(self, x: str, over: str = "") -> str:
         return self.wide_sum(x, over)
+
+    def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
+        return f"{x}{' DESC' if descending else ''} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+    def shifted(self, function: str, x: str, offset: int, default: str | None, over: str) -> str:
+        return f"{function}({x}, {offset}{'' if default is None else f', {default}'}){over}"
 
     def items(self, x: str) -> str:
         return f"unnest({x})"

@@ -1,0 +1,226 @@
+"""Sessions at a MariaDB server: read-only transactions on one snapshot, with every setting pinned that affects results.
+
+Passwords are read from ``MYSQL_PWD`` or the ``[client]`` group of ``~/.my.cnf``, as MariaDB's own clients do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sfumato.engine.server_sessions import Parameters, SessionPool, T, without_cause
+from sfumato.engine.spellings.mariadb import COLLATION
+from sfumato.errors import InvalidPolicy
+from sfumato.extras import install_command
+
+if TYPE_CHECKING:
+    import pymysql
+
+_SQL_MODE = (
+    "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
+    "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+)
+_SETTINGS = {
+    "sql_mode": f"'{_SQL_MODE}'",
+    "character_set_client": "utf8mb4",
+    "character_set_results": "utf8mb4",
+    "collation_connection": COLLATION,
+    "time_zone": "'+00:00'",
+    "default_week_format": "0",
+    "div_precision_increment": "4",
+    "default_regex_flags": "''",
+    "in_predicate_conversion_threshold": "0",
+    "optimizer_switch": "'default'",
+    "join_cache_level": "8",
+    "join_buffer_size": "67108864",
+    "join_buffer_space_limit": "268435456",
+    "max_recursive_iterations": "4294967295",
+    "max_sort_length": "65536",
+    "sort_buffer_size": "33554432",
+    "sql_select_limit": "18446744073709551615",
+    "sql_big_selects": "1",
+    "max_statement_time": "3600",
+    "lock_wait_timeout": "60",
+    "wait_timeout": "86400",
+    "idle_transaction_timeout": "0",
+    "idle_readonly_transaction_timeout": "0",
+    "tmp_disk_table_size": "18446744073709551615",
+    "completion_type": "'NO_CHAIN'",
+    "tx_isolation": "'REPEATABLE-READ'",
+    "tx_read_only": "1",
+}
+"""Set before each transaction. Sort keys longer than ``max_sort_length`` bytes would be cut: no text has so many. Long
+lists of IN would become joins, and texts of joins are too long for an index, but not for a hash.
+"""
+_CONNECT_SECONDS = 20
+_READ_SECONDS = 3_700
+"""Longer than a statement may take on the server: a server that says nothing for so long is gone."""
+_LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "::1")
+OLDEST = (10, 11)
+
+
+class MariaDBSessions(SessionPool):
+    """The sessions at one MariaDB server."""
+
+    server_name = "MariaDB"
+
+    def open(self) -> pymysql.Connection[Any]:
+        return open_session(self.address, self.place)
+
+    def begin(self, session: pymysql.Connection[Any]) -> None:
+        """Begin a transaction with our settings, on a snapshot of this moment."""
+        session.query("SET SESSION " + ", ".join(f"{name} = {value}" for name, value in _SETTINGS.items()))
+        session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def fetch(self, session: pymysql.Connection[Any], statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
+        assert not parameters  # a statement holds all its values
+        with session.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def cancel(self, session: pymysql.Connection[Any]) -> None:
+        with closing(self.open()) as other:
+            other.query(f"KILL QUERY {session.thread_id()}")
+
+    def is_alive(self, session: pymysql.Connection[Any]) -> bool:
+        return bool(session.open)
+
+    def guarded(self, _: Any, action: Callable[[], T]) -> T:
+        """Run an action; a statement that fails does not end a transaction here."""
+        return without_cause(action)
+
+
+def open_session(address: str, place: str) -> pymysql.Connection[Any]:
+    """Open a session; over a network it is encrypted and the server's certificate is verified."""
+    client = _import_client(place)
+    options = _connection_options(address, place)
+    failure = None
+    try:
+        session = client.connect(**options, conv=_decoders(client))
+    except (client.Error, OSError, RuntimeError) as error:
+        failure = error
+    if failure is not None:
+        raise _connection_refusal(failure, place) from None
+    if "ssl" in options and not isinstance(getattr(session, "_sock", None), ssl.SSLSocket):
+        session.close()
+        raise _connection_refusal(None, place)
+    return session
+
+
+def _import_client(place: str) -> Any:
+    try:
+        import pymysql
+    except ImportError:
+        pymysql = None  # type: ignore[assignment]
+    if pymysql is None:
+        raise InvalidPolicy(
+            "tables on a MariaDB server are read with PyMySQL, which is not installed",
+            place=place,
+            fix=install_command("mariadb"),
+        )
+    return pymysql
+
+
+def _decoders(client: Any) -> dict[Any, Any]:
+    """Return the client's decoders of results; of decimals only whole ones are sent."""
+    return {**client.converters.conversions, client.constants.FIELD_TYPE.NEWDECIMAL: int}
+
+
+def _connection_options(address: str, place: str) -> dict[str, Any]:
+    """Parse an address; over a network the server's certificate must be verified."""
+    parts = urlsplit(address)
+    parameters = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    host, socket = unquote(parts.hostname or ""), parameters.get("unix_socket")
+    database = unquote(parts.path.lstrip("/"))
+    if not database or "/" in database:
+        raise InvalidPolicy(
+            "the address of a MariaDB server names one database",
+            place=place,
+            fix='write source = "mariadb://user@host/database"',
+        )
+    options = {
+        "host": host or "localhost",
+        "port": parts.port or 3306,
+        "database": database,
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        "read_timeout": _READ_SECONDS,
+        "write_timeout": _READ_SECONDS,
+        "password": _password(),
+        "program_name": "sfumato",
+        "autocommit": None,
+    }
+    options |= {"user": unquote(parts.username)} if parts.username else {}
+    if host not in _LOCAL_HOSTS:
+        if socket is not None:
+            raise InvalidPolicy(
+                "a socket is on this machine: an address names a host or a socket",
+                place=place,
+                fix="leave out unix_socket, or write mariadb://user@localhost/database?unix_socket=…",
+            )
+        return options | {"ssl": _certificate_check(parameters.get("ssl_ca"), place)}
+    return options | {"unix_socket": socket, "ssl_disabled": True}
+
+
+def _certificate_check(authority: str | None, place: str) -> ssl.SSLContext:
+    """Return the settings under which a server's certificate is verified, by our own authority if one is named."""
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError):
+        pass
+    raise InvalidPolicy(
+        "the certificate of the authority cannot be read", place=place, fix="name a readable file as ssl_ca=<file>"
+    )
+
+
+def _password() -> str:
+    """Return the password that MariaDB's own clients would send; none if none is configured."""
+    from pymysql.optionfile import Parser
+
+    if "MYSQL_PWD" in os.environ:
+        return os.environ["MYSQL_PWD"]
+    options = Parser(strict=False, interpolation=None)
+    options.read(Path.home() / ".my.cnf", encoding="utf-8")
+    return options.get("client", "password") if options.has_option("client", "password") else ""
+
+
+_REFUSALS = {
+    1045: (
+        "the server did not accept the account or its password",
+        "set MYSQL_PWD, or write password=… under [client] in ~/.my.cnf",
+    ),
+    1698: ("the server does not allow this account to connect", "check the account and how it identifies itself"),
+    1044: ("this account may not use the database", "GRANT SELECT on its tables to the account"),
+    1049: ("there is no such database on the server", "name a database that exists"),
+    1040: ("the server has no free connection", "close some sessions, or raise max_connections"),
+    1203: ("the server has no free connection", "close some sessions, or raise max_user_connections"),
+    2026: (
+        "the server's TLS certificate could not be verified",
+        "set ssl_ca=<file> to the certificate of its authority, and name the host as the certificate does",
+    ),
+}
+
+
+def _connection_refusal(error: Any, place: str) -> InvalidPolicy:
+    """Explain why a session could not be opened, in our own words: no message of a server is passed on."""
+    code = 2026 if error is None or "certificate" in str(error).lower() else next(iter(error.args), None)
+    rule, fix = _REFUSALS.get(
+        code, ("the MariaDB server cannot be reached", "check the address, and that the server is running")
+    )
+    return InvalidPolicy(rule, place=place, fix=fix)
+
+
+def is_supported(version: str) -> bool:
+    """Return whether a server's version is one of MariaDB, and not too old.
+
+    >>> is_supported("10.11.6-MariaDB-0+deb12u1"), is_supported("10.6.1-MariaDB"), is_supported("8.0.36")
+    (True, False, False)
+    """
+    numbers = re.match(r"([0-9]+)\.([0-9]+)", version)
+    return "MariaDB" in version and numbers is not None and tuple(map(int, numbers.groups())) >= OLDEST

@@ -1,0 +1,231 @@
+"""The MariaDB engine: what a server engine needs to know of MariaDB.
+
+A server identifies itself by its host, port and folder; the rows of public tables are fetched from it. Whatever this
+engine cannot compute as the others do is refused before the charge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sfumato.engine import self_test
+from sfumato.engine.lowering.reading_statements import as_arrow
+from sfumato.engine.lowering.relational import StagedSelect
+from sfumato.engine.mariadb.connection import MariaDBSessions, is_supported
+from sfumato.engine.mariadb.stored_tables import (
+    MAX_ID_LETTERS,
+    MariaDBCells,
+    StoredTable,
+    find_table,
+    is_short_text,
+    require_read_only,
+)
+from sfumato.engine.protocols import DataIdentity, FetchedTable
+from sfumato.engine.public_tables import (
+    MAX_CARRIED_ROWS,
+    PublicRows,
+    id_columns,
+    public_table_too_large,
+    unreadable_public_table,
+)
+from sfumato.engine.server_engine import Run, ServerEngine, ServerInspector, digest
+from sfumato.engine.server_sessions import SessionPool
+from sfumato.engine.sources.clean_cells import Stored, find_column
+from sfumato.engine.sources.clean_scans import AS_TYPES, StoredColumn
+from sfumato.engine.spellings.mariadb import COLLATION, MariaDBSpelling, quote_identifier, text
+from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
+from sfumato.policy import Policy, Table, Type
+
+if TYPE_CHECKING:
+    import pymysql
+
+_COLLATIONS = ("uca1400_nopad_as_cs", "utf8mb4_unicode_520_nopad_ci", "utf8mb4_general_nopad_ci")
+"""Collations under which LOWER and UPPER may map letters one for one; which of them does is proved at opening."""
+_SPARE_PACKET = 1 << 16
+"""Bytes by which a statement may grow from its plan to its reading: the keys of samples are longer."""
+
+
+class MariaDB(ServerEngine):
+    """The MariaDB implementation of ``Engine``: nothing but totals of groups leaves the server."""
+
+    cells = MariaDBCells()
+    explain = "EXPLAIN"
+    relations: dict[str, StoredTable]
+
+    def __init__(self, policy: Policy) -> None:
+        private = next(table for table in policy.tables.values() if not table.public)
+        super().__init__(policy, MariaDBSessions(private.source.address, f"tables.{private.name}.source"))
+
+    def prove_spelling(self, table: str) -> MariaDBSpelling:
+        place = f"tables.{table}.source"
+        _check_server(self.server.run, place)
+        require_read_only(self.server.run, place)
+        ((self._max_packet,),) = self.server.run("SELECT @@max_allowed_packet")
+        letters = next((name for name in _COLLATIONS if _changes_case_alike(self.server, name)), None)
+        spelling = MariaDBSpelling(letters)
+        self_test.require_correct_results(dialect(spelling, self.server.run), place)
+        return spelling
+
+    def identify(self, run: Run) -> tuple[str, ...]:
+        """Identify a server by its host name, port and folder, as it reports them."""
+        return tuple(map(str, run("SELECT @@hostname, @@port, @@datadir")[0]))
+
+    def look_up(self, table: str, run: Run) -> StoredTable:
+        policy = self._policy.tables[table]
+        relation = find_table(policy.source.relation, table, run)
+        for name in id_columns(policy, self._policy):
+            if not is_short_text(_column(relation, name, f"tables.{table}.id")):
+                raise InvalidPolicy(
+                    f"ids on MariaDB are numbers, or texts in a column of at most {MAX_ID_LETTERS} letters",
+                    place=f"tables.{table}.id",
+                    fix=f"ALTER TABLE … MODIFY {name} VARCHAR({MAX_ID_LETTERS}), or shorter",
+                )
+        for name, domain in policy.columns.items():
+            place = f"tables.{table}.columns.{name}"
+            if domain.type.temporal and _column(relation, name, place).kind is Stored.TEXT:
+                raise InvalidPolicy(
+                    f"{name} is stored as text, which MariaDB cannot read as dates and times exactly",
+                    place=place,
+                    fix="store it in a column of type DATE or DATETIME, or declare it as text",
+                )
+        return relation
+
+    def lock(self, session: pymysql.Connection[Any]) -> None:
+        """Take the metadata lock of every table: it is altered, renamed or dropped only after the transaction."""
+        for relation in self.relations.values():
+            self.server.fetch(session, f"SELECT 1 FROM {relation.sql} LIMIT 0", ())
+
+    def carried_scan(self, table: PublicRows, carried: list[object]) -> str:
+        return carried_scan(table, carried)
+
+    def render(self, statement: StagedSelect) -> tuple[str, list[object]]:
+        """Render a statement; refuse one that is longer than the server accepts."""
+        rendered, carried = super().render(statement)
+        if len(rendered.encode()) + _SPARE_PACKET > self._max_packet:
+            raise Unsupported(
+                "engine-limits",
+                f"the statement for MariaDB is longer than the {self._max_packet:,} bytes that this server accepts",
+                fix="ask for less at once, join smaller public tables, or raise max_allowed_packet",
+            )
+        return rendered, carried
+
+    def decode(self, rows: list[tuple[Any, ...]], kinds: Sequence[Type]) -> list[tuple[Any, ...]]:
+        """Convert truths, which are numbers here."""
+        truths = [index for index, kind in enumerate(kinds) if kind is Type.BOOLEAN]
+        if not truths:
+            return rows
+        return [
+            tuple(bool(cell) if index in truths and cell is not None else cell for index, cell in enumerate(row))
+            for row in rows
+        ]
+
+    def relation_data(self, table: str) -> tuple[DataIdentity, ...]:
+        version = self._policy.tables[table].source.version or ""
+        return _data(self.database, self.relations[table], version)
+
+    def relation_remarks(self, _: str) -> list[tuple[bool, str]]:
+        return [
+            (
+                True,
+                "A table on MariaDB is known by its server's host name, port and folder and by its own name: under "
+                "other names the same rows would have a second budget.",
+            )
+        ]
+
+
+def _column(relation: StoredTable, name: str, place: str) -> StoredColumn:
+    columns = [(column.name, column) for column in relation.columns]
+    return find_column(columns, name, place, "name a column of the source that this account may read")
+
+
+class MariaDBInspector(ServerInspector):
+    """The inspector of tables on MariaDB."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy, MariaDB(policy))
+
+
+def fetch(table: Table) -> FetchedTable:
+    """Fetch the rows of a public table from the server that it names."""
+    place = f"tables.{table.name}.source"
+    server = MariaDBSessions(table.source.address, place)
+    try:
+        _check_server(server.run, place)
+        relation = find_table(table.source.relation, table.name, server.run)
+        server_identity = tuple(map(str, server.run("SELECT @@hostname, @@port, @@datadir")[0]))
+        identity = _data(server_identity, relation, table.source.version or "")
+        return FetchedTable(_read_rows(table, relation, server.run), identity)
+    finally:
+        server.close()
+
+
+def _data(server: tuple[str, ...], relation: StoredTable, version: str) -> tuple[DataIdentity, ...]:
+    address = f"mariadb://{'/'.join(server)}/{relation.database}.{relation.name}"
+    return (DataIdentity(address, partial(digest, address, version)),)
+
+
+def _read_rows(table: Table, relation: StoredTable, run: Run) -> Any:
+    """Read the rows of a public table into an Arrow table."""
+    columns = [column for column in relation.columns if column.kind in AS_TYPES]
+    cells = ", ".join(MariaDBCells().plain(column) for column in columns)
+    try:
+        rows = run(f"SELECT {cells} FROM {relation.sql} LIMIT {MAX_CARRIED_ROWS + 1}")
+    except EngineFailed:
+        raise unreadable_public_table(table.name) from None
+    if len(rows) > MAX_CARRIED_ROWS:
+        raise public_table_too_large(table.name)
+    return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
+
+
+def _check_server(run: Run, place: str) -> None:
+    ((version,),) = run("SELECT VERSION()")
+    if not is_supported(version):
+        raise InvalidPolicy(
+            "MariaDB 10.11 or newer is required",
+            place=place,
+            fix=f"this server is {version}: copy the tables to a server of MariaDB 10.11 or newer",
+        )
+
+
+def dialect(spelling: MariaDBSpelling, run: Run) -> self_test.Dialect:
+    """Return what MariaDB proves: it has no lists, and declared values are listed in this process."""
+    return self_test.Dialect(
+        spelling, carried_scan, run, lists=None, lists_values=False, integer_truths=True, finite_reals=True
+    )
+
+
+def _changes_case_alike(server: SessionPool, collation: str) -> bool:
+    try:
+        return not self_test.wrong_case_functions(MariaDBSpelling(collation), carried_scan, server.run)
+    except EngineFailed:  # no such collation
+        return False
+
+
+def carried_scan(table: PublicRows, _: list[object]) -> str:
+    """Return the FROM item that reads public values, which the statement holds as one text of JSON."""
+    if not table.names:
+        return "(SELECT 1 AS c)"
+    cells = [[_carried_text(cell) for cell in row] for row in zip(*table.columns, strict=True)]
+    widths = [max([1, *(len(row[index] or "") for row in cells)]) for index in range(len(table.names))]
+    paths = ", ".join(
+        f"c{index} VARCHAR({width}) CHARACTER SET utf8mb4 PATH '$[{index}]'" for index, width in enumerate(widths)
+    )
+    expressions = ", ".join(
+        f"{_typed(f'c{index}', kind)} AS {quote_identifier(name)}"
+        for index, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True))
+    )
+    rows = text(json.dumps(cells, ensure_ascii=False, separators=(",", ":")))
+    return f"(SELECT {expressions} FROM JSON_TABLE({rows}, '$[*]' COLUMNS ({paths})) AS j)"
+
+
+def _carried_text(cell: Any) -> str | None:
+    if isinstance(cell, bool):
+        return str(int(cell))
+    return None if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
+
+
+def _typed(x: str, kind: Type) -> str:
+    return f"({x} COLLATE {COLLATION})" if kind is Type.TEXT else MariaDBSpelling().convert(x, kind)

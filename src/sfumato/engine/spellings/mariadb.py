@@ -1,0 +1,258 @@
+"""The MariaDB spelling of the relational form.
+
+It is MariaDB with the settings that ``engine.mariadb.connection`` pins: ``||`` joins texts, backslashes in literals are
+letters, and the collation of every text is one that compares bytes without padding.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from sfumato.engine.lowering.relational import Kind, Wide
+from sfumato.engine.spellings.spelling import CommonSpelling, Literals, anchored, quote
+from sfumato.errors import Unsupported
+from sfumato.plan.values.grammars import ZONED
+from sfumato.policy import Type, Value
+from sfumato.quick_dataclass import dataclass
+
+TYPES: Mapping[Kind, str] = {
+    Type.INTEGER: "SIGNED",
+    Type.BOOLEAN: "SIGNED",
+    Type.DATE: "DATE",
+    Type.TIMESTAMP: "DATETIME(6)",
+    Type.REAL: "DOUBLE",
+    Type.TEXT: "CHAR",
+    Wide.INTEGER: "DECIMAL(65,0)",
+}
+COLLATION = "utf8mb4_nopad_bin"
+"""Texts are compared by their bytes, and a space at the end is a letter."""
+_ENDS = r"\A", r"\z"
+_ESCAPES = "\\!#~^|"
+_ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)\z"
+_MAX_POSITION = 1_000_000_000
+"""No text is so long: a position or a count beyond it is this one."""
+_DAYS_BEFORE_YEAR_1 = 366
+"""What MariaDB counts, by FROM_DAYS and TO_SECONDS, before the year 1."""
+_PARTS = {
+    "week": "WEEK({0}, 3)",
+    "dow": "(DAYOFWEEK({0}) - 1)",
+    "isodow": "(WEEKDAY({0}) + 1)",
+    "doy": "DAYOFYEAR({0})",
+    "microsecond": "(SECOND({0}) * 1000000 + MICROSECOND({0}))",
+}
+_DAYS_INTO = {
+    "year": "(DAYOFYEAR({0}) - 1)",
+    "quarter": "(DAYOFMONTH({0}) - 1)",
+    "month": "(DAYOFMONTH({0}) - 1)",
+    "week": "WEEKDAY({0})",
+    "day": "0",
+}
+"""The days from the start of a unit to a date; a quarter's months come after its days."""
+_SECONDS_INTO_DAY = {
+    "hour": "HOUR({0}) * 3600",
+    "minute": "HOUR({0}) * 3600 + MINUTE({0}) * 60",
+    "second": "HOUR({0}) * 3600 + MINUTE({0}) * 60 + SECOND({0})",
+}
+
+
+def text(value: str) -> str:
+    """Write a text as a literal; one with a NUL or a surrogate is refused."""
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Unsupported(
+            "engine-limits",
+            "a statement for MariaDB cannot contain the character U+0000",
+            fix="leave that character out",
+        )
+    return quote(value)
+
+
+LITERALS = Literals(TYPES, text)
+quote_identifier = LITERALS.name
+
+
+@dataclass(frozen=True)
+class MariaDBSpelling(CommonSpelling):
+    """The MariaDB dialect: a double that overflows is an error (none does within our range), no double is infinite, and
+    truths are the numbers 1 and 0.
+    """
+
+    letters: str | None = None
+    """The collation under which LOWER and UPPER turn letters one for one; None where the server has none."""
+
+    types = TYPES
+    literals = LITERALS
+    staged = " LIMIT 9223372036854775807"  # what ends so is not merged into what selects from it
+    length = "CHAR_LENGTH"
+
+    def constant(self, value: Value | None, kind: Kind) -> str:
+        if isinstance(value, dt.datetime):
+            return self.convert(f"'{value.isoformat(sep=' ')}'", Type.TIMESTAMP)
+        return super().constant(value, kind)
+
+    def time_text(self, x: str) -> str:
+        """Write a time as text: it always has six digits of a fraction before zeros are cut."""
+        digits = f"CAST({self.convert(x, Type.TIMESTAMP)} AS CHAR)"
+        return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {digits}))"
+
+    def nearest(self, x: str) -> str:
+        return f"CAST({x} AS SIGNED)"
+
+    def toward_zero(self, x: str) -> str:
+        return f"CAST({self.truncate(x)} AS SIGNED)"
+
+    def floor(self, x: str) -> str:
+        return _any_size(f"FLOOR({x})")
+
+    def ceiling(self, x: str) -> str:
+        return _any_size(f"CEIL({x})")
+
+    def truncate(self, x: str) -> str:
+        return _any_size(f"TRUNCATE({x}, 0)")
+
+    def half_away(self, x: str) -> str:
+        """Round halves away from zero; MariaDB's own ROUND takes halves of doubles to even."""
+        whole = f"TRUNCATE({x}, 0)"
+        return _any_size(f"{whole} + CASE WHEN ABS({x} - {whole}) >= 0.5 THEN SIGN({x}) ELSE 0 END")
+
+    def divide_whole(self, x: str, y: str) -> str:
+        return f"({x} DIV {y})"
+
+    def divide_wide(self, x: str, y: str) -> str:
+        """Divide exactly: DIV returns 64 bits. A quotient without a remainder has at most 61 digits."""
+        return f"CAST(({x} - {x} % {y}) / {y} AS DECIMAL(65,0))"
+
+    def least(self, *xs: str) -> str:
+        return _ignoring_null("LEAST", xs)
+
+    def greatest(self, *xs: str) -> str:
+        return _ignoring_null("GREATEST", xs)
+
+    def like(self, x: str, pattern: str) -> str:
+        """Match a pattern with an escape that does not occur in it: without one it is the backslash."""
+        unused = next(letter for letter in (*_ESCAPES, *map(chr, range(0x100, 0xD800))) if letter not in pattern)
+        return f"({x} LIKE {text(pattern)} ESCAPE {text(unused)})"
+
+    def matches(self, x: str, grammar: str, at_start: bool = True, at_end: bool = True) -> str:
+        return f"({x} REGEXP {text(anchored(grammar, at_start, at_end, _ENDS))})"
+
+    def group(self, x: str, pattern: str, number: int) -> str:
+        whole = text(anchored(pattern, True, True, _ENDS))
+        return f"REGEXP_REPLACE({x}, {whole}, '\\{number}')"
+
+    def read(self, x: str, kind: Type) -> str:
+        """Parse a text. A moment beyond the calendar, which only a zone can lead to, is NULL or in the year 0."""
+        plain = self.trim(x, " ", start=True, end=True)
+        if kind is not Type.TIMESTAMP:
+            return self.convert(plain, kind)
+        zone, local = f"REGEXP_SUBSTR({plain}, '{_ZONE}')", f"REGEXP_REPLACE({plain}, '{_ZONE}', '')"
+        minutes = (
+            f"CASE WHEN {zone} = 'Z' THEN 0 ELSE CAST(SUBSTR({zone}, 2, 2) AS SIGNED) * 60 +"
+            f" CASE WHEN CHAR_LENGTH({zone}) > 3 THEN CAST(RIGHT({zone}, 2) AS SIGNED) ELSE 0 END END"
+        )
+        ahead = f"CASE WHEN LEFT({zone}, 1) = '-' THEN -1 ELSE 1 END * {minutes}"
+        moment = f"CAST({local} AS DATETIME(6)) - INTERVAL ({ahead}) MINUTE"
+        return f"CASE WHEN {self.matches(x, ZONED)} THEN {moment} ELSE CAST({plain} AS DATETIME(6)) END"
+
+    def lower(self, x: str) -> str:
+        """Convert to lower case; İ is replaced by i before, where a server's own rule yields another letter."""
+        return self._change_case("LOWER", f"REPLACE({x}, 'İ', 'i')")
+
+    def upper(self, x: str) -> str:
+        """Convert to upper case; ẞ becomes ß again, since not every collation knows that capital."""
+        return f"REPLACE({self._change_case('UPPER', x)}, 'ẞ', 'ß')"
+
+    def _change_case(self, function: str, x: str) -> str:
+        if self.letters is None:
+            raise Unsupported(
+                "engine-limits",
+                f"{function} needs a collation that maps letters one for one, and this server has none",
+                fix="use the text as it is",
+            )
+        return f"({function}({x} COLLATE {self.letters}) COLLATE {COLLATION})"
+
+    def trim(self, x: str, letters: str, start: bool, end: bool) -> str:
+        if len(letters) == 1:
+            side = "BOTH" if start and end else "LEADING" if start else "TRAILING"
+            return f"TRIM({side} {text(letters)} FROM {x})"
+        trimmed = "".join(rf"\x{{{ord(letter):x}}}" for letter in letters)
+        ends = [rf"\A[{trimmed}]+"] * start + [rf"[{trimmed}]+\z"] * end
+        return f"REGEXP_REPLACE({x}, '{'|'.join(ends)}', '')" if letters else x
+
+    def slice(self, x: str, first: str, count: str) -> str:
+        return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
+
+    def digest(self, *texts: str) -> str:
+        return f"MD5(CONCAT_WS('|', {', '.join(texts)}))"
+
+    def hash(self, x: str) -> str:
+        return f"LEFT(SHA2({x}, 256), 16)"
+
+    def part(self, x: str, part: str) -> str:
+        return f"CAST({_PARTS.get(part, part.upper() + '({0})').format(x)} AS SIGNED)"
+
+    def start(self, x: str, unit: str, kind: Type) -> str:
+        if unit == "millisecond":
+            return f"({x} - INTERVAL (MICROSECOND({x}) % 1000) MICROSECOND)"
+        day = f"CAST({x} AS DATE)"
+        if unit in _SECONDS_INTO_DAY:
+            moment = f"CAST({day} AS DATETIME(6)) + INTERVAL ({_SECONDS_INTO_DAY[unit].format(x)}) SECOND"
+            return self.convert(moment, kind)
+        start = f"({day} - INTERVAL {_DAYS_INTO[unit].format(x)} DAY)"
+        if unit == "quarter":
+            start = f"({start} - INTERVAL ((MONTH({x}) - 1) % 3) MONTH)"
+        return self.convert(start, kind)
+
+    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+        return self.convert(f"({x} + INTERVAL ({amount}) {unit.upper()})", kind)
+
+    def days(self, first: str, last: str) -> str:
+        return f"CAST(DATEDIFF({last}, {first}) AS SIGNED)"
+
+    def seconds(self, x: str) -> str:
+        return f"CAST(TO_SECONDS({x}) - {_DAYS_BEFORE_YEAR_1 * 86_400} AS SIGNED)"
+
+    def moment(self, x: str) -> str:
+        day = f"FROM_DAYS({x} DIV 86400 + {_DAYS_BEFORE_YEAR_1})"
+        return f"(CAST({day} AS DATETIME(6)) + INTERVAL ({x} % 86400) SECOND)"
+
+    def sort_key(self, x: str, descending: bool, nulls_first: bool) -> str:
+        return f"({x} IS NULL){' DESC' if nulls_first else ''}, {x}{' DESC' if descending else ''}"
+
+    def shifted(self, function: str, x: str, offset: int, default: str | None, over: str) -> str:
+        """Write LEAD or LAG, whose default is written beside: there is a row where a constant can be taken from it."""
+        value = f"{function}({x}, {offset}){over}"
+        if default is None:
+            return value
+        return f"CASE WHEN {function}(1, {offset}){over} IS NULL THEN {default} ELSE {value} END"
+
+    def listed(self, number: int, _: Type) -> str:
+        raise AssertionError(number)  # declared values are listed in this process
+
+    def span(self, first: Value | None, count: int, kind: Kind) -> str:
+        """Generate the numbers on the server."""
+        recursion = f"SELECT 0 AS i UNION ALL SELECT i + 1 FROM s WHERE i < {count - 1}"
+        numbers = f"WITH RECURSIVE s AS ({recursion}) SELECT i FROM s"
+        return f"SELECT {self.constant(first, kind)} + i AS x FROM ({numbers}) AS q"
+
+
+def _any_size(x: str) -> str:
+    """Make a rounded double one of any size: what is known to be whole is otherwise cut at 17 digits where a stage
+    keeps it.
+    """
+    return f"CAST({x} AS DOUBLE)"
+
+
+def _ignoring_null(function: str, xs: tuple[str, ...]) -> str:
+    """Take the least or greatest of two halves, which MariaDB makes NULL if one of them is; a value is written at most
+    as often as there are values, squared.
+    """
+    if len(xs) == 1:
+        return xs[0]
+    first, second = (_ignoring_null(function, half) for half in (xs[: len(xs) // 2], xs[len(xs) // 2 :]))
+    return f"COALESCE({function}({first}, {second}), {first}, {second})"
+
+
+def _position(x: str) -> str:
+    """Clamp a position or a count; NULL stays NULL."""
+    return f"CASE WHEN {x} > {_MAX_POSITION} THEN {_MAX_POSITION} ELSE {x} END"
