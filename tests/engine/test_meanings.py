@@ -156,22 +156,42 @@ def test_values_become_steps_with_ties_to_even() -> None:
     assert _totals(engine, "SELECT SUM(cost) FROM t", Strategy.WHOLE, [()]) == [(0 + 2 + 2 + 0 - 2 + 2 + 4,)]
 
 
+def _rank(numbers: list[int], seed: tuple[int, int]) -> int:
+    """The rank that ``sample_ranks`` describes."""
+    y, z = seed
+    folded = 0
+    for number in numbers:
+        folded = _remainder(folded * 1_640_531_527 + _remainder(number))
+    mixed = ((folded + 2**31 - 1) * y + z) % (2**31 - 1)
+    return (mixed * z + y) % (2**31 - 19) * y % (2**31 - 61)
+
+
+def _remainder(x: int) -> int:
+    """With the sign of the dividend, as SQL has it."""
+    return abs(x) % (2**31 - 1) * (1 if x >= 0 else -1)
+
+
+def _seed(key: int, unit: object) -> tuple[int, int]:
+    """The halves of a unit's seed."""
+    high, low = divmod(int(hashlib.md5(f"{key}|{unit}".encode()).hexdigest()[:15], 16), 2**30)
+    return high + 1, low + 1
+
+
 def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, int], key: int) -> Counter[Any]:
-    """Rows kept of each (unit, place): at most so many groups, rows in a group and rows, by the rank of their MD5."""
+    """Rows kept of each (unit, place): at most so many groups, rows in a group and rows, by their ranks."""
     most, groups, per_group = limits
-
-    def rank(*parts: object) -> str:
-        return hashlib.md5("|".join(str(each) for each in parts if each is not None).encode()).hexdigest()
-
     of_unit = defaultdict(list)
     for who, place, cost in rows:
-        of_unit[who].append((rank(key, place, int(cost)), place is None, place or "", int(cost)))
+        number = 0 if place is None else "abcde".index(place) + 1
+        rank = _rank([number, int(cost)], _seed(key, who)[::-1])
+        of_unit[who].append((rank, place is None, place or "", int(cost)))
     kept: Counter[Any] = Counter()
-    for own in of_unit.values():
+    for who, own in of_unit.items():
         chosen = own
         if groups < most:
-            places = sorted({(rank(key, None if row[1] else row[2]), *row[1:3]) for row in own})[:groups]
-            chosen = [row for row in own if row[1:3] in {each[1:] for each in places}]
+            numbers = {row[1:3]: 0 if row[1] else "abcde".index(row[2]) + 1 for row in own}
+            ranked = sorted((_rank([number], _seed(key, who)), place) for place, number in numbers.items())
+            chosen = [row for row in own if row[1:3] in {place for _, place in ranked[:groups]}]
         if per_group < most:
             chosen = [
                 row
