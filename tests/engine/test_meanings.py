@@ -163,7 +163,7 @@ def _rank(numbers: list[int], seed: tuple[int, int]) -> int:
     for number in numbers:
         folded = _remainder(folded * 1_640_531_527 + _remainder(number))
     mixed = ((folded + 2**31 - 1) * y + z) % (2**31 - 1)
-    return (mixed * z + y) % (2**31 - 19) * y % (2**31 - 61)
+    return mixed * z % (2**31 - 19) * y % (2**31 - 61)
 
 
 def _remainder(x: int) -> int:
@@ -182,25 +182,28 @@ def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int,
     most, groups, per_group = limits
     of_unit = defaultdict(list)
     for who, place, cost in rows:
-        number = 0 if place is None else "abcde".index(place) + 1
-        rank = _rank([number, int(cost)], _seed(key, who)[::-1])
-        of_unit[who].append((rank, place is None, place or "", int(cost)))
+        seed = _seed(key, who)
+        number = [0 if place is None else "abcde".index(place) + 1]
+        if groups < most:  # groups are chosen by a rank of their own
+            ranks = _rank([int(cost)], seed[::-1]), _rank(number, seed)
+        else:
+            ranks = _rank([*number, int(cost)], seed[::-1]), 0
+        of_unit[who].append((*ranks, place is None, place or "", int(cost)))
     kept: Counter[Any] = Counter()
-    for who, own in of_unit.items():
+    for own in of_unit.values():
         chosen = own
         if groups < most:
-            numbers = {row[1:3]: 0 if row[1] else "abcde".index(row[2]) + 1 for row in own}
-            ranked = sorted((_rank([number], _seed(key, who)), place) for place, number in numbers.items())
-            chosen = [row for row in own if row[1:3] in {place for _, place in ranked[:groups]}]
+            places = sorted({row[1:4] for row in own})[:groups]
+            chosen = [row for row in own if row[1:4] in places]
         if per_group < most:
             chosen = [
                 row
-                for each in {row[1:3] for row in chosen}
-                for row in sorted(r for r in chosen if r[1:3] == each)[:per_group]
+                for each in {row[2:4] for row in chosen}
+                for row in sorted(r for r in chosen if r[2:4] == each)[:per_group]
             ]
         for row in sorted(chosen)[:most]:
-            kept[None if row[1] else row[2]] += 1
-            kept[None if row[1] else row[2], "cost"] += row[3]
+            kept[None if row[2] else row[3]] += 1
+            kept[None if row[2] else row[3], "cost"] += row[4]
     return kept
 
 

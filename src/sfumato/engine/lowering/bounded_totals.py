@@ -65,7 +65,6 @@ from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import with_value
 from sfumato.plan.values.expressions import Expression
-from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.policies import MAX_ROWS
 from sfumato.quick_dataclass import dataclass
@@ -626,7 +625,8 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
             if within_limits
             else []
         )
-        place = Rank(unit, (*kept_first, Reference("t"), *keys, *values))
+        group_ranks = [Reference("s")] if max_groups is not None else []
+        place = Rank(unit, (*kept_first, Reference("t"), *group_ranks, *keys, *values))
         ranked = Select((("d", place),), ranked, all_columns=True)
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
     name, heavy_units = _heavy_units(rows, light_rows)
@@ -634,16 +634,20 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
 
 
 def _ranks(rows: CountedRows, grouped: bool) -> Columns:
-    """Compute ``s``, the rank of a group, where groups are chosen; and ``t``, that of a row."""
+    """Compute ``t``, the rank of a row; and ``s``, that of its group, where groups are chosen: ``t`` is then the rank
+    among rows of one group, and the groups' own ranks order rows of equal values.
+    """
     kinds = dict(rows.apart)
     key_numbers = [
         number(Reference(name, "r"), kind, rows.codes.get(name, ()))
         for name, kind in zip(rows.keys, rows.kinds, strict=True)
     ]
-    row_numbers = [number(Reference(name, "r"), kinds.get(name, Type.INTEGER)) for name in rows.telling]
+    values = [(name, Reference(name, "r")) for name in rows.telling]
+    row_numbers = [number(value, kinds[name]) if name in kinds else value for name, value in values]
     high, low = (Reference(name, "h") for name in SEED_COLUMNS)
-    row_rank = ("t", rank([*key_numbers, *row_numbers], (low, high)))
-    return (("s", rank(key_numbers, (high, low))), row_rank) if grouped else (row_rank,)
+    if not grouped:
+        return (("t", rank([*key_numbers, *row_numbers], (low, high))),)
+    return ("s", rank(key_numbers, (high, low))), ("t", rank(row_numbers, (low, high)))
 
 
 def _sampling_loss(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:

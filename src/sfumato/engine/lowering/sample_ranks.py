@@ -49,20 +49,20 @@ def with_seeds(units: Select, key: int) -> Select:
 def rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar:
     """Mix the numbers of a row, or of a group, with the halves of its unit's seed, to below 2^31.
 
-    With x from 0 to 2^32, and both halves from 1 to 2^30: x·y + z ≤ 2^62 + 2^30, and later products are below 2^61.
+    With x from 0 to 2^32, and both halves from 1 to 2^30: x·y + z ≤ 2^62 + 2^30, and later products are at most 2^61.
     Three primes, since a product modulo one of them is a linear map alone.
     """
+    if not numbers:
+        return integer_constant(0)
     (first, second), (one, two, three) = seed, _PRIMES
     mixed = _remainder(_multiply_add(_fold(numbers), first, second), one)
-    mixed = _remainder(_multiply_add(mixed, second, first), two)
+    mixed = _remainder(apply(ScalarFunction.MULTIPLY, mixed, second), two)
     return _remainder(apply(ScalarFunction.MULTIPLY, mixed, first), three)
 
 
 def _fold(numbers: Sequence[Scalar]) -> Scalar:
     """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 1 to 2p."""
     prime = _PRIMES[0]
-    if not numbers:
-        return integer_constant(prime)
     folded, *rest = (_remainder(number, prime) for number in numbers)
     for remainder in rest:
         folded = _remainder(_multiply_add(folded, integer_constant(_MULTIPLIER), remainder), prime)
