@@ -201,7 +201,15 @@ def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int,
                 for each in {row[2:4] for row in chosen}
                 for row in sorted(r for r in chosen if r[2:4] == each)[:per_group]
             ]
-        for row in sorted(chosen)[:most]:
+        ordered = sorted(chosen)[:most]
+        if groups < most and per_group >= most:  # spread evenly over the chosen groups
+            ordered = sorted(chosen, key=lambda row: (*row[1:4], row[0], row[4]))
+            ordered = [
+                row
+                for place, row in enumerate(ordered, 1)
+                if place * most // len(ordered) > (place - 1) * most // len(ordered)
+            ]
+        for row in ordered:
             kept[None if row[2] else row[3]] += 1
             kept[None if row[2] else row[3], "cost"] += row[4]
     return kept

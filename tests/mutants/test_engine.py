@@ -238,6 +238,22 @@ MUTANTS = (
         _reached(_COUNTS, "SAMPLE"),
     ),
     Mutant(
+        "a sample that is spread over groups keeps one row more",
+        Kind.LIMITS,
+        "engine.lowering.bounded_totals:_spread_rows",
+        "integer_constant(max_rows)",
+        "integer_constant(max_rows + 1)",
+        (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
+    ),
+    Mutant(
+        "rows of groups that are not chosen count among those that are spread",
+        Kind.SAMPLING,
+        "engine.lowering.bounded_totals:_spread_rows",
+        "GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)",
+        "GroupTotal(AggregateFunction.COUNT, integer_constant(1))",
+        (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
+    ),
+    Mutant(
         "a sample keeps the same rows in every release",
         Kind.REUSE,
         "engine.lowering.sample_ranks:with_seeds",

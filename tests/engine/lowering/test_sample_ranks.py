@@ -35,7 +35,7 @@ from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Budget, PrivacyUnit
 
 PRIME = 2**31 - 1
-UNITS = ["", "0", "7", str(2**63 - 1), str(-(2**63)), "a|b", "é😀", "x" * 1024, "person 1", "Person 1"]
+UNITS = ["", "0", "7", str(2**63 - 1), str(-(2**63)), "a|b", "é😀", "x" * 1024, "person 1", "Person 1", "8.0"]
 TEXTS = [None, "", "a", "A", "é😀", "it's", "x" * 5000, "|"]
 INTEGERS = [None, 0, 1, -1, 2**31, PRIME, -PRIME, 2**62, -(2**62), 2**63 - 1, -(2**63)]
 
@@ -71,7 +71,7 @@ def test_a_seed_is_the_hash_of_key_and_unit() -> None:
         listed = ", ".join(f"('{unit}')" for unit in UNITS)
         seeds = duckdb.sql(f"WITH rows AS (SELECT * FROM (VALUES {listed}) AS v(u)) {text}").fetchall()
         assert {u: (y - 1) * 2**30 + z - 1 for u, _, y, z in seeds} == {
-            unit: _fingerprint(f"{key}|{unit}") for unit in UNITS
+            unit: _fingerprint(f"{key}|{unit.replace('.0', '')}") for unit in UNITS
         }
         assert all(1 <= half <= 2**30 for _, _, *halves in seeds for half in halves)
         assert len({(y, z) for _, _, y, z in seeds}) == len(UNITS)
@@ -191,6 +191,23 @@ def test_one_release_loses_as_much_of_every_city(visits: DuckDB, limits: dict[st
         kept = _kept(visits, 10**17 + key, **limits)
         assert sum(kept) == 5 * PEOPLE
         assert all(abs(count - PEOPLE / 2) < 6 * deviation for count in kept), (key, kept)
+
+
+@pytest.mark.parametrize("max_rows", [7, 2**20, 2**20 + 1])
+def test_a_unit_keeps_as_many_rows_as_count(max_rows: int) -> None:
+    """Two of three groups, of 1 to 6 rows each: up to 7 of the rows in both, and half of these in either."""
+    rows = [(who, city, age) for who in range(1, 7) for city in "abc" for age in range(who)]
+    source = pa.table({name: [row[index] for row in rows] for index, name in enumerate(("who", "city", "age"))})
+    columns = {"city": {"values": list("abc")}, "age": {"type": "integer", "bounds": [0, 9]}}
+    engine = DuckDB(policy_of(Table("t", source, columns, id="who", max_rows=1)))
+    limits = {"rows": max_rows, "groups": 2, "rows_per_group": max_rows}
+    bounded = _bounded(engine, "SELECT city, COUNT(*), SUM(age) FROM t GROUP BY city", **limits)
+    cities = tuple((city,) for city in "abc")
+    for key in range(6):
+        kept = [count for count, _ in tuples(engine.read(GroupTotals(bounded, cities), key))]
+        assert sum(kept) == sum(min(max_rows, 2 * who) for who in range(1, 7))
+        assert max(kept) <= sum(min((max_rows + 1) // 2, who) for who in range(1, 7))
+    engine.close()
 
 
 def test_units_in_a_period_have_the_text_of_both() -> None:

@@ -51,6 +51,8 @@ from sfumato.engine.lowering.relational import (
     StagedSelect,
     StageReference,
     Wide,
+    WindowFrame,
+    WindowTotal,
     apply,
     integer_constant,
 )
@@ -71,6 +73,8 @@ from sfumato.quick_dataclass import dataclass
 
 _MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
+_MAX_SPREAD_ROWS = 2**20
+"""So many times the largest number of rows, 2^40, fits 64 bits."""
 
 
 def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
@@ -610,7 +614,7 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     within_limits: list[Scalar] = []
     unit = Reference(SEED_COLUMNS[0]), Reference("u")
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
-    places = []
+    places: list[tuple[str, Scalar]] = []
     if max_groups is not None:
         places.append(("a", Rank(unit, (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(max_groups)))
@@ -619,6 +623,10 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("b"), integer_constant(max_rows_per_group)))
     if places:
         ranked = Select(tuple(places), ranked, all_columns=True)
+    name, heavy_units = _heavy_units(rows, light_rows)
+    heavy = name, with_seeds(heavy_units, key)
+    if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= _MAX_SPREAD_ROWS:
+        return heavy, *_spread_rows(ranked, all_of(within_limits), max_rows, unit, (Reference("s"), *keys), values)
     if max_rows is not None:
         kept_first = (
             [apply(ScalarFunction.CASE, all_of(within_limits), integer_constant(0), integer_constant(1))]
@@ -629,8 +637,36 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
         place = Rank(unit, (*kept_first, Reference("t"), *group_ranks, *keys, *values))
         ranked = Select((("d", place),), ranked, all_columns=True)
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
-    name, heavy_units = _heavy_units(rows, light_rows)
-    return (name, with_seeds(heavy_units, key)), ranked, all_of(within_limits)
+    return heavy, ranked, all_of(within_limits)
+
+
+def _spread_rows(
+    ranked: Select,
+    is_chosen: Scalar,
+    max_rows: int,
+    unit: tuple[Scalar, ...],
+    group: tuple[Scalar, ...],
+    values: Sequence[Scalar],
+) -> tuple[Select, Scalar]:
+    """Keep ``max_rows`` of a unit's rows in the chosen groups, evenly spread over them, without sorting once more.
+
+    Of N such rows the p-th, where groups and rows are in the order of their ranks, is kept if ⌊p·m/N⌋ is more than
+    ⌊(p − 1)·m/N⌋: m rows in all, and every row if N ≤ m. The chosen groups come first, so that p counts them alone.
+    """
+    position = Rank(unit, (*group, Reference("t"), *values))
+    ranked = replace(ranked, columns=(*ranked.columns, ("p", position)))
+    chosen_rows = GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)
+    counted = Select((("c", WindowTotal(chosen_rows, unit, (), WindowFrame.WHOLE)),), ranked, all_columns=True)
+    previous = apply(ScalarFunction.SUBTRACT, Reference("p"), integer_constant(1))
+    shares = [
+        apply(
+            ScalarFunction.DIVIDE_WHOLE,
+            apply(ScalarFunction.MULTIPLY, place, integer_constant(max_rows)),
+            Reference("c"),
+        )
+        for place in (Reference("p"), previous)
+    ]
+    return counted, all_of([is_chosen, apply(ScalarFunction.GREATER, *shares)])
 
 
 def _ranks(rows: CountedRows, grouped: bool) -> Columns:

@@ -35,8 +35,13 @@ SEED_COLUMNS = "y", "z"
 
 
 def with_seeds(units: Select, key: int) -> Select:
-    """Add the seed of each unit, in two columns, to a select of units ``u`` and their numbers of rows ``n``."""
-    text = apply(ScalarFunction.JOIN, Constant(f"{key}|", Type.TEXT), apply(ScalarFunction.UNIT_TEXT, Reference("u")))
+    """Add the seed of each unit, in two columns, to a select of units ``u`` and their numbers of rows ``n``.
+
+    Some engines write a whole double as 7.0 and some as 7: such letters are left out, and units may share a seed.
+    """
+    point_zero, nothing = Constant(".0", Type.TEXT), Constant("", Type.TEXT)
+    unit_text = apply(ScalarFunction.REPLACE, apply(ScalarFunction.UNIT_TEXT, Reference("u")), point_zero, nothing)
+    text = apply(ScalarFunction.JOIN, Constant(f"{key}|", Type.TEXT), unit_text)
     columns = ("u", Reference("u")), ("n", Reference("n"))
     seeded = Select((*columns, ("e", apply(ScalarFunction.FINGERPRINT, text))), units)
     high, low = (
