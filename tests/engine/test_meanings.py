@@ -156,31 +156,62 @@ def test_values_become_steps_with_ties_to_even() -> None:
     assert _totals(engine, "SELECT SUM(cost) FROM t", Strategy.WHOLE, [()]) == [(0 + 2 + 2 + 0 - 2 + 2 + 4,)]
 
 
+def _rank(numbers: list[int], seed: tuple[int, int]) -> int:
+    """The rank that ``sample_ranks`` describes."""
+    y, z = seed
+    folded = 0
+    for number in numbers:
+        folded = _remainder(folded * 1_640_531_527 + _remainder(number))
+    mixed = ((folded + 2**31 - 1) * y + z) % (2**31 - 1)
+    return mixed * z % (2**31 - 19) * y % (2**31 - 61)
+
+
+def _remainder(x: int) -> int:
+    """With the sign of the dividend, as SQL has it."""
+    return abs(x) % (2**31 - 1) * (1 if x >= 0 else -1)
+
+
+def _seed(key: int, unit: object) -> tuple[int, int]:
+    """The halves of a unit's seed."""
+    high, low = divmod(int(hashlib.md5(f"{key}|{unit}".encode()).hexdigest()[:15], 16), 2**30)
+    return high + 1, low + 1
+
+
 def _reckoned(rows: list[tuple[int, str | None, float]], limits: tuple[int, int, int], key: int) -> Counter[Any]:
-    """Rows kept of each (unit, place): at most so many groups, rows in a group and rows, by the rank of their MD5."""
+    """Rows kept of each (unit, place): at most so many groups, rows in a group and rows, by their ranks."""
     most, groups, per_group = limits
-
-    def rank(*parts: object) -> str:
-        return hashlib.md5("|".join(str(each) for each in parts if each is not None).encode()).hexdigest()
-
     of_unit = defaultdict(list)
     for who, place, cost in rows:
-        of_unit[who].append((rank(key, place, int(cost)), place is None, place or "", int(cost)))
+        seed = _seed(key, who)
+        number = [0 if place is None else "abcde".index(place) + 1]
+        if groups < most:  # groups are chosen by a rank of their own
+            ranks = _rank([int(cost)], seed[::-1]), _rank(number, seed)
+        else:
+            ranks = _rank([*number, int(cost)], seed[::-1]), 0
+        of_unit[who].append((*ranks, place is None, place or "", int(cost)))
     kept: Counter[Any] = Counter()
     for own in of_unit.values():
         chosen = own
         if groups < most:
-            places = sorted({(rank(key, None if row[1] else row[2]), *row[1:3]) for row in own})[:groups]
-            chosen = [row for row in own if row[1:3] in {each[1:] for each in places}]
+            places = sorted({row[1:4] for row in own})[:groups]
+            chosen = [row for row in own if row[1:4] in places]
         if per_group < most:
             chosen = [
                 row
-                for each in {row[1:3] for row in chosen}
-                for row in sorted(r for r in chosen if r[1:3] == each)[:per_group]
+                for each in {row[2:4] for row in chosen}
+                for row in sorted(r for r in chosen if r[2:4] == each)[:per_group]
             ]
-        for row in sorted(chosen)[:most]:
-            kept[None if row[1] else row[2]] += 1
-            kept[None if row[1] else row[2], "cost"] += row[3]
+        ordered = sorted(chosen)[:most]
+        if groups < most and per_group >= most:  # spread evenly over the chosen groups
+            ordered = sorted(chosen, key=lambda row: (*row[1:4], row[0], row[4]))
+            ordered = [
+                row
+                for place, row in enumerate(ordered, 1)
+                if place * most // len(ordered) > (place - 1) * most // len(ordered)
+            ]
+        for row in ordered:
+            kept[None if row[2] else row[3]] += 1
+            kept[None if row[2] else row[3], "cost"] += row[4]
     return kept
 
 

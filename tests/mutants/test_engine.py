@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
+_RANKS = "engine/lowering/test_sample_ranks.py"
 _TIGHT = "safety/test_tightness.py::test_claims_are_reached_when_a_unit_is_added"
 
 
@@ -231,7 +232,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one group more",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_rank_rows_by_digest",
+        "engine.lowering.bounded_totals:_rank_rows",
         "integer_constant(max_groups)",
         "integer_constant(max_groups + 1)",
         (_TIGHT,),
@@ -239,7 +240,7 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in a group",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_rank_rows_by_digest",
+        "engine.lowering.bounded_totals:_rank_rows",
         "integer_constant(max_rows_per_group)",
         "integer_constant(max_rows_per_group + 1)",
         _reached(_COUNTS, "SAMPLE"),
@@ -247,18 +248,58 @@ MUTANTS = (
     Mutant(
         "a sample keeps one row more in all",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_rank_rows_by_digest",
+        "engine.lowering.bounded_totals:_rank_rows",
         "integer_constant(max_rows)",
         "integer_constant(max_rows + 1)",
         _reached(_COUNTS, "SAMPLE"),
     ),
     Mutant(
+        "a sample that is spread over groups keeps one row more",
+        Kind.LIMITS,
+        "engine.lowering.bounded_totals:_spread_rows",
+        "integer_constant(max_rows)",
+        "integer_constant(max_rows + 1)",
+        (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
+    ),
+    Mutant(
+        "rows of groups that are not chosen count among those that are spread",
+        Kind.SAMPLING,
+        "engine.lowering.bounded_totals:_spread_rows",
+        "GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)",
+        "GroupTotal(AggregateFunction.COUNT, integer_constant(1))",
+        (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
+    ),
+    Mutant(
         "a sample keeps the same rows in every release",
         Kind.REUSE,
-        "engine.lowering.bounded_totals:_digests",
-        "secret = Constant(str(key), Type.TEXT)",
-        'secret = Constant("0", Type.TEXT)',
-        ("safety/test_samples.py::test_each_key_samples_anew",),
+        "engine.lowering.sample_ranks:with_seeds",
+        "Constant(f'{key}|', Type.TEXT)",
+        "Constant('0|', Type.TEXT)",
+        ("safety/test_samples.py::test_each_key_samples_anew", f"{_RANKS}::test_a_seed_is_the_hash_of_key_and_unit"),
+    ),
+    Mutant(
+        "a sample loses the same groups of every unit",
+        Kind.SAMPLING,
+        "engine.lowering.sample_ranks:with_seeds",
+        "apply(ScalarFunction.UNIT_TEXT, Reference('u'))",
+        "Constant('', Type.TEXT)",
+        (f"{_RANKS}::test_one_release_loses_as_much_of_every_city",),
+    ),
+    Mutant(
+        "a rank leaves 63 bits",
+        Kind.LIMITS,
+        "engine.lowering.sample_ranks:_fold",
+        "_remainder(number, prime) for number in numbers",
+        "number for number in numbers",
+        (f"{_RANKS}::test_no_step_of_a_rank_leaves_63_bits",),
+    ),
+    Mutant(
+        "a seed is longer than a rank can multiply",
+        Kind.LIMITS,
+        "engine.lowering.sample_ranks:_HALF_SEED",
+        "_HALF_SEED = 2 ** 30",
+        "_HALF_SEED = 2 ** 28",
+        (f"{_RANKS}::test_a_seed_is_the_hash_of_key_and_unit",),
     ),
     Mutant(
         "a public table's rows are counted where they are fewest",
@@ -325,20 +366,28 @@ MUTANTS = (
         ("engine/spark/test_sources.py::test_a_source_has_no_more_rows_than_its_ceiling",),
     ),
     Mutant(
-        "the groups of a sample are ranked without its key",
+        "the groups of a sample are ranked without their unit's seed",
         Kind.REUSE,
-        "engine.lowering.bounded_totals:_digests",
-        "apply(ScalarFunction.DIGEST, secret, *keys)",
-        "apply(ScalarFunction.DIGEST, *keys)",
+        "engine.lowering.bounded_totals:_ranks",
+        "rank(key_numbers, (high, low))",
+        "rank(key_numbers, (integer_constant(1), integer_constant(1)))",
         ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
     ),
     Mutant(
-        "the rows of a sample are ranked without its key",
+        "the rows of a sample are ranked without their unit's seed",
         Kind.REUSE,
-        "engine.lowering.bounded_totals:_digests",
-        "apply(ScalarFunction.DIGEST, secret, *keys, *values)",
-        "apply(ScalarFunction.DIGEST, *keys, *values)",
+        "engine.lowering.bounded_totals:_ranks",
+        "rank(row_numbers, (low, high))",
+        "rank(row_numbers, (integer_constant(1), integer_constant(1)))",
         ("safety/test_samples.py::test_each_key_samples_anew",),
+    ),
+    Mutant(
+        "rows of one rank are sampled in the order in which they are read",
+        Kind.SENSITIVITY,
+        "engine.lowering.bounded_totals:_rank_rows",
+        "(*kept_first, Reference('t'), *group_ranks, *keys, *values)",
+        "(*kept_first, Reference('t'), *group_ranks)",
+        ("engine/test_totals.py::test_codes_are_ordered_as_their_texts_are",),
     ),
     Mutant(
         "units are counted as often as they have rows",

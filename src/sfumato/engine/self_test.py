@@ -17,6 +17,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from sfumato.engine.lowering import sample_ranks
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     CleanTable,
@@ -127,7 +128,7 @@ def _integer_cases() -> list[Case]:
     )
     return [
         case_of_columns("//", apply(ScalarFunction.DIVIDE_WHOLE, i, j), columns, _quotient),
-        case_of_columns("%", apply(ScalarFunction.REMAINDER, i, j), columns, lambda x, y: x - y * _quotient(x, y)),
+        case_of_columns("%", apply(ScalarFunction.REMAINDER, i, j), columns, _truncated_remainder),
         case_of_columns(
             "// of wide numbers",
             apply(ScalarFunction.CONVERT, wide_quotient, detail=(Type.INTEGER,)),
@@ -215,7 +216,6 @@ def _all_text_cases() -> list[Case]:
 def _text_cases() -> list[Case]:
     t, quoted = column_reference("t"), ROWS[0][5]
     north, a, accented, bar = (Constant(text, Type.TEXT) for text in ("north", "a", "é", "|"))
-    digest = apply(ScalarFunction.DIGEST, Constant("7", Type.TEXT), t, column_reference("zi"))
     return [
         unary_case("LENGTH", ScalarFunction.LENGTH, "t", len),
         unary_case("LIKE", ScalarFunction.LIKE, "t", lambda x: "\\" in x, "%\\%"),
@@ -243,14 +243,37 @@ def _text_cases() -> list[Case]:
             "REPLACE", apply(ScalarFunction.REPLACE, t, a, accented), ("t",), lambda x: x.replace("a", "é")
         ),
         case_of_columns("||", apply(ScalarFunction.JOIN, t, bar), ("t",), lambda x: x + "|"),
-        Case("MD5", digest, lambda row: _md5("|".join(not_null("7", row["t"], row["zi"])))),
+        unary_case("MD5", ScalarFunction.FINGERPRINT, "t", _fingerprint),
+        unary_case("a unit's text", ScalarFunction.UNIT_TEXT, "i", str),
         unary_case("SHA-256", ScalarFunction.HASH, "t", lambda x: hashlib.sha256(x.encode()).hexdigest()[:16]),
         unary_case("a regular expression over lines", ScalarFunction.MATCHES, "t", lambda x: x == "a", "a|b"),
     ]
 
 
-def _md5(text: str) -> str:
-    return hashlib.md5(text.encode()).hexdigest()
+def _fingerprint(text: str) -> int:
+    return int(hashlib.md5(text.encode()).hexdigest()[:15], 16)
+
+
+def _rank_case() -> Case:
+    """Rank rows by the largest seed: a product that leaves 63 bits would be noticed."""
+    columns, half = ("i", "t", "j"), 2**30
+    numbers = [sample_ranks.number(column_reference(name), KINDS[name]) for name in columns]
+
+    def expected(row: Row) -> int:
+        i, t, j = (row[name] for name in columns)
+        folded = 0
+        for value in (i or 0, 0 if t is None else _fingerprint(t), j or 0):
+            folded = _truncated_remainder(folded * 1_640_531_527 + _truncated_remainder(value, 2**31 - 1), 2**31 - 1)
+        mixed = ((folded + 2**31 - 1) * half + half) % (2**31 - 1)
+        return mixed * half % (2**31 - 19) * half % (2**31 - 61)
+
+    return Case(
+        "the rank of a row", sample_ranks.rank(numbers, (integer_constant(half), integer_constant(half))), expected
+    )
+
+
+def _truncated_remainder(x: int, y: int) -> int:
+    return x - y * _quotient(x, y)
 
 
 def _conversion_cases() -> list[Case]:
@@ -382,7 +405,14 @@ def _rounded_total_case() -> Case:
 
 def cases() -> list[Case]:
     """List the cases of the self-test, letter case aside."""
-    return [*_number_cases(), *_all_text_cases(), *_date_cases(), *row_cases.cases(), _rounded_total_case()]
+    return [
+        *_number_cases(),
+        *_all_text_cases(),
+        *_date_cases(),
+        *row_cases.cases(),
+        _rank_case(),
+        _rounded_total_case(),
+    ]
 
 
 def require_correct_results(dialect: Dialect, place: str) -> None:

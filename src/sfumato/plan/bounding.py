@@ -10,10 +10,11 @@ contribution. T = min(m, g·c) rows in all. Every contribution is a whole number
 - *clip*: a unit's vector over groups is cut to Δ∞ = cM per group and then scaled to the norm of the noise:
   Δ₁ = TM, or Δ₂ = the longest vector that c per group and T in all allow: ⌊T/c⌋ groups of c and one of the rest.
   Scaled values round toward zero.
-- *sample*: at most g groups, c rows in a group and m rows in all are kept, those of the smallest ranks. The rank of a
-  group is the MD5 of a fresh secret key and of the group's key as text, that of a row of its values too; equal ranks
-  are ordered by the keys and values themselves, so rows that still tie are equal and either may be kept. Limits that
-  the others imply are not applied (g ≥ m: m rows lie in at most g groups), and a unit within all limits keeps its rows.
+- *sample*: at most g groups, c rows in a group and m rows in all are kept, those of the smallest ranks. A rank mixes a
+  seed, drawn from a fresh key and the unit's id, with the group's key, or the row's key and values
+  (``engine.lowering.sample_ranks``); equal ranks are ordered by the keys and values themselves, so rows that still tie
+  are equal and either may be kept. Limits that the others imply are not applied (g ≥ m: m rows lie in at most g
+  groups), and a unit within all limits keeps its rows.
 - *match*: of distinct values alone. A unit keeps at most m pairs of a group and a value, those that no unit before it
   keeps: Δ₁ = Δ₂ = Δ∞ = m. What it keeps depends on other units; the proof is in ``readings.value_readings``.
 

@@ -163,7 +163,10 @@ def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
         ("wide_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "SUM"),
         ("narrow_sum", lambda x, over: f"CAST(SUM({x}){over} AS BIGINT)", "a SUM of cells beyond 64 bits"),
         ("narrow_sum", lambda x, over: f"SUM(CAST({x} AS DOUBLE)){over}", "a SUM of cells"),
-        ("digest", lambda *texts: f"md5(concat_ws('', {', '.join(texts)}))", "MD5"),
+        ("fingerprint", lambda x: f"CAST('0x' || left(md5({x}), 14) AS BIGINT)", "MD5"),
+        ("fingerprint", lambda x: f"CAST(hash({x}) >> 4 AS BIGINT)", "MD5"),
+        ("ordinal", lambda x, *_: f"CAST(enum_code({x}) AS BIGINT)", "the place of a code"),
+        ("unit_text", lambda x: f"(CAST({x} AS VARCHAR) || '.0')", "a unit's text"),
     ],
 )
 def test_a_server_that_computes_otherwise_is_refused_by_the_functions_name(

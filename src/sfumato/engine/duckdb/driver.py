@@ -101,7 +101,8 @@ class StatementReader:
             scan = self._scan(table)
             return names.setdefault(scan, f"sf_scan{len(names)}") if scan.startswith("(") else scan
 
-        text = Generator(DuckDBSpelling(), name_scan).statement(select)
+        spelling = DuckDBSpelling(periods=self.sources.policy.unit.period is not None)
+        text = Generator(spelling, name_scan).statement(select)
         scans = ", ".join(f"{name} AS NOT MATERIALIZED {scan}" for scan, name in names.items())
         if not scans:
             return text

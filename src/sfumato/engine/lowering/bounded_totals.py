@@ -33,8 +33,6 @@ from sfumato.engine.lowering.relation_lowering import (
     Stages,
     all_of,
     equal_columns,
-    qualify,
-    token,
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -53,9 +51,12 @@ from sfumato.engine.lowering.relational import (
     StagedSelect,
     StageReference,
     Wide,
+    WindowFrame,
+    WindowTotal,
     apply,
     integer_constant,
 )
+from sfumato.engine.lowering.sample_ranks import SEED_COLUMNS, number, rank, with_seeds
 from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import BoundedPlan, max_squared_norm
@@ -66,13 +67,14 @@ from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals
 from sfumato.plan.readings.value_readings import MatchedValueReading, with_value
 from sfumato.plan.values.expressions import Expression
-from sfumato.policy import Type
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.policies import MAX_ROWS
 from sfumato.quick_dataclass import dataclass
 
 _MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
+_MAX_SPREAD_ROWS = 2**20
+"""So many times the largest number of rows, 2^40, fits 64 bits."""
 
 
 def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
@@ -159,7 +161,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
     if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
         return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
     rows = materialise_rows(bounded, rows, relations)
-    heavy, ranked, is_kept = _rank_rows_by_digest(bounded, rows, key)
+    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
     light_rows = Select(
         columns, rows.select, where=(*is_present, Exists(StageReference("h"), "h", same_unit, negated=True))
@@ -181,7 +183,7 @@ def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = 
         rows = _pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
         (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
         grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
-        heavy, ranked, is_kept = _rank_rows_by_digest(bounded, grouped, key)
+        heavy, ranked, is_kept = _rank_rows(bounded, grouped, key)
         totals = _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
 
@@ -583,7 +585,7 @@ def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
 
 def _sample(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
-    heavy, ranked, is_kept = _rank_rows_by_digest(bounded, rows, key)
+    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
     return _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
 
 
@@ -591,7 +593,7 @@ def _sample_discovered(
     bounded: BoundedPlan, rows: CountedRows, discovered_keys: Sequence[str], key: int
 ) -> StagedSelect:
     """Group the same sample twice: by all keys, and by the discovered ones to count the units that hold them."""
-    heavy, ranked, is_kept = _rank_rows_by_digest(bounded, rows, key)
+    heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
     *total_names, holder = rows.values
     by_all = replace(rows, values=tuple(total_names), maximal=rows.maximal - {holder})
     by_found = replace(rows, keys=tuple(discovered_keys), values=(holder,), maximal=frozenset({holder}))
@@ -607,13 +609,11 @@ def _sample_discovered(
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
-def _rank_rows_by_digest(
-    bounded: BoundedPlan, rows: CountedRows, digest_key: int
-) -> tuple[tuple[str, Select], Select, Scalar]:
+def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple[str, Select], Select, Scalar]:
     """Return the stage of units beyond a limit, their rows with their ranks, and the predicate of the sampled rows.
 
-    Rows are ranked by the digest of the key and of their values. First the groups are chosen, then the rows in each,
-    then the rows over all; a limit that the others imply is not checked.
+    First the groups are chosen, then the rows in each, then the rows over all; a limit that the others imply is not
+    checked. A unit's rows are next to each other by its seed, which is compared more quickly than its id.
     """
     limits = bounded.limits
     max_groups = limits.groups if rows.keys and limits.groups < limits.rows else None
@@ -621,39 +621,81 @@ def _rank_rows_by_digest(
     max_rows = limits.rows if limits.total == limits.rows else None
     light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.telling, *rows.values))
-    ranked = _heavy_rows(rows, (*equal_columns(columns_read, "r"), *_digests(rows, digest_key, max_groups is not None)))
+    seed = equal_columns(SEED_COLUMNS[:1], "h")
+    ranked = _heavy_rows(rows, (*equal_columns(columns_read, "r"), *seed, *_ranks(rows, max_groups is not None)))
     within_limits: list[Scalar] = []
+    unit = Reference(SEED_COLUMNS[0]), Reference("u")
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
-    ranks = []
+    places: list[tuple[str, Scalar]] = []
     if max_groups is not None:
-        ranks.append(("a", Rank((Reference("u"),), (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
+        places.append(("a", Rank(unit, (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(max_groups)))
     if max_rows_per_group is not None:
-        ranks.append(("b", Rank((Reference("u"), *keys), (Reference("t"), *values))))
+        places.append(("b", Rank((*unit, *keys), (Reference("t"), *values))))
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("b"), integer_constant(max_rows_per_group)))
-    if ranks:
-        ranked = Select(tuple(ranks), ranked, all_columns=True)
+    if places:
+        ranked = Select(tuple(places), ranked, all_columns=True)
+    name, heavy_units = _heavy_units(rows, light_rows)
+    heavy = name, with_seeds(heavy_units, key)
+    if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= _MAX_SPREAD_ROWS:
+        return heavy, *_spread_rows(ranked, all_of(within_limits), max_rows, unit, (Reference("s"), *keys), values)
     if max_rows is not None:
         kept_first = (
             [apply(ScalarFunction.CASE, all_of(within_limits), integer_constant(0), integer_constant(1))]
             if within_limits
             else []
         )
-        rank = Rank((Reference("u"),), (*kept_first, Reference("t"), *keys, *values))
-        ranked = Select((("d", rank),), ranked, all_columns=True)
+        group_ranks = [Reference("s")] if max_groups is not None else []
+        place = Rank(unit, (*kept_first, Reference("t"), *group_ranks, *keys, *values))
+        ranked = Select((("d", place),), ranked, all_columns=True)
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
-    return _heavy_units(rows, light_rows), ranked, all_of(within_limits)
+    return heavy, ranked, all_of(within_limits)
 
 
-def _digests(rows: CountedRows, key: int, grouped: bool) -> Columns:
-    """Compute ``s``, the digest of a group, where groups are chosen; and ``t``, that of a row."""
-    texts = [qualify("r", scalar) for _, scalar in rows.text_keys]
-    keys = [token(text, kind) for text, kind in zip(texts, rows.kinds, strict=True)]
+def _spread_rows(
+    ranked: Select,
+    is_chosen: Scalar,
+    max_rows: int,
+    unit: tuple[Scalar, ...],
+    group: tuple[Scalar, ...],
+    values: Sequence[Scalar],
+) -> tuple[Select, Scalar]:
+    """Keep ``max_rows`` of a unit's rows in the chosen groups, evenly spread over them, without sorting once more.
+
+    Of N such rows the p-th, where groups and rows are in the order of their ranks, is kept if ⌊p·m/N⌋ is more than
+    ⌊(p − 1)·m/N⌋: m rows in all, and every row if N ≤ m. The chosen groups come first, so that p counts them alone.
+    """
+    position = Rank(unit, (*group, Reference("t"), *values))
+    ranked = replace(ranked, columns=(*ranked.columns, ("p", position)))
+    chosen_rows = GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)
+    counted = Select((("c", WindowTotal(chosen_rows, unit, (), WindowFrame.WHOLE)),), ranked, all_columns=True)
+    previous = apply(ScalarFunction.SUBTRACT, Reference("p"), integer_constant(1))
+    shares = [
+        apply(
+            ScalarFunction.DIVIDE_WHOLE,
+            apply(ScalarFunction.MULTIPLY, place, integer_constant(max_rows)),
+            Reference("c"),
+        )
+        for place in (Reference("p"), previous)
+    ]
+    return counted, all_of([is_chosen, apply(ScalarFunction.GREATER, *shares)])
+
+
+def _ranks(rows: CountedRows, grouped: bool) -> Columns:
+    """Compute ``t``, the rank of a row; and ``s``, that of its group, where groups are chosen: ``t`` is then the rank
+    among rows of one group, and the groups' own ranks order rows of equal values.
+    """
     kinds = dict(rows.apart)
-    values = [token(Reference(name, "r"), kinds.get(name, Type.INTEGER)) for name in rows.telling]
-    secret = Constant(str(key), Type.TEXT)
-    row_digest = ("t", apply(ScalarFunction.DIGEST, secret, *keys, *values))
-    return (("s", apply(ScalarFunction.DIGEST, secret, *keys)), row_digest) if grouped else (row_digest,)
+    key_numbers = [
+        number(Reference(name, "r"), kind, rows.codes.get(name, ()))
+        for name, kind in zip(rows.keys, rows.kinds, strict=True)
+    ]
+    values = [(name, Reference(name, "r")) for name in rows.telling]
+    row_numbers = [number(value, kinds[name]) if name in kinds else value for name, value in values]
+    high, low = (Reference(name, "h") for name in SEED_COLUMNS)
+    if not grouped:
+        return (("t", rank([*key_numbers, *row_numbers], (low, high))),)
+    return ("s", rank(key_numbers, (high, low))), ("t", rank(row_numbers, (low, high)))
 
 
 def _sampling_loss(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:

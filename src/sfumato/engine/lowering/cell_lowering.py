@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from sfumato.engine.lowering.applications import present
 from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, all_of, equal_columns, plain
@@ -153,8 +153,8 @@ class CountedRows:
     """The values that are 1 in every row."""
     maximal: frozenset[str]
     """The values that a unit contributes once per group: units are counted, not rows."""
-    coded: frozenset[str] = frozenset()
-    """The keys that are codes of their texts."""
+    codes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The texts that each key which is a code may stand for."""
     cells: Cells = ()
     """The columns by which many counts are added up at once."""
     apart: tuple[tuple[str, Type], ...] = ()
@@ -173,7 +173,7 @@ class CountedRows:
     @property
     def text_keys(self) -> Columns:
         """Return the key columns, with codes converted back to texts."""
-        texts = {name: apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.coded}
+        texts = {name: apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.codes}
         return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
 
 
@@ -304,11 +304,11 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
         (name, apply(ScalarFunction.CODE, scalar, detail=codes[name]) if name in codes else scalar)
         for name, scalar in rows.select.columns
     )
-    return replace(rows, select=replace(rows.select, columns=columns), coded=frozenset(codes))
+    return replace(rows, select=replace(rows.select, columns=columns), codes=codes)
 
 
 def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
-    if not rows.coded:
+    if not rows.codes:
         return statement
     return replace(statement, result=Select((*rows.text_keys, *equal_columns(rows.values)), statement.result))
 

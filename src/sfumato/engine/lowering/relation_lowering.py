@@ -15,7 +15,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from sfumato.engine.lowering.applications import real
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     AnyOf,
@@ -37,6 +36,7 @@ from sfumato.engine.lowering.relational import (
     integer_constant,
 )
 from sfumato.engine.lowering.row_lowering import RowLowering
+from sfumato.engine.lowering.sample_ranks import SEED_COLUMNS, number, rank, with_seeds
 from sfumato.engine.lowering.unit_lowering import UnitLowering, WindowLowering
 from sfumato.plan import nodes
 from sfumato.plan.join_conditions import reads_one_side
@@ -47,7 +47,6 @@ from sfumato.quick_dataclass import dataclass
 
 UNIT = "sf_unit"
 """The column of a scan that says whose row it is."""
-_HALF = 2**48
 
 _COMPARISONS = {
     "=": ScalarFunction.EQUAL,
@@ -133,21 +132,24 @@ class RelationLowering:
         return Select((*unit_column, *table_columns) or (("c", integer_constant(0)),), table, where=sampled)
 
     def limit_rows_per_unit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
-        """Keep all rows of units within the limit, and of the other units the rows with the smallest digests."""
+        """Keep all rows of units within the limit, and of the other units the rows with the smallest ranks."""
         input_rows = self._lower_rows(base.input, names)
         rows = input_rows if plain(base.input) else self.stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
         exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))
-        heavy = self.stage(Select(equal_columns("u"), rows, group_by=("u",), having=exceeds_limit))
+        heavy_units = Select((*equal_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
+        heavy = self.stage(with_seeds(heavy_units, self._key))
         short_names = tuple(f"c{index}" for index in range(len(names)))
         columns, kinds = equal_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
-        tokens = [token(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
-        digest = apply(ScalarFunction.DIGEST, Constant(str(self._key), Type.TEXT), *tokens)
-        beyond = Select((*columns, ("t", digest)), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
-        digest_rank = Rank((Reference("u"),), (Reference("t"), *map(Reference, short_names)))
-        ranked = Select((*equal_columns(("u", *short_names)), ("a", digest_rank)), beyond)
+        numbers = [number(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
+        seed = Reference(SEED_COLUMNS[0], "h"), Reference(SEED_COLUMNS[1], "h")
+        ranks = (SEED_COLUMNS[0], seed[0]), ("t", rank(numbers, seed))
+        beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
+        unit = Reference(SEED_COLUMNS[0]), Reference("u")
+        place = Rank(unit, (Reference("t"), *map(Reference, short_names)))
+        ranked = Select((*equal_columns(("u", *short_names)), ("a", place)), beyond)
         kept = Select(
             equal_columns(("u", *short_names)),
             ranked,
@@ -404,26 +406,3 @@ def equal_columns(names: Iterable[str], part: str | None = None) -> Columns:
 def all_of(tests: Sequence[Scalar]) -> Scalar:
     """Return the conjunction of the tests."""
     return tests[0] if len(tests) == 1 else Apply(ScalarFunction.AND, tuple(tests))
-
-
-def token(scalar: Scalar, kind: Type) -> Scalar:
-    """Convert a value to a text for hashing. Engines format reals differently, so a real becomes its nearest multiple
-    of 2^-20: collisions only affect how ties are broken.
-    """
-    if kind is Type.TEXT:
-        return scalar
-    if kind is Type.BOOLEAN:
-        scalar = apply(
-            ScalarFunction.CASE,
-            scalar,
-            integer_constant(1),
-            apply(ScalarFunction.NOT, scalar),
-            integer_constant(0),
-            Constant(None, Type.INTEGER),
-        )
-    if kind is Type.REAL:
-        low, high = real(-_HALF), real(_HALF)
-        scaled = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
-        inside = apply(ScalarFunction.BETWEEN, scaled, low, high)
-        scalar = apply(ScalarFunction.CASE, inside, apply(ScalarFunction.NEAREST, scaled), integer_constant(0))
-    return apply(ScalarFunction.CONVERT, scalar, detail=(Type.TEXT,))

@@ -109,8 +109,12 @@ class ScalarFunction(Enum):
 
     Codes are equal and ordered as their texts are, and CONVERT makes texts of them; a text is its own code too.
     """
-    DIGEST = auto()
-    """MD5 of the texts with a bar between them, in hexadecimal; texts that are NULL are left out with their bar."""
+    ORDINAL = auto()
+    """The place of a CODE among the texts of its detail, from 1."""
+    UNIT_TEXT = auto()
+    """A unit as text: its id, after ten letters of the day on which its period begins, if it has one."""
+    FINGERPRINT = auto()
+    """The first 60 bits of the MD5 of a text in UTF-8, as a whole number."""
     HASH = auto()
     """The first 64 bits of the SHA-256 of a text in UTF-8, as 16 hexadecimal digits, whose order is that of numbers."""
 

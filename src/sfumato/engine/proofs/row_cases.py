@@ -161,11 +161,9 @@ def _choice_cases() -> list[Case]:
     b, a, i, n, d, e, y = map(column_reference, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
     listed_texts = tuple(sorted(("NORTH", "north", "Straße")))
-    decoded = apply(
-        ScalarFunction.CONVERT,
-        apply(ScalarFunction.CODE, column_reference("t"), detail=listed_texts),
-        detail=(Type.TEXT,),
-    )
+    code = apply(ScalarFunction.CODE, column_reference("t"), detail=listed_texts)
+    decoded = apply(ScalarFunction.CONVERT, code, detail=(Type.TEXT,))
+    ordinal = apply(ScalarFunction.ORDINAL, code, detail=listed_texts)
     return [
         Case(
             "CASE",
@@ -185,6 +183,12 @@ def _choice_cases() -> list[Case]:
             apply(ScalarFunction.CASE, _is_one_of(*listed_texts), decoded),
             ("t",),
             lambda x: x if x in listed_texts else None,
+        ),
+        case_of_columns(
+            "the place of a code",
+            apply(ScalarFunction.CASE, _is_one_of(*listed_texts), ordinal),
+            ("t",),
+            lambda x: listed_texts.index(x) + 1 if x in listed_texts else None,
         ),
     ]
 

@@ -8,6 +8,7 @@ from sfumato.engine.lowering.relational import Kind, Wide
 from sfumato.engine.spellings.spelling import COMMON_TYPES, SECONDS_BEFORE_1970, CommonSpelling, Literals, anchored
 from sfumato.plan.values.grammars import ZONED
 from sfumato.policy import Type, Value
+from sfumato.quick_dataclass import dataclass
 
 TYPES: Mapping[Kind, str] = {**COMMON_TYPES, Type.REAL: "DOUBLE", Type.TEXT: "VARCHAR", Wide.INTEGER: "HUGEINT"}
 LITERALS = Literals(TYPES)
@@ -25,10 +26,14 @@ _STEPS: Mapping[Kind, str] = {
 _ENDS = r"\A", r"\z"
 
 
+@dataclass(frozen=True)
 class DuckDBSpelling(CommonSpelling):
     """The DuckDB dialect: doubles never fail (they become infinite), and projections are computed one after the
     other.
     """
+
+    periods: bool = False
+    """Whether a unit is an id in a period: a structure of both."""
 
     types = TYPES
     literals = LITERALS
@@ -81,8 +86,16 @@ class DuckDBSpelling(CommonSpelling):
     def code(self, x: str, *texts: str) -> str:
         return f"TRY_CAST({x} AS ENUM({literal_list(texts)}))"
 
-    def digest(self, *texts: str) -> str:
-        return f"md5(concat_ws('|', {', '.join(texts)}))"
+    def ordinal(self, x: str, *_: str) -> str:
+        return f"(CAST(enum_code({x}) AS BIGINT) + 1)"
+
+    def unit_text(self, x: str) -> str:
+        if not self.periods:
+            return super().unit_text(x)
+        return f"(CAST(struct_extract({x}, 'period') AS VARCHAR) || CAST(struct_extract({x}, 'id') AS VARCHAR))"
+
+    def fingerprint(self, x: str) -> str:
+        return f"CAST('0x' || left(md5({x}), 15) AS BIGINT)"
 
     def hash(self, x: str) -> str:
         return f"left(sha256({x}), 16)"

@@ -111,8 +111,12 @@ class PostgresSpelling(CommonSpelling):
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
 
-    def digest(self, *texts: str) -> str:
-        return f"(MD5(CONCAT_WS('|', {', '.join(texts)})) {BYTES})"
+    def ordinal(self, x: str, *texts: str) -> str:
+        """Count the texts up to this one, by bisection."""
+        return f"CAST(WIDTH_BUCKET({x}, ARRAY[{self.literals.literal_list(texts)}]) AS BIGINT)"
+
+    def fingerprint(self, x: str) -> str:
+        return f"CAST(CAST('x' || LEFT(MD5({x}), 15) AS BIT(60)) AS BIGINT)"
 
     def hash(self, x: str) -> str:
         return f"(LEFT(ENCODE(SHA256(CONVERT_TO({x}, 'UTF8')), 'hex'), 16) {BYTES})"

@@ -136,8 +136,11 @@ class SparkSpelling(CommonSpelling):
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTRING({x}, {_position(first)}, {_position(count)})"
 
-    def digest(self, *texts: str) -> str:
-        return f"md5(CAST(concat_ws('|', {', '.join(texts)}) AS BINARY))"
+    def ordinal(self, x: str, *texts: str) -> str:
+        return f"array_position(array({literal_list(texts)}), {x})"
+
+    def fingerprint(self, x: str) -> str:
+        return f"CAST(conv(left(md5(CAST({x} AS BINARY)), 15), 16, 10) AS BIGINT)"
 
     def hash(self, x: str) -> str:
         return f"left(sha2(CAST({x} AS BINARY), 256), 16)"

@@ -181,8 +181,16 @@ class Spelling(Protocol):
         """Encode a text that is one of these for fast grouping, in the same order; the text itself will do."""
         ...
 
-    def digest(self, *texts: str) -> str:
-        """Compute the MD5, in hexadecimal, of the texts that are not NULL with a bar between them."""
+    def ordinal(self, x: str, *texts: str) -> str:
+        """Find the place, from 1, of a code among these texts, one of which it surely is; NULL of NULL."""
+        ...
+
+    def unit_text(self, x: str) -> str:
+        """Convert a unit to text: ten letters of its period's first day if it has one, then its id."""
+        ...
+
+    def fingerprint(self, x: str) -> str:
+        """Compute the first 15 hexadecimal digits of the MD5 of a text in UTF-8, as a 64-bit whole number."""
         ...
 
     def hash(self, x: str) -> str:
@@ -300,6 +308,9 @@ class CommonSpelling:
 
     def code(self, x: str, *_: str) -> str:
         return x
+
+    def unit_text(self, x: str) -> str:
+        return self.convert(x, Type.TEXT)
 
     def start(self, x: str, unit: str, kind: Type) -> str:
         return self.convert(f"date_trunc('{unit}', {x})", kind)

@@ -1,0 +1,128 @@
+"""Rank the rows of units beyond a limit: pseudorandom whole numbers that every engine computes alike.
+
+A unit has a seed, 60 bits of the MD5 of the reading's key and of the unit's text; a row has a number, folded from its
+values. The rank mixes both, so that units lose different rows and groups, and every reading loses others. All steps
+are products, sums and remainders of whole numbers: with factors below 2^32 and 2^30, nothing leaves 63 bits and no
+engine can overflow. Any function of a unit's own rows keeps the bound of its contribution, so a rank need not be hard
+to guess, and equal ranks are ordered by the values themselves. A secret sample of units is another matter
+(``plan.unit_samples``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from sfumato.engine.lowering.applications import real
+from sfumato.engine.lowering.relational import (
+    Constant,
+    Reference,
+    Scalar,
+    ScalarFunction,
+    Select,
+    apply,
+    integer_constant,
+)
+from sfumato.policy import Type
+
+_PRIMES = 2**31 - 1, 2**31 - 19, 2**31 - 61
+_MULTIPLIER = 1_640_531_527
+"""Less than the primes: the point at which the numbers of a row's values, as coefficients, are evaluated."""
+_HALF_SEED = 2**30
+_HALF_REAL = 2**48
+SEED_COLUMNS = "y", "z"
+"""The halves of a unit's seed, each from 1 to 2^30."""
+
+
+def with_seeds(units: Select, key: int) -> Select:
+    """Add the seed of each unit, in two columns, to a select of units ``u`` and their numbers of rows ``n``.
+
+    Some engines write a whole double as 7.0 and some as 7: such letters are left out, and units may share a seed.
+    """
+    point_zero, nothing = Constant(".0", Type.TEXT), Constant("", Type.TEXT)
+    unit_text = apply(ScalarFunction.REPLACE, apply(ScalarFunction.UNIT_TEXT, Reference("u")), point_zero, nothing)
+    text = apply(ScalarFunction.JOIN, Constant(f"{key}|", Type.TEXT), unit_text)
+    columns = ("u", Reference("u")), ("n", Reference("n"))
+    seeded = Select((*columns, ("e", apply(ScalarFunction.FINGERPRINT, text))), units)
+    high, low = (
+        apply(ScalarFunction.ADD, apply(operation, Reference("e"), integer_constant(_HALF_SEED)), integer_constant(1))
+        for operation in (ScalarFunction.DIVIDE_WHOLE, ScalarFunction.REMAINDER)
+    )
+    return Select((*columns, *zip(SEED_COLUMNS, (high, low), strict=True)), seeded)
+
+
+def rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar:
+    """Mix the numbers of a row, or of a group, with the halves of its unit's seed, to below 2^31.
+
+    With x from 0 to 2^32, and both halves from 1 to 2^30: x·y + z ≤ 2^62 + 2^30, and later products are at most 2^61.
+    Three primes, since a product modulo one of them is a linear map alone.
+    """
+    if not numbers:
+        return integer_constant(0)
+    (first, second), (one, two, three) = seed, _PRIMES
+    mixed = _remainder(_multiply_add(_fold(numbers), first, second), one)
+    mixed = _remainder(apply(ScalarFunction.MULTIPLY, mixed, second), two)
+    return _remainder(apply(ScalarFunction.MULTIPLY, mixed, first), three)
+
+
+def _fold(numbers: Sequence[Scalar]) -> Scalar:
+    """Evaluate the polynomial whose coefficients are the numbers, modulo a prime p, as a whole number from 1 to 2p."""
+    prime = _PRIMES[0]
+    folded, *rest = (_remainder(number, prime) for number in numbers)
+    for remainder in rest:
+        folded = _remainder(_multiply_add(folded, integer_constant(_MULTIPLIER), remainder), prime)
+    return apply(ScalarFunction.ADD, folded, integer_constant(prime))  # a remainder has the sign of its dividend
+
+
+def _multiply_add(x: Scalar, factor: Scalar, summand: Scalar) -> Scalar:
+    return apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, x, factor), summand)
+
+
+def _remainder(x: Scalar, modulus: int) -> Scalar:
+    return apply(ScalarFunction.REMAINDER, x, integer_constant(modulus))
+
+
+def number(scalar: Scalar, kind: Type, texts: Sequence[str] = ()) -> Scalar:
+    """Convert a value of any type to a whole number, 0 for NULL; ``texts`` are those that a code may stand for.
+
+    Engines format reals differently, so a real becomes its nearest multiple of 2^-20, and a time its second: values
+    with one number only affect how ties are broken.
+    """
+    if kind is Type.TEXT:
+        operation = ScalarFunction.ORDINAL if texts else ScalarFunction.FINGERPRINT
+        converted: Scalar = apply(operation, scalar, detail=tuple(texts))
+    else:
+        converted = _CONVERSIONS[kind](scalar)
+    return apply(ScalarFunction.COALESCE, converted, integer_constant(0))
+
+
+def _number_of_boolean(scalar: Scalar) -> Scalar:
+    is_false = apply(ScalarFunction.NOT, scalar)
+    return apply(ScalarFunction.CASE, scalar, integer_constant(2), is_false, integer_constant(1), integer_constant(0))
+
+
+def _number_of_real(scalar: Scalar) -> Scalar:
+    scaled = apply(ScalarFunction.MULTIPLY, scalar, real(2**20))
+    is_inside = apply(ScalarFunction.BETWEEN, scaled, real(-_HALF_REAL), real(_HALF_REAL))
+    return apply(ScalarFunction.CASE, is_inside, apply(ScalarFunction.NEAREST, scaled), integer_constant(0))
+
+
+def _number_of_date(scalar: Scalar) -> Scalar:
+    return apply(ScalarFunction.DAYS, Constant(dt.date.min, Type.DATE), scalar)
+
+
+def _number_of_time(scalar: Scalar) -> Scalar:
+    return apply(ScalarFunction.SECONDS, scalar)
+
+
+def _number_of_integer(scalar: Scalar) -> Scalar:
+    return scalar
+
+
+_CONVERSIONS = {
+    Type.INTEGER: _number_of_integer,
+    Type.BOOLEAN: _number_of_boolean,
+    Type.REAL: _number_of_real,
+    Type.DATE: _number_of_date,
+    Type.TIMESTAMP: _number_of_time,
+}
