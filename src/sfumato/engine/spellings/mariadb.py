@@ -182,8 +182,11 @@ class MariaDBSpelling(CommonSpelling):
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTR({x}, {_position(first)}, {_position(count)})"
 
-    def digest(self, *texts: str) -> str:
-        return f"MD5(CONCAT_WS('|', {', '.join(texts)}))"
+    def ordinal(self, x: str, *texts: str) -> str:
+        return f"NULLIF(FIELD({x}, {self.literals.literal_list(texts)}), 0)"
+
+    def fingerprint(self, x: str) -> str:
+        return f"CAST(CONV(LEFT(MD5({x}), 15), 16, 10) AS SIGNED)"
 
     def hash(self, x: str) -> str:
         return f"LEFT(SHA2({x}, 256), 16)"
