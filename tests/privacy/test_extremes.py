@@ -174,4 +174,4 @@ def test_small_arguments_and_long_fractions_lose_no_digits() -> None:
     assert np.abs(stable_functions.shrink(y) - (1 - y / 2)).max() < 1e-15
     for ratio in (12, 20, 1000, 10**20):
         p = Fraction(ratio * 10**900 + 1, 10**900)
-        assert stable_functions.log_ratio(p, Fraction(1)) == pytest.approx(math.log(ratio), rel=4e-16)
+        assert stable_functions.log_ratio(p, Fraction(1)) == pytest.approx(math.log(ratio), rel=4e-16, abs=0)
