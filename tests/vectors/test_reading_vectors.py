@@ -50,6 +50,7 @@ REGISTRY = Registry(
     exempt={
         "privacy.budget.Budget.__init__": "its allowances are those of renyi_allowance and allowance_units",
         "privacy.budget.Budget.charge": "it adds a cost, which has vectors",
+        "privacy.budget._largest_pure": "it is Budget.largest_pure, which has vectors",
         "privacy.reading._log_odds.bound": "the whole search over it has vectors",
     },
 )
