@@ -265,7 +265,7 @@ def _ruled_policy(**more: Any) -> sf.Policy:
     return sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(50, "1e-6"), tables, size=120)
 
 
-@pytest.mark.parametrize("order", [None, "day"])
+@pytest.mark.parametrize("order", ["day", pytest.param(None, marks=pytest.mark.long)])
 def test_implied_columns_are_implied_in_every_row(tmp_path: Path, order: str | None) -> None:
     """Also after rows are sorted by a column that determines another, and at a price at which noise outweighs rows."""
     with curator(tmp_path, _ruled_policy()) as clinic:
