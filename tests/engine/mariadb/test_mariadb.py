@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pymysql = pytest.importorskip("pymysql", reason="PyMySQL is not installed: MariaDB is NOT tested")
+pytest.importorskip("pymysql", reason="PyMySQL is not installed: MariaDB is NOT tested")
 
 from engine import test_dense_arrays as dense
 from engine.on_mariadb import Sessions
@@ -203,6 +203,8 @@ def test_what_is_checked_is_what_is_read(sessions: Sessions, visits: str) -> Non
 
 def test_the_tables_of_a_policy_are_locked_before_they_are_described(sessions: Sessions, visits: str) -> None:
     """A check without a reading holds the shape of all tables, too."""
+    import pymysql
+
     with closing(MariaDB(declared(sessions.server, visits))) as engine, engine.check():
         sessions.run("SET lock_wait_timeout = 1")
         with pytest.raises(pymysql.OperationalError, match="Lock wait timeout"):

@@ -117,7 +117,7 @@ def _import_client(place: str) -> Any:
     try:
         import pymysql
     except ImportError:
-        pymysql = None  # type: ignore[assignment]
+        pymysql = None
     if pymysql is None:
         raise InvalidPolicy(
             "tables on a MariaDB server are read with PyMySQL, which is not installed",
@@ -209,7 +209,7 @@ _REFUSALS = {
 
 def _connection_refusal(error: Any, place: str) -> InvalidPolicy:
     """Explain why a session could not be opened, in our own words: no message of a server is passed on."""
-    code = 2026 if error is None or "certificate" in str(error).lower() else next(iter(error.args), None)
+    code: int = 2026 if error is None or "certificate" in str(error).lower() else next(iter(error.args), 0)
     rule, fix = _REFUSALS.get(
         code, ("the MariaDB server cannot be reached", "check the address, and that the server is running")
     )
