@@ -68,7 +68,6 @@ REGISTRY = Registry(
         "curator.proposals.logistic.LogisticProposal._forecast": "it assumes data for widths with vectors",
         "curator.proposals.logistic.LogisticProposal.explain": _SAID,
         "curator.proposals.logistic.LogisticProposal.price": "it searches the least price for a width with vectors",
-        "curator.proposals.robust_regressions.RobustProposal._robust_answer": _SAID,
         "curator.proposals.synthesis._share_text": _SAID,
         "curator.proposals.tab_releases.SteppedRelease.run": "it adds up the costs of curves with vectors",
         "curator.proposals.wide_logistic.WideLogisticProposal._forecast": "it says that no coefficient has a width",
