@@ -85,7 +85,7 @@ def policy(workload: Workload, unit: str, **stored: Any) -> Policy:
         "age": {"type": "integer", "bounds": [0, 110]},
     }
     limits = {} if unit == "row" else {"max_rows": workload.max_rows, "max_groups": workload.max_groups}
-    table = Table("visits", columns=columns, id=unit, **stored, **limits)
+    table = Table("visits", columns=columns, id=unit, **stored, **limits)  # type: ignore[arg-type]
     return Policy(PrivacyUnit("person", every_row=unit == "row"), Budget(1), {"visits": table})
 
 

@@ -107,7 +107,7 @@ WORST_CASE_MUTANTS = (
         "possible rows are counted in the whole table, not of each unit",
         Kind.LIMITS,
         "engine.lowering.relation_lowering:RelationLowering.limit_rows_per_unit",
-        "place = Rank(unit, (Reference('t'), *map(Reference, short_names)))",
+        "place = Rank(partition, (Reference('t'), *map(Reference, short_names)))",
         "place = Rank((), (Reference('t'), *map(Reference, short_names)))",
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
     ),

@@ -256,7 +256,7 @@ MUTANTS = (
     Mutant(
         "a sample that is spread over groups keeps one row more",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_spread_rows",
+        "engine.lowering.sample_ranks:spread_rows",
         "integer_constant(max_rows)",
         "integer_constant(max_rows + 1)",
         (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),
@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "rows of groups that are not chosen count among those that are spread",
         Kind.SAMPLING,
-        "engine.lowering.bounded_totals:_spread_rows",
+        "engine.lowering.sample_ranks:spread_rows",
         "GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)",
         "GroupTotal(AggregateFunction.COUNT, integer_constant(1))",
         (f"{_RANKS}::test_a_unit_keeps_as_many_rows_as_count",),

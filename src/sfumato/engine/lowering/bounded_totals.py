@@ -51,12 +51,10 @@ from sfumato.engine.lowering.relational import (
     StagedSelect,
     StageReference,
     Wide,
-    WindowFrame,
-    WindowTotal,
     apply,
     integer_constant,
 )
-from sfumato.engine.lowering.sample_ranks import SEED_COLUMNS, number, rank, with_seeds
+from sfumato.engine.lowering.sample_ranks import MAX_SPREAD_ROWS, SEED_COLUMNS, number, rank, spread_rows, with_seeds
 from sfumato.engine.lowering.unit_lowering import as_real, clamped, narrow, real_of_wide, wide
 from sfumato.plan import nodes
 from sfumato.plan.bounding import BoundedPlan, max_squared_norm
@@ -73,8 +71,6 @@ from sfumato.quick_dataclass import dataclass
 
 _MAX_UNIT_TOTAL = 2**61
 """A unit's total is clamped here before it is scaled: two of them together fit 64 bits."""
-_MAX_SPREAD_ROWS = 2**20
-"""So many times the largest number of rows, 2^40, fits 64 bits."""
 
 
 def statement(bounded: BoundedPlan, key: int, *, by_pair: bool = True) -> StagedSelect:
@@ -637,8 +633,8 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
         ranked = Select(tuple(places), ranked, all_columns=True)
     name, heavy_units = _heavy_units(rows, light_rows)
     heavy = name, with_seeds(heavy_units, key)
-    if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= _MAX_SPREAD_ROWS:
-        return heavy, *_spread_rows(ranked, all_of(within_limits), max_rows, unit, (Reference("s"), *keys), values)
+    if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= MAX_SPREAD_ROWS:
+        return heavy, *spread_rows(ranked, all_of(within_limits), max_rows, unit, (*keys, Reference("t"), *values))
     if max_rows is not None:
         kept_first = (
             [apply(ScalarFunction.CASE, all_of(within_limits), integer_constant(0), integer_constant(1))]
@@ -650,35 +646,6 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
         ranked = Select((("d", place),), ranked, all_columns=True)
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("d"), integer_constant(max_rows)))
     return heavy, ranked, all_of(within_limits)
-
-
-def _spread_rows(
-    ranked: Select,
-    is_chosen: Scalar,
-    max_rows: int,
-    unit: tuple[Scalar, ...],
-    group: tuple[Scalar, ...],
-    values: Sequence[Scalar],
-) -> tuple[Select, Scalar]:
-    """Keep ``max_rows`` of a unit's rows in the chosen groups, evenly spread over them, without sorting once more.
-
-    Of N such rows the p-th, where groups and rows are in the order of their ranks, is kept if ⌊p·m/N⌋ is more than
-    ⌊(p − 1)·m/N⌋: m rows in all, and every row if N ≤ m. The chosen groups come first, so that p counts them alone.
-    """
-    position = Rank(unit, (*group, Reference("t"), *values))
-    ranked = replace(ranked, columns=(*ranked.columns, ("p", position)))
-    chosen_rows = GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)
-    counted = Select((("c", WindowTotal(chosen_rows, unit, (), WindowFrame.WHOLE)),), ranked, all_columns=True)
-    previous = apply(ScalarFunction.SUBTRACT, Reference("p"), integer_constant(1))
-    shares = [
-        apply(
-            ScalarFunction.DIVIDE_WHOLE,
-            apply(ScalarFunction.MULTIPLY, place, integer_constant(max_rows)),
-            Reference("c"),
-        )
-        for place in (Reference("p"), previous)
-    ]
-    return counted, all_of([is_chosen, apply(ScalarFunction.GREATER, *shares)])
 
 
 def _ranks(rows: CountedRows, grouped: bool) -> Columns:

@@ -147,8 +147,8 @@ class RelationLowering:
         seed = Reference(SEED_COLUMNS[0], "h"), Reference(SEED_COLUMNS[1], "h")
         ranks = (SEED_COLUMNS[0], seed[0]), ("t", rank(numbers, seed))
         beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
-        unit = Reference(SEED_COLUMNS[0]), Reference("u")
-        place = Rank(unit, (Reference("t"), *map(Reference, short_names)))
+        partition = Reference(SEED_COLUMNS[0]), Reference("u")
+        place = Rank(partition, (Reference("t"), *map(Reference, short_names)))
         ranked = Select((*equal_columns(("u", *short_names)), ("a", place)), beyond)
         kept = Select(
             equal_columns(("u", *short_names)),

@@ -12,14 +12,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sfumato.engine.lowering.applications import real
 from sfumato.engine.lowering.relational import (
+    AggregateFunction,
     Constant,
+    GroupTotal,
+    Rank,
     Reference,
     Scalar,
     ScalarFunction,
     Select,
+    WindowFrame,
+    WindowTotal,
     apply,
     integer_constant,
 )
@@ -30,6 +36,8 @@ _MULTIPLIER = 1_640_531_527
 """Less than the primes: the point at which the numbers of a row's values, as coefficients, are evaluated."""
 _HALF_SEED = 2**30
 _HALF_REAL = 2**48
+MAX_SPREAD_ROWS = 2**20
+"""So many times the largest number of rows, 2^40, fits 64 bits."""
 SEED_COLUMNS = "y", "z"
 """The halves of a unit's seed, each from 1 to 2^30."""
 
@@ -63,6 +71,34 @@ def rank(numbers: Sequence[Scalar], seed: tuple[Scalar, Scalar]) -> Scalar:
     mixed = _remainder(_multiply_add(_fold(numbers), first, second), one)
     mixed = _remainder(apply(ScalarFunction.MULTIPLY, mixed, second), two)
     return _remainder(apply(ScalarFunction.MULTIPLY, mixed, first), three)
+
+
+def spread_rows(
+    ranked: Select,
+    is_chosen: Scalar,
+    max_rows: int,
+    unit: tuple[Scalar, ...],
+    order: tuple[Scalar, ...],
+) -> tuple[Select, Scalar]:
+    """Keep ``max_rows`` of a unit's rows in the chosen groups, evenly spread over them, without sorting once more.
+
+    Of N such rows the p-th, where groups and rows are in the order of their ranks, is kept if ⌊p·m/N⌋ is more than
+    ⌊(p − 1)·m/N⌋: m rows in all, and every row if N ≤ m. The chosen groups come first, so that p counts them alone.
+    """
+    position = Rank(unit, (Reference("s"), *order))
+    ranked = replace(ranked, columns=(*ranked.columns, ("p", position)))
+    chosen_rows = GroupTotal(AggregateFunction.COUNT, integer_constant(1), is_chosen)
+    counted = Select((("c", WindowTotal(chosen_rows, unit, (), WindowFrame.WHOLE)),), ranked, all_columns=True)
+    previous = apply(ScalarFunction.SUBTRACT, Reference("p"), integer_constant(1))
+    shares = [
+        apply(
+            ScalarFunction.DIVIDE_WHOLE,
+            apply(ScalarFunction.MULTIPLY, place, integer_constant(max_rows)),
+            Reference("c"),
+        )
+        for place in (Reference("p"), previous)
+    ]
+    return counted, apply(ScalarFunction.AND, is_chosen, apply(ScalarFunction.GREATER, *shares))
 
 
 def _fold(numbers: Sequence[Scalar]) -> Scalar:
