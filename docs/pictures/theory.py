@@ -626,7 +626,7 @@ def _weights_error(truth: np.ndarray, queries: np.ndarray, plan: sf.theorems.Wei
         model = model.updated(MwemRound(view, (noise.apply(int(query @ truth)),)))
         if model.settled is not None:
             break
-    return float(np.abs(queries @ (model.fitted - truth)).max() / n)
+    return float(np.abs(queries @ (model.fitted_weights - truth)).max() / n)
 
 
 def neighbours() -> None:

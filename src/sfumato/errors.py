@@ -54,15 +54,12 @@ from sfumato.error_facts import (
     OUTCOMES as OUTCOMES,
     Outcome as Outcome,
     ValueWords as ValueWords,
-    format_amount,
-    format_needed,
-    format_rounded_down as format_rounded_down,
     nothing_left,
-    parse_exact,
     shorten as shorten,
     suggest_value,
     to_json_value,
 )
+from sfumato.number_formats import format_amount, format_needed, format_rounded_down, parse_exact
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
@@ -400,14 +397,14 @@ class Overspent(SfumatoError):
             reasons.append(self._explain_shortfall("pure" in lacking))
         return reasons
 
-    def _explain_shortfall(self, summed: bool) -> str:
+    def _explain_shortfall(self, is_pure_lacking: bool) -> str:
         """Compare the requested ε with what is left for ordinary answers."""
         request, remaining = self.requested.get("pure"), self.remaining.get("pure")
         total = "" if self.allowed is None else f" of {format_rounded_down(self.allowed)}"
         ordinary = (
             "" if remaining is None else f"ε = {format_rounded_down(remaining)}{total} is left for ordinary answers"
         )
-        if request is not None and remaining is not None and summed:
+        if request is not None and remaining is not None and is_pure_lacking:
             shortfall = f", which is ε = {format_needed(request - remaining)} too little" if remaining else ""
             return f"it takes ε = {format_needed(request)}, and {ordinary}{shortfall}"
         subject = "it has Gaussian noise, which" if request is None else f"it has ε = {format_needed(request)}, which"

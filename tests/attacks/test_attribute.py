@@ -8,7 +8,7 @@ import pytest
 import sfumato as sf
 from sfumato.attacks.attribute import (
     AttributeGuesses,
-    Study,
+    StudySize,
     attribute,
     draw_tables,
     guess_attributes,
@@ -53,7 +53,7 @@ def test_private_counts_stay_under_the_ceiling_of_what_is_guessed_without_the_pe
 
 def test_exact_counts_that_claim_to_be_private_are_caught() -> None:
     """Of 2,000 runs 97 of 100 are right with the person and 73 without: ε = 0.25 does not allow that."""
-    learnt = guess_attributes(draw_tables(Study(200, 500), 2000), lambda counts: counts.astype(float))
+    learnt = guess_attributes(draw_tables(StudySize(200, 500), 2000), lambda counts: counts.astype(float))
     assert learnt.excess(sf.Guarantee("0.25"), MISS) > 0
     assert learnt.excess(sf.Guarantee(5), MISS) <= 0
 
@@ -62,14 +62,14 @@ def test_exact_counts_that_claim_to_be_private_are_caught() -> None:
 def test_noise_that_keeps_its_promise_is_not_caught(epsilon: str) -> None:
     """A false alarm comes once in a million times."""
     noise = sf.Laplace(1 / sf.Guarantee(epsilon).epsilon)
-    tables = draw_tables(Study(50, 40), 1000)
+    tables = draw_tables(StudySize(50, 40), 1000)
     learnt = guess_attributes(tables, lambda counts: noise.apply(counts.ravel()).reshape(counts.shape))
     assert learnt.excess(sf.Guarantee(epsilon), MISS) <= 0
     assert learnt.ceiling(sf.Guarantee(epsilon)) > learnt.share_outside
 
 
 def test_the_table_without_the_person_lacks_their_row_alone() -> None:
-    tables = draw_tables(Study(5, 3), 4)
+    tables = draw_tables(StudySize(5, 3), 4)
     gone = tables.inside - tables.outside
     assert gone.sum(axis=(1, 2, 3)).tolist() == [1, 1, 1, 1]
     assert tables.inside.sum() == 20
@@ -85,13 +85,13 @@ def test_a_guess_is_the_majority_of_those_alike_and_in_a_tie_of_all_who_smoke_as
 
 
 def test_a_large_price_gives_the_counts_in_their_order() -> None:
-    counts = draw_tables(Study(6, 3), 4).inside
+    counts = draw_tables(StudySize(6, 3), 4).inside
     assert np.array_equal(release_privately(counts, 10**6), counts)
 
 
 def test_every_run_is_released_at_the_whole_price() -> None:
     """Noise of scale 1/ε has a mean size of about that: within a quarter for 960 draws, 7 standard deviations."""
-    counts = draw_tables(Study(6, 12), 20).inside
+    counts = draw_tables(StudySize(6, 12), 20).inside
     assert np.abs(release_privately(counts, "0.1") - counts).mean() == pytest.approx(10, rel=0.25)
 
 
@@ -108,7 +108,7 @@ def test_bad_numbers_are_refused(given: dict[str, int]) -> None:
 
 def test_under_replace_neighbours_somebody_else_is_in_the_table_and_the_ceiling_holds() -> None:
     """Both tables have as many people. The ceiling fails once in a million times where it is true."""
-    tables = draw_tables(Study(9, 4), 30, sf.Neighbours.REPLACE)
+    tables = draw_tables(StudySize(9, 4), 30, sf.Neighbours.REPLACE)
     assert (tables.inside.sum(axis=(1, 2, 3)) == 9).all()
     assert (tables.outside.sum(axis=(1, 2, 3)) == 9).all()
     assert (np.abs(tables.inside - tables.outside).sum(axis=(1, 2, 3)) <= 2).all()

@@ -13,7 +13,7 @@ from claims.recorded import Claim, check_claims
 from sfumato.publish.graph import calibrating, fitting, tables, trees
 from sfumato.publish.graph.calibrating import CliqueMerging, LogFactor, Propagation
 from sfumato.publish.graph.fitting import Observation, fit_model
-from sfumato.publish.graph.models import GraphicalModel, Potential, _between, _components
+from sfumato.publish.graph.models import GraphicalModel, Potential, _components, _connecting_cliques
 from sfumato.publish.graph.trees import JunctionTree
 
 SIZES = (2, 3, 4, 2, 5, 3, 2)
@@ -42,11 +42,11 @@ def test_trees(name: str) -> None:
     tree = JunctionTree.of(sets, SIZES)
     found: dict[str, Claim] = claims_of("tree", tree) | {"cells": tree.cells(SIZES)}
     found |= {"predicted": trees.predicted_cells(sets, SIZES), "bytes": trees.predicted_bytes(sets, SIZES)}
-    found |= claims_of("holding", [tree.holding(each) for each in ((0,), (0, 1), (2, 5), (3, 4), (6, 0))])
+    found |= claims_of("holding", [tree.clique_index_with(each) for each in ((0,), (0, 1), (2, 5), (3, 4), (6, 0))])
     found |= claims_of("components", _components(tree))
     for held in ({0}, {0, 4}, {1, 6}, {0, 2, 5}):
         for cliques in _components(tree):
-            found |= claims_of(f"between {sorted(held)} {cliques}", _between(tree, cliques, held))
+            found |= claims_of(f"between {sorted(held)} {cliques}", _connecting_cliques(tree, cliques, held))
     check_claims(f"graph/tree_{name.replace(' ', '_')}", found)
 
 
@@ -187,5 +187,5 @@ def test_what_is_fitted_is_checked() -> None:
         found |= claims_of(name, outcome(run))
     losses = [100.0, 50.0, 49.9, 49.8, 49.7, 49.6, 49.5]
     for count, tolerance in itertools.product((3, 5, 6, 7), (1e-4, 2e-3, 0.3)):
-        found |= {f"settled {count} {tolerance}": fitting._settled(losses[:count], tolerance)}
+        found |= {f"settled {count} {tolerance}": fitting._has_settled(losses[:count], tolerance)}
     check_claims("graph/checked", found)

@@ -48,13 +48,15 @@ def _facts(moments: Moments) -> dict[str, Claim]:
         "magnitude": moments.magnitude,
         "counts": tuple(numbers(stack.counts) for stack in moments.stacks),
         "log": logarithms(moments.log(np.array([0.3 + 0j, 2 + 0.5j, 9 + 40j]))),
-        "rounding": numbers(moments.rounding(real)),
+        "rounding": numbers(moments.rounding_error(real)),
         "log_bound": tuple(logarithms(moments.log_bound(c, t)) for c in (0.2, 3.0) for t in (0.1, 5.0, 90.0)),
         "log_decay": tuple(logarithms(stack.log_decay(0.8, HEIGHTS)) for stack in moments.stacks),
         "chernoff": numbers(inversion.chernoff(moments, real)),
         "aliases": tuple(inversion._aliases_above(moments, 0.8, w, 0.5, s) for w in (9.0, 40.0) for s in (0.0, 0.1)),
-        "unaliased": tuple(inversion._unaliased(moments, c, 0.5, g) for c in (0.3, 5.0) for g in (-12.0, -60.0)),
-        "decayed": tuple(inversion._decayed(moments, 2.0, s, 0.4, a) for s in (0.01, 0.3) for a in (1e-3, 1e-12)),
+        "unaliased": tuple(inversion._unaliased_wrap(moments, c, 0.5, g) for c in (0.3, 5.0) for g in (-12.0, -60.0)),
+        "decayed": tuple(
+            inversion._truncation_point(moments, 2.0, s, 0.4, a) for s in (0.01, 0.3) for a in (1e-3, 1e-12)
+        ),
         "log_chernoff": tuple(inversion._log_chernoff(moments, c, e) for c in (0.3, 5.0) for e in (0.0, 2.0)),
     }
 
@@ -112,13 +114,13 @@ def test_small_parts_of_a_sum() -> None:
         "kernel of a lattice": numbers(inversion._kernel(z, 0.3)),
         "search": tuple(inversion._search(rising, rounds=n) for n in (1, 2, 6)),
         "search beyond": tuple(inversion._search(lambda c, k=k: c < k, rounds=2) for k in (1e-9, 1e20)),
-        "smoothed": tuple(inversion._smoothed(t, a) for t in (0.5, 40.0, 1e6) for a in (1e-3, 1e-12)),
+        "smoothed": tuple(inversion._smoothing_mu(t, a) for t in (0.5, 40.0, 1e6) for a in (1e-3, 1e-12)),
         "pieces": tuple(numbers(p.counts) for n in (1, 3, 9) for p in stack.pieces(n, 9)),
         "pieces of few": tuple(numbers(p.parameters) for p in stack.pieces(4, 8)),
         "pieces of a pair": numbers([p.counts for p in pair_stack.pieces(9, 1)]),
-        "spread": numbers(stack.spread().counts),
-        "spread parameters": numbers(stack.spread().parameters),
-        "spread pair": numbers(pair_stack.spread().parameters),
+        "spread": numbers(stack.interleaved().counts),
+        "spread parameters": numbers(stack.interleaved().parameters),
+        "spread pair": numbers(pair_stack.interleaved().parameters),
     }
     check_claims("compositions/small_parts", claims)
 
@@ -149,8 +151,8 @@ def test_pruned_nodes() -> None:
         nodes = 0.8 + 0.05j * np.arange(700)
         sizes = 1 / (1 + nodes.imag)
         for smoothing, floor in ((0.0, 1e-9), (0.2, 1e-4), (0.2, 1e-40)):
-            near, left_out = inversion._near(moments, nodes, smoothing, sizes, floor)
-            kept, values, dropped = inversion._pruned(moments, nodes, smoothing, sizes, floor)
+            near, left_out = inversion._possible_nodes(moments, nodes, smoothing, sizes, floor)
+            kept, values, dropped = inversion._significant_nodes(moments, nodes, smoothing, sizes, floor)
             claims[f"{name}, smoothed by {smoothing}, floor {floor}"] = (
                 *(near.size, left_out, kept.size, dropped),
                 numbers(values[[0, 1, len(values) // 2]]),

@@ -14,8 +14,8 @@ from claims.recorded import Claim, check_claims
 from sfumato.privacy import stable_functions as stable
 from sfumato.privacy.losses import (
     BoundedRangeLoss,
+    ClosedFormLoss,
     ConcentratedLoss,
-    FamilyLoss,
     Loss,
     PairLoss,
     ResponseLoss,
@@ -118,10 +118,10 @@ def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
 
 
 def moments_of(loss: Loss) -> Iterator[tuple[str, Any]]:
-    if not isinstance(loss, FamilyLoss) or loss.trivial:
+    if not isinstance(loss, ClosedFormLoss) or loss.trivial:
         return
-    parameters = [each if isinstance(each, np.ndarray) else np.array([[each]]) for each in loss.parameters]
-    yield "parameters", numbers(loss.parameters)
+    parameters = [each if isinstance(each, np.ndarray) else np.array([[each]]) for each in loss.moment_arguments]
+    yield "parameters", numbers(loss.moment_arguments)
     yield "log_moment", logarithms(type(loss).log_moment(POINTS, *parameters))
     heights = np.array([0.0, 0.1, 0.7, 3.0, 11.0, 100.0])
     for c in (0.02, 0.8, 6.0):
@@ -156,10 +156,10 @@ def test_stable_functions() -> None:
             for a, b in ((1, 0.25), (1.5, 0.0), (1.5, 0.5), (2, 1e-12), (7, 0.1))
         ),
         "log_ratio": tuple(stable.log_ratio(*each) for each in ratios),
-        "shrink_real": outcomes(stable.shrink_real, signed),
-        "log_shrink_gap": tuple(stable.log_shrink_gap(*each) for each in gaps),
+        "exprel_minus_real": outcomes(stable.exprel_minus_real, signed),
+        "log_exprel_minus_ratio": tuple(stable.log_exprel_minus_ratio(*each) for each in gaps),
         "mills": outcomes(stable.mills, [*small, 60.0, 1e6]),
-        "shrink": numbers(stable.shrink(np.array([0j, 1e-9 + 0j, 1e-8 + 0j, 0.3 + 2j, 30 - 4j]))),
+        "exprel_minus": numbers(stable.exprel_minus(np.array([0j, 1e-9 + 0j, 1e-8 + 0j, 0.3 + 2j, 30 - 4j]))),
         "log_theta_ratio": tuple(logarithms(stable.log_theta_ratio(turns, v)) for v in (0.1, 0.5, 0.99, 1.0, 3.0)),
         "lifted": tuple(
             _scaled_expm1(y, b) for y in (-3.0, 0.0, 0.4, 29.9, 30.0, 30.1, 900.0) for b in (0.1, 2.0, 40.0)

@@ -83,17 +83,23 @@ def sums(own: Attributes, places: tuple[int, ...], exact: np.ndarray | None = No
 @pytest.mark.parametrize("name", ALL)
 def test_chains(name: str) -> None:
     chain = ALL[name].chain
-    found: dict[str, Claim] = claims_of("shares", chain.shares) | {"even": chain.even}
+    found: dict[str, Claim] = claims_of("shares", chain.shares) | {"even": chain.is_even}
     counts = np.arange(2 * chain.size, dtype=np.int64).reshape(2, -1) ** 2 % 11
     for level, each in enumerate(chain.differences, 1):
         said = {
-            key: getattr(each, {"opposed": "max_negative_product"}.get(key, key))
+            key: getattr(each, {"opposed": "max_negative_product", "even": "is_even"}.get(key, key))
             for key in ("parts", "largest", "total", "squares", "opposed", "steps", "noise", "even", "variances")
         }
         added = each.sums(counts, 1)
         said |= {"sums": added, "measured": each.measured(added, 1), "centred": each.centred(added.astype(float), 1)}
-        said |= {"spread": each.spread(added.astype(float), 1), "asked": each.coefficients(counts.astype(float), 1)}
-        said |= {"across": each.coefficients(counts.T.astype(float), 0), "first": each.spread(added.T.astype(float), 0)}
+        said |= {
+            "spread": each.distribute_to_cells(added.astype(float), 1),
+            "asked": each.coefficients(counts.astype(float), 1),
+        }
+        said |= {
+            "across": each.coefficients(counts.T.astype(float), 0),
+            "first": each.distribute_to_cells(added.T.astype(float), 0),
+        }
         found |= claims_of(f"level {level}", each) | claims_of(f"level {level}", said)
     check_claims(f"marginals/chains_{name}", found)
 
@@ -593,5 +599,7 @@ def test_attributes() -> None:
     }
     for name, cell in bins.items():
         own = Attribute("a", "integer", (cell, OtherCell()))
-        found |= claims_of(f"bin {name}", (own.has_bins, cell.single(own.type), cell.single(own.type.REAL)))
+        found |= claims_of(
+            f"bin {name}", (own.has_bins, cell.is_single_value(own.type), cell.is_single_value(own.type.REAL))
+        )
     check_claims("marginals/attributes", found)

@@ -24,7 +24,7 @@ from sfumato.engine.lowering.reading_statements import (
 )
 from sfumato.plan.bounding import for_neighbours, weighted_bounding, whole_bounding
 from sfumato.plan.limits import Limits
-from sfumato.plan.readings.cell_rows import CellRows, CodedRows, CountedSets
+from sfumato.plan.readings.cell_rows import CellRows, CodedRows, CountedMarginals
 from sfumato.plan.readings.dense_readings import Marginals
 from sfumato.privacy import Neighbours
 
@@ -101,6 +101,6 @@ def test_cells_as_they_are_read(weighted: bool, curator: Curator) -> None:
 
 def _tables(found: Any) -> list[list[int]]:
     sets = ((), (0,), (1, 2), (0, 1, 2))
-    if isinstance(found, CodedRows | CountedSets):
+    if isinstance(found, CodedRows | CountedMarginals):
         return [found.marginal(each).tolist() for each in sets]
     return [np.asarray(each).reshape(-1).tolist() for each in found]

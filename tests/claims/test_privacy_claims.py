@@ -108,8 +108,8 @@ def test_amounts() -> None:
     claims: dict[str, Claim] = {
         "exact_amount": outcomes(amounts.exact_amount, values),
         "charge_amount": outcomes(amounts.charge_amount, values),
-        "add": tuple(outcomes(lambda b, a=a: amounts.add(a, b), held) for a in held),
-        "subtract": tuple(outcomes(lambda b, a=a: amounts.subtract(a, b), held) for a in held),
+        "add": tuple(outcomes(lambda b, a=a: amounts.add_rounded_up(a, b), held) for a in held),
+        "subtract": tuple(outcomes(lambda b, a=a: amounts.subtract_rounded_down(a, b), held) for a in held),
         "round_up": outcomes(amounts.round_up, held),
         "round_down": outcomes(amounts.round_down, held),
         "write": outcomes(amounts.write, held),
@@ -424,7 +424,7 @@ def test_finite_pairs() -> None:
         claims[f"{index} sticks"] = outcomes(lambda e, p=p, q=q: divergences.hockey_stick(p, q, e), (0, "0.3", 2, 900))
     for index in (0, 1, 2, 3, 4, 5):
         exact = pairs.aligned_masses(*given[index])
-        claims[f"{index} corners"] = numbers(pairs.tradeoff_corners(*exact))
+        claims[f"{index} corners"] = numbers(pairs.roc_corners(*exact))
         claims[f"{index} symmetrised"] = numbers(pairs.symmetrised(*exact))
         claims[f"{index} chained"] = tuple(numbers(pairs.chained(*exact, k)) for k in (1, 2, 4))
     corners = [

@@ -31,7 +31,7 @@ from sfumato.publish.synthesis.budget import (
     SynthesisBudget,
     _check_noise_size,
     _root_above,
-    currency,
+    amount_in_currency,
     round_amount_down,
 )
 from sfumato.publish.synthesis.forecasting import (
@@ -64,7 +64,7 @@ def test_prices_are_split_exactly() -> None:
             noise = own.noise(amount, change)
             said |= {f"noise {amount} {name}": repr(noise), f"cost {amount} {name}": own.noise_cost(noise, change)}
             said |= {f"size {amount} {name}": mean_size(noise, Fraction(1, 4))}
-        said |= {f"hold {delta}": own.hold(Neighbours.ADD_REMOVE).epsilon(delta) for delta in ("1e-6", "1e-2")}
+        said |= {f"hold {delta}": own.total_curve(Neighbours.ADD_REMOVE).epsilon(delta) for delta in ("1e-6", "1e-2")}
         found |= claims_of(label, said)
         funds = SynthesisBudget(own).charge(Fraction(1, 9))
         found |= claims_of(f"{label} funds", [funds.spent, funds.remaining, funds.used])
@@ -73,7 +73,7 @@ def test_prices_are_split_exactly() -> None:
         found |= claims_of(f"{label} amounts", RoundAmounts.of_round(Fraction(5, 7)).halved(own))
         found |= claims_of(f"{label} whole", RoundAmounts.of_round(Fraction(5, 7)).total)
     for price in (Price("0.5"), Price(1, "1e-9"), Price(rho="0.2")):
-        found |= claims_of(f"currency {price}", currency(price))
+        found |= claims_of(f"currency {price}", amount_in_currency(price))
     for amount in (Fraction(2, 3), Fraction(1, 10**9), Fraction(2, 3 * 10**9), Fraction(2, 3 * 10**12)):
         found |= {f"rounded {amount}": str(round_amount_down(amount)), f"root {amount}": str(_root_above(amount))}
     for size in (Fraction(10**12), Fraction(10**12) + 1, Fraction(1, 10**9), Fraction(5)):
@@ -112,7 +112,9 @@ def test_candidates() -> None:
     found: dict[str, Claim] = {}
     workload = {(0, 1): Fraction(1), (1, 2, 3): Fraction(1, 2), (4,): Fraction(3)}
     found |= claims_of("closure", {str(key): each for key, each in candidates.weighted_closure(workload).items()})
-    found |= claims_of("within", {str(key): each for key, each in candidates.subsets_with_weights(workload).items()})
+    found |= claims_of(
+        "within", {str(key): each for key, each in candidates.subsets_with_largest_weight(workload).items()}
+    )
     found |= claims_of("sets", [each.tolist() for each in candidates.subset_index_arrays(workload)])
     for weights in ((Fraction(1, 3), Fraction(2)), (Fraction(1), Fraction(10**9)), (Fraction(6), Fraction(4))):
         made = candidates.integer_weights(dict(zip(((0,), (1,)), weights, strict=True)))
@@ -268,7 +270,7 @@ def test_dense_models() -> None:
         found |= {f"passes {textbook} {rows}": start.passes}
         for count in range(1, len(rounds) + 1):
             made = replayed(start, rounds[:count])
-            found |= claims_of(f"{textbook} {rows} {count}", made.fitted)
+            found |= claims_of(f"{textbook} {rows} {count}", made.fitted_weights)
             found |= claims_of(f"{textbook} {rows} {count} said", made.predicted(CellView((1,))))
     for cells, count in ((10**3, 10), (10**6, 10), (10**6, 100)):
         found |= {f"passes {cells} {count}": MwemModel.uniform((cells,), 5, count).passes}

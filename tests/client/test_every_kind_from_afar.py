@@ -38,7 +38,7 @@ def test_free_calls_give_the_same_here_and_from_afar(served: RunningServer, kind
     sent = json.dumps({"act": "explain", "spec": spec, "price": price}).encode()
     here = proposals.propose(served.counter.served.curator(policy), kind, proposals.decode_free_call(kind, sent)[1])
     with sf.connect(served.url, policy, token=served.tokens["olga"]) as remote:
-        there = RemoteProposal.propose(remote.policy_address, kind, spec)
+        there = RemoteProposal.propose(remote.policy_connection, kind, spec)
         assert there.columns == here.columns
         assert there.explain(**price) == here.explain(**price)
         if kind not in NEED_DELTA:  # a search that takes long

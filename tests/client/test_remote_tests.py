@@ -71,7 +71,7 @@ def test_a_bought_answer_is_tested_at_the_server_for_nothing(ana: RemoteCurator)
 
 def test_what_is_not_stored_is_refused_and_not_charged(ana: RemoteCurator) -> None:
     before, question = spent(ana), ana.sql(f"{BY_ARM} HAVING COUNT(*) > 2")
-    address, spec = ana.policy_address, {"test": "independence", "question": BY_ARM}
+    address, spec = ana.policy_connection, {"test": "independence", "question": BY_ARM}
     with pytest.raises(Unsupported, match="no answer to this is stored"):
         address.wire.call_free(address.policy, "test", "stored", spec, {"epsilon": "0.75"})
     with pytest.raises(Unsupported, match="no answer to this is stored"):
@@ -97,7 +97,7 @@ def test_power_is_the_same_from_afar(ana: RemoteCurator, policy: Path) -> None:
             there.power(**PRICE, **wrong)
     with pytest.raises(sf.SfumatoError, match="release does not take it for test"):
         there.release(**PRICE, sizes=10)
-    address = ana.policy_address
+    address = ana.policy_connection
     with pytest.raises(Unsupported, match="power is available for tests only"):
         address.wire.call_free(address.policy, "questions", "power", {"sql": BY_ARM}, {})
     assert spent(ana) == before

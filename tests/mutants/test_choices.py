@@ -41,15 +41,16 @@ MUTANTS = (
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
         "self._select_span(noisy_counts) or (None, None)",
-        "self._select_span(self.steps.reading.of(totals).reshape(-1)) or (None, None)",
+        "self._select_span(self.step_counts.reading.of(totals).reshape(-1)) or (None, None)",
         _DRAWN,
     ),
     Mutant(
         "the numbers inside and outside are exact",
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
-        "inside, outside = self.split.draw(reading.split(reading.extract(totals), self._is_inside(first, last)))",
-        "inside, outside = reading.split(reading.extract(totals), self._is_inside(first, last))",
+        "inside, outside = self.inside_outside.draw("
+        "reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last)))",
+        "inside, outside = reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last))",
         _DRAWN,
     ),
     Mutant(
@@ -80,8 +81,8 @@ MUTANTS = (
         "rows of one unit are counted up to the limit of the policy",
         Kind.LIMITS,
         "curator.proposals.private_limits:LimitsProposal._units",
-        "rows = UnitCount(None, MAX_LIMIT)",
-        "rows = UnitCount(None, scan.limits.rows)",
+        "rows = UnitRowCount(None, MAX_LIMIT)",
+        "rows = UnitRowCount(None, scan.limits.rows)",
         (f"{_LIMITS}test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy",),
     ),
     Mutant(

@@ -29,7 +29,7 @@ MUTANTS = (
         "rows that a predicate knows nothing of are in no part",
         Kind.NAN,
         "plan.aggregates.disjoint:_none_of",
-        "if not never_null(any_of)",
+        "if not is_never_null(any_of)",
         "if any_of.domain.nullable",
         (_NUMBERS,),
     ),

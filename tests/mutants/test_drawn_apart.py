@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "blocks and marginals of one shape share their noise",
         Kind.REUSE,
-        "publish.marginals.measuring:MarginalsDraw.noisy",
+        "publish.marginals.measuring:MarginalsDraw.add_noise",
         "return self._published(self.plan, tuple((encode_integers(measurement.draw(measurement.reading.extract(exact)))"
         " for measurement in self.batch.measurements)))",
         "drawn: dict[object, Any] = {}\n"
@@ -84,9 +84,10 @@ MUTANTS = (
         "the numbers inside and outside of found bounds share their noise",
         Kind.REUSE,
         "curator.step_counts:StepSearch.draw",
-        "inside, outside = self.split.draw(reading.split(reading.extract(totals), self._is_inside(first, last)))",
-        "own = reading.split(reading.extract(totals), self._is_inside(first, last))\n"
-        "    inside, outside = own + self.split.draw(0 * own[:1])[0]",
+        "inside, outside = self.inside_outside.draw("
+        "reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last)))",
+        "own = reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last))\n"
+        "    inside, outside = own + self.inside_outside.draw(0 * own[:1])[0]",
         (f"{_EQUAL_KINDS}[bounds]",),
     ),
     Mutant(

@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a lambda over items looks its values up in a table",
         Kind.HOSTILE,
-        "engine.duckdb.connection:Sources._list_column",
+        "engine.duckdb.connection:Sources._list_column_with_choices",
         "can_join=False",
         "can_join=True",
         ("engine/duckdb/test_scan.py::test_items_of_a_list_may_have_many_declared_values",),

@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "what is shared is counted twice outside cliques",
         Kind.SAMPLING,
-        "publish.graph.models:_Parts._conditional",
+        "publish.graph.models:_CliqueSums._conditional",
         "divide_or_zero(message, broadcast_to_places(self.sum_of(index, shared), shared, places))",
         "message",
         _MODELS,
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "unconnected parts are multiplied without dividing by the total",
         Kind.SAMPLING,
-        "publish.graph.models:_Parts.marginal",
+        "publish.graph.models:_CliqueSums.marginal",
         "divide_or_zero(counts, np.array(self._total))",
         "counts",
         _MODELS,

@@ -180,7 +180,7 @@ MUTANTS = (
         "what has no bound costs the ledger nothing",
         Kind.CHARGE_ORDER,
         "ledger.spending:Spending.after",
-        "pure = None if self.pure is None or cost.pure is None else amounts.add(self.pure, cost.pure)",
+        "pure = None if self.pure is None or cost.pure is None else amounts.add_rounded_up(self.pure, cost.pure)",
         "pure = (self.pure or 0) + (cost.pure or 0)",
         ("ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",),
     ),
@@ -188,7 +188,7 @@ MUTANTS = (
         "failures are not added up",
         Kind.DELTA,
         "ledger.spending:Spending.after",
-        "spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add(self.failure, cost.failure))",
+        "spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add_rounded_up(self.failure, cost.failure))",
         "spent = (pure, _add_units(self.renyi, cost.renyi), cost.failure)",
         (
             "ledger/test_accounts.py::test_every_currency_is_enforced_as_the_budget_says",

@@ -260,7 +260,7 @@ MEMORY = (
     Mutant(
         "a line of another history counts as one before",
         Kind.REUSE,
-        "ledger.proofs.anchors:Memory.shared",
+        "ledger.proofs.anchors:Memory.lines_before",
         "before = lineage if lineage and transaction.has(*lineage[0]) else ()",
         "before = lineage",
         (f"{_HISTORIES}test_a_line_of_another_history_is_not_before_those_that_were_written_after_its_loss",),

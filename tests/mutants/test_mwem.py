@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "answers by the notes are taken from the last round, whatever it did",
         Kind.RANGES,
-        "publish.mwem:MwemModel.fitted",
+        "publish.mwem:MwemModel.fitted_weights",
         "if self.settled is not None:",
         "if self.settled is None and self.rounds and (not self.textbook):",
         ("publish/test_mwem.py::test_the_notes_update_is_the_one_that_was_written_down",),

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a slope over noisy numbers has the range of one over exact numbers",
         Kind.RANGES,
-        "release.noisy_rows.row_totals:pair_total",
+        "release.noisy_rows.row_totals:correlation_or_slope",
         "isinstance(y, LinearColumn) and present.sure.all() and is_sure(xs)[here].all()",
         "isinstance(y, LinearColumn) and present.sure.all()",
         (f"{_FORMS[0]}::test_a_slope_over_noisy_numbers_has_no_range",),

@@ -87,7 +87,7 @@ MUTANTS = (
         "rounded weights of parents are taken to be exact",
         Kind.AUDIT,
         "publish.marginals.blocks:weight_by_noise",
-        "        if not difference.even:\n",
+        "        if not difference.is_even:\n",
         "        if difference.parts < 0:\n",
         (f"{_ESTIMATES}test_variances_are_those_of_the_noise_under_uneven_levels",),
     ),

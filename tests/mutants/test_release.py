@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "any matrix is taken for a chain",
         Kind.NEIGHBOURS,
-        "plan.readings.total_readings:Matrix.chain",
+        "plan.readings.total_readings:Matrix.is_chain",
         "all((np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns)))",
         "True",
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a chain needs not begin above zero",
         Kind.SENSITIVITY,
-        "plan.readings.total_readings:Matrix.chain",
+        "plan.readings.total_readings:Matrix.is_chain",
         "columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]",
         "columns = sorted(zip(*self.rows, strict=True), key=sum)",
         ("plan/test_readings.py::test_no_unit_moves_scores_further_apart_than_derived",),
@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant(
         "the size of Gaussian noise is rounded down to digits that print",
         Kind.ROUNDING,
-        "release.parts.question_parts:noise",
+        "release.parts.question_parts:calibrated_noise",
         "return family.of_size(max(size if keeps_exact_size else rounded_up(size), LEAST_STEPS))",
         "return family.of_size(max(size if keeps_exact_size else rounded_down(size), LEAST_STEPS))",
         ("release/test_pricing.py::test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen",),

@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "EXISTS under OR costs as much as one comparison",
         Kind.LIMITS,
-        "plan.costs:_matches",
+        "plan.costs:_max_matches",
         "tests = (node,) if isinstance(node, SemiJoin) else node.tests",
         "tests = (node,) if isinstance(node, SemiJoin) else ()",
         ("plan/test_joins.py::test_rows_compared_under_or_are_cut",),

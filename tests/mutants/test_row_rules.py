@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "rows that break a constraint are kept",
         Kind.KEYS,
-        "publish.row_rules:RowRules.accept",
+        "publish.row_rules:RowRules.accepted_rows",
         "accepted &= ~row_truths(rows, constraint, face, everywhere).false",
         "pass",
         _CONSTRAINT,
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a constraint that is NULL is broken",
         Kind.NAN,
-        "publish.row_rules:RowRules.accept",
+        "publish.row_rules:RowRules.accepted_rows",
         "accepted &= ~row_truths(rows, constraint, face, everywhere).false",
         "accepted &= row_truths(rows, constraint, face, everywhere).true",
         (_TESTS + "test_null_passes_a_constraint_and_meets_no_condition",),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a sum need not lie in the cell that was drawn",
         Kind.KEYS,
-        "publish.row_rules:RowRules.accept",
+        "publish.row_rules:RowRules.accepted_rows",
         " & computed.in_cells(rows)",
         "",
         (_TESTS + "test_a_computed_sum_has_the_law_of_rows_whose_sum_lies_in_the_drawn_cell",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "rows that the policy turned to NULL are kept under conditions",
         Kind.KEYS,
-        "publish.row_rules:RowRules.accept",
+        "publish.row_rules:RowRules.accepted_rows",
         "accepted &= column.weights[rows.codes[:, column.place]] > 0",
         "pass",
         (_TESTS + "test_conditions_that_the_policy_cuts_within_cells_are_refused",),

@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "ranges take adaptive noise for planned noise",
         Kind.SAMPLING,
-        "publish.synthetic:Synthetic._etas",
+        "publish.synthetic:Synthetic._fixed_precisions",
         "self.released.method == 'independent' and self.released.complete",
         "self.released.method != 'independent'",
         _RANGES,

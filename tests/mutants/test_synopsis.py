@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a cell that is cut counts as measured",
         Kind.AUDIT,
-        "publish.marginals.bounds:_covered",
+        "publish.marginals.bounds:_measured_totals",
         "measured = np.asarray(~weights.split_cells.any(summed_axes, keepdims=True))",
         "measured = np.asarray(~weights.split_cells.all(summed_axes, keepdims=True))",
         _BINS,
@@ -60,7 +60,7 @@ MUTANTS = (
         "sums of releases have the ranges of a plan that was fixed beforehand",
         Kind.AUDIT,
         "publish.synopsis:Synopsis._known",
-        "self._several.measured_sets, self._etas())",
+        "self._several.measured_sets, self._fixed_precisions())",
         "self._several.measured_sets)",
         _TOTALS,
     ),

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a promise in ε and δ is kept by continuous Gaussian noise alone",
         Kind.CHARGE_ORDER,
-        "publish.synthesis.budget:currency",
+        "publish.synthesis.budget:amount_in_currency",
         "meets(Curve.concentrated(1 / size), guarantee)",
         "meets(Curve.gaussian(size / 2, 1), guarantee)",
         ("publish/synthesis/test_budget.py::test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho",),

@@ -139,7 +139,7 @@ def test_rows_of_one_unit_meet_few_others_wherever_they_meet(text: str) -> None:
     catalog = _long(costs.MAX_MATCHES + 1)
     if code(text, catalog) == "too-costly":  # two joins of a thousand rows each cost too much in bytes
         return
-    assert max(map(costs._matches, relations(parse(text, catalog).plan.source))) == costs.MAX_MATCHES  # cut there
+    assert max(map(costs._max_matches, relations(parse(text, catalog).plan.source))) == costs.MAX_MATCHES  # cut there
 
 
 def test_a_test_by_equality_alone_meets_one_row() -> None:

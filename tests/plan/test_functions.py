@@ -11,7 +11,7 @@ from plan.samples import COLUMNS, read
 from sfumato.engine.lowering.row_lowering import _LOWERINGS
 from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Column, Field
-from sfumato.plan.values.functions import FUNCTIONS, call, literal, never_null, null
+from sfumato.plan.values.functions import FUNCTIONS, call, is_never_null, literal, null
 from sfumato.policy import Domain, Type
 
 DOMAINS = {
@@ -209,8 +209,8 @@ def test_what_is_surely_there() -> None:
         "1 / 0",
         "name || 'x'",
     ]
-    assert all(never_null(read(text)) for text in sure)
-    assert not any(never_null(read(text)) for text in unsure)
+    assert all(is_never_null(read(text)) for text in sure)
+    assert not any(is_never_null(read(text)) for text in unsure)
 
 
 def test_null_fits_every_type() -> None:

@@ -10,7 +10,7 @@ import pytest
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.plan.aggregates.unit_measures import UnitCount
+from sfumato.plan.aggregates.unit_measures import UnitRowCount
 from sfumato.plan.keys import conditions, groups, undeclared_keys
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Filter, GroupKey, LimitRowsPerUnit, PerUnit, Scan, SemiJoin, UnitJoin
@@ -242,7 +242,7 @@ def test_conditions_hold_where_whole_rows_are_kept() -> None:
     for outer, held in ((False, {*small}), (True, {small[0]})):
         both = UnitJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, outer)
         assert set(conditions(LimitRowsPerUnit(both, 2))) == held
-    assert conditions(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitCount(None, 3)),))) == ()
+    assert conditions(PerUnit(Filter(left, small[0]), 2, (), (("n", UnitRowCount(None, 3)),))) == ()
     assert conditions(SemiJoin(Filter(left, small[0]), Filter(right, small[1]), (), None, False)) == (small[0],)
     by = PerUnit(Filter(left, small[0]), 2, (("x", Column(Field(0, "t", "x"), domain)),), ())
     assert conditions(by) == (call("<", Column(Field(2, "", "x"), domain), literal(Type.INTEGER, 5)),)

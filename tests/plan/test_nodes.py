@@ -9,7 +9,7 @@ from operator import eq, ge, gt, le, lt, ne
 
 import pytest
 
-from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitCount
+from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitRowCount
 from sfumato.plan.bounding import whole_rows
 from sfumato.plan.join_conditions import is_separable
 from sfumato.plan.limits import Limits
@@ -49,8 +49,8 @@ def column(source: int = 0) -> Column:
 
 OLD = call(">", column(), literal(Type.INTEGER, 40))
 PUBLIC = Join(scan(), "ages", 1, ((column(), "age"),), False, 3, {"age": AGE})
-OWN = PerUnit(scan(), 1, (), (("n", UnitCount(None, 6)),))
-BY_AGE = PerUnit(scan(), 1, (("age", column()),), (("n", UnitCount(None, 6)),))
+OWN = PerUnit(scan(), 1, (), (("n", UnitRowCount(None, 6)),))
+BY_AGE = PerUnit(scan(), 1, (("age", column()),), (("n", UnitRowCount(None, 6)),))
 RIGHT = Scan("visits", False, 5, {Field(5, "visits", "age"): AGE}, Limits(9, 2, 2))
 BOTH = UnitJoin(LimitRowsPerUnit(scan(), 6), LimitRowsPerUnit(RIGHT, 9), (), None, True)
 MEMBERS = ((scan(), (column(),)), (RIGHT, (column(5),)))

@@ -38,7 +38,7 @@ def test_a_total_is_the_sum_or_rounded_up_and_never_long(prices: list[Fraction])
     roundings = 0
     for charge in charges:
         whole = from_units(total) + from_units(charge)
-        total = amounts.add(total, charge)
+        total = amounts.add_rounded_up(total, charge)
         assert (from_units(total) == whole) is (whole.denominator <= 10**60)
         roundings += from_units(total) != whole
         assert from_units(total).denominator <= 10**60
@@ -52,18 +52,18 @@ def test_a_total_is_the_sum_or_rounded_up_and_never_long(prices: list[Fraction])
 def test_hostile_denominators_end_at_sixty_digits() -> None:
     """Six primes of nine digits fit, and the seventh is rounded up with all before it; then thirds are exact again."""
     charges = [charge_amount(Fraction(1, prime)) for prime in PRIMES[:7]]
-    *_, six, seven = accumulate(charges, amounts.add)
+    *_, six, seven = accumulate(charges, amounts.add_rounded_up)
     assert from_units(six) == sum(Fraction(1, prime) for prime in PRIMES[:6])
     assert seven == math.ceil(six + charges[6])
-    thirds = list(accumulate([seven, *[charge_amount(Fraction(1, 3))] * 3], amounts.add))
+    thirds = list(accumulate([seven, *[charge_amount(Fraction(1, 3))] * 3], amounts.add_rounded_up))
     assert thirds[-1] == seven + UNIT
     assert type(thirds[-1]) is int
 
 
 @given(st.lists(HOSTILE | LONG, min_size=3, max_size=6), st.lists(HOSTILE | LONG, min_size=3, max_size=6))
 def test_what_is_left_is_never_more_than_was_there(held: list[Fraction], steps: list[Fraction]) -> None:
-    part, whole = sorted(reduce(amounts.add, map(charge_amount, each)) for each in (held, steps))
-    left = amounts.subtract(whole, part)
+    part, whole = sorted(reduce(amounts.add_rounded_up, map(charge_amount, each)) for each in (held, steps))
+    left = amounts.subtract_rounded_down(whole, part)
     assert whole - part - 1 < left <= whole - part
     assert from_units(left).denominator <= 10**60
 

@@ -195,7 +195,9 @@ DECAYING = [
 @pytest.mark.parametrize("c", [0.01, 1.0, 30.0])
 def test_cheap_bounds_of_decay_are_bounds(curve: sf.Curve, c: float) -> None:
     ((loss, _),) = curve.parts
-    parameters = loss.parameters if isinstance(loss, PairLoss) else [np.array([[x]]) for x in loss.parameters]
+    parameters = (
+        loss.moment_arguments if isinstance(loss, PairLoss) else [np.array([[x]]) for x in loss.moment_arguments]
+    )
     heights = np.concatenate([np.linspace(0, 40, 4001), np.linspace(0, 12000, 4001), [1e7]])
     cheap = type(loss).log_decay(c, heights, *parameters)
     at_c = type(loss).log_moment(np.array([c + 0j]), *parameters).real

@@ -251,9 +251,9 @@ def test_a_model_is_replayed_to_the_bit_from_what_was_released(tmp_path: Path, t
         proposal = clinic.mwem("people", NAMES, 2, rounds=4, textbook=textbook)
         found = proposal.release(epsilon=3)
     again = replayed(proposal._initial_model(round(found.model.total)), found.model.rounds)
-    assert np.array_equal(again.fitted, found.model.fitted)
+    assert np.array_equal(again.fitted_weights, found.model.fitted_weights)
     assert all((each.cells is not None) is textbook for each in found.rounds)
-    assert (found.model.fitted >= 0).all()
+    assert (found.model.fitted_weights >= 0).all()
 
 
 def test_the_textbooks_update_is_the_published_one() -> None:
@@ -270,7 +270,7 @@ def test_the_textbooks_update_is_the_published_one() -> None:
         one = one * np.exp(q * (measured - (q * one).sum()) / 200)
         one = one * 100 / one.sum()
         seen.append(one)
-    assert np.allclose(model.fitted, sum(seen) / 2, rtol=1e-12)
+    assert np.allclose(model.fitted_weights, sum(seen) / 2, rtol=1e-12)
 
 
 def test_the_notes_update_is_the_one_that_was_written_down() -> None:
@@ -291,8 +291,8 @@ def test_the_notes_update_is_the_one_that_was_written_down() -> None:
     assert quiet.weights is below.weights
     later = quiet.updated(MwemRound(view, (90,)))
     assert not np.array_equal(later.weights, below.weights)
-    assert later.fitted is below.weights  # of the last round that changed nothing
-    assert below.fitted is below.weights  # there was none yet
+    assert later.fitted_weights is below.weights  # of the last round that changed nothing
+    assert below.fitted_weights is below.weights  # there was none yet
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -314,7 +314,7 @@ def test_the_notes_update_stops_before_its_rounds_are_over(seed: int) -> None:
         model = model.updated(MwemRound(view, (round(queries[worst] @ truth - noise),)))
         updates += model.weights is not before
     assert 5 < updates < rounds
-    assert np.abs(queries @ (model.fitted - truth)).max() <= 4 * alpha
+    assert np.abs(queries @ (model.fitted_weights - truth)).max() <= 4 * alpha
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -330,8 +330,8 @@ def test_a_model_by_the_notes_is_released_replayed_and_read_back(tmp_path: Path,
     assert threshold >= 2 * steps.noise.error(1 - Fraction(1, 600))
     assert isinstance(steps.noise, sf.Laplace)
     start = proposal._initial_model(found.model.measured, threshold)
-    assert np.array_equal(replayed(start, found.model.rounds).fitted, found.model.fitted)
-    assert np.array_equal(again.model.fitted, found.model.fitted)
+    assert np.array_equal(replayed(start, found.model.rounds).fitted_weights, found.model.fitted_weights)
+    assert np.array_equal(again.model.fitted_weights, found.model.fitted_weights)
     assert all(each.cells is not None for each in found.rounds)
     assert "notes' update" in proposal.question
 
@@ -359,7 +359,7 @@ def test_an_empty_table_has_a_model(tmp_path: Path, units: bool, relation: str) 
     with curator(tmp_path, [], units=units, relation=relation) as clinic:
         found = clinic.mwem("people", NAMES, 1, rounds=2).release(epsilon=1)
     assert len(found.rounds) == 2
-    assert np.isfinite(found.model.fitted).all()
+    assert np.isfinite(found.model.fitted_weights).all()
     assert found.total > 0
 
 
@@ -370,7 +370,7 @@ def test_noise_as_large_as_can_be_keeps_a_model_finite() -> None:
         model = proposal._initial_model(rows)
         for values in ((2**62,) * view.size, (-(2**62),) * view.size):
             model = model.updated(MwemRound(view, values))
-            assert np.isfinite(model.fitted).all()
+            assert np.isfinite(model.fitted_weights).all()
             assert (np.abs(model.predicted(view)) <= 2**61).all()
 
 
@@ -619,7 +619,7 @@ def test_a_model_is_written_and_read_back_to_the_bit(tmp_path: Path, price: dict
     found.save(path)
     again = sf.synopsis(path)
     assert isinstance(again, FittedModel)
-    assert np.array_equal(again.model.fitted, found.model.fitted)
+    assert np.array_equal(again.model.fitted_weights, found.model.fitted_weights)
     assert codec.dumps(again.fit) == codec.dumps(found.fit)
     assert again.rounds == found.rounds
     assert (again.total, again.planned, again.guarantee) == (found.total, found.planned, found.guarantee)
@@ -632,7 +632,7 @@ def test_a_model_is_written_and_read_back_to_the_bit(tmp_path: Path, price: dict
         with pytest.raises(sf.Unsupported, match="a price in ε alone"):
             again.sql(ASKED[0])
     again = FittedModel.from_json(found.to_json())
-    assert np.array_equal(again.model.fitted, found.model.fitted)
+    assert np.array_equal(again.model.fitted_weights, found.model.fitted_weights)
     assert again.receipt == found.receipt
     assert again.to_json() == found.to_json()
 

@@ -141,7 +141,7 @@ def test_rows_within_a_constraint_have_the_law_of_rows_given_it(stays: Synthetic
 
 def test_whole_cells_that_break_a_constraint_are_never_drawn_although_no_clique_held_them(stays: Synthetic) -> None:
     rule = "ward <> 'ICU' OR food = 0"
-    assert stays.model.tree.holding((0, 4)) is None
+    assert stays.model.tree.clique_index_with((0, 4)) is None
     rows = stays.sample(20_000, constraints=[rule], seed=3)
     wanted = joint(stays)
     wanted[0, :, :, :, 1:-1] = 0

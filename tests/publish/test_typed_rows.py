@@ -85,7 +85,7 @@ def test_every_value_lies_in_its_cell(name: str) -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1])
-@pytest.mark.parametrize("name", [name for name in COLUMNS if column(name).binned])
+@pytest.mark.parametrize("name", [name for name in COLUMNS if column(name).has_bins])
 def test_the_ends_of_cells_lie_in_them(name: str, end: int) -> None:
     made = column(name)
     codes = np.arange(made.attribute.size, dtype=np.int32)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sfumato.engine.protocols import Reader
-from sfumato.release.releasing import limited
+from sfumato.release.releasing import interrupt_after
 
 FORK = multiprocessing.get_context("fork")
 
@@ -42,7 +42,7 @@ def overrun(engine: Interrupted, seconds: float, begun: float = 0.0) -> float:
     """Run a statement beyond its deadline, begun so many seconds after the limit was set, and time it."""
 
     def run() -> None:
-        with limited(cast("Reader", engine), seconds):
+        with interrupt_after(cast("Reader", engine), seconds):
             time.sleep(begun)
             engine.statement()
 
@@ -68,7 +68,7 @@ def test_a_statement_that_overruns_is_ended(seconds: float) -> None:
 
 def test_an_earlier_deadline_is_kept_while_a_later_one_is_waited_for() -> None:
     engine = Interrupted()
-    with limited(cast("Reader", engine), 600):
+    with interrupt_after(cast("Reader", engine), 600):
         thread, took = in_thread(lambda: overrun(engine, 0.05))
         thread.join(10)
     assert took[0] < 5
@@ -82,7 +82,7 @@ def test_a_statement_that_begins_after_its_deadline_is_ended_too() -> None:
 def test_nothing_is_interrupted_after_the_limit_was_left() -> None:
     """An interrupt under way is waited for: the thread's next statement is never met by it."""
     engine = Interrupted(slow=0.1)
-    with pytest.raises(TimeoutError), limited(cast("Reader", engine), 0.0):
+    with pytest.raises(TimeoutError), interrupt_after(cast("Reader", engine), 0.0):
         assert engine.begun.wait(10)
     left = time.monotonic()
     time.sleep(0.3)
@@ -99,16 +99,16 @@ def test_an_engine_that_is_slow_to_be_interrupted_delays_no_other() -> None:
 
 def test_a_limit_that_is_kept_starts_no_thread() -> None:
     engine = Interrupted()
-    with limited(cast("Reader", engine), 600):
+    with interrupt_after(cast("Reader", engine), 600):
         before = {each.ident for each in threading.enumerate()}
     for _ in range(20):
-        with limited(cast("Reader", engine), 600):
+        with interrupt_after(cast("Reader", engine), 600):
             assert {each.ident for each in threading.enumerate()} <= before
     assert not engine.interrupts
 
 
 def test_a_forked_process_ends_its_own_statements() -> None:
-    with limited(cast("Reader", Interrupted()), 600):
+    with interrupt_after(cast("Reader", Interrupted()), 600):
         child = FORK.Process(target=overrun, args=(Interrupted(), 0.05))
         child.start()
         child.join(20)

@@ -20,7 +20,7 @@ from sfumato.plan.readings.total_readings import KeyHolders
 from sfumato.plan.sql.statements import parse
 from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import NoiseStrength, noise
+from sfumato.release.parts.question_parts import NoiseStrength, calibrated_noise
 from sfumato.release.prices import Price, least_in_four_digits, rounded_up
 from sfumato.release.pricing import price_release
 
@@ -177,16 +177,16 @@ def test_noise_is_never_below_what_its_share_of_the_price_pays_for(change: Sensi
     """As fractions, without room for rounding: ε = Δ₁/b and ρ = Δ₂²/2σ², at prices of many digits."""
     for number in range(1, 200):
         paid, share = Fraction(number, 7 * number + 300), Fraction(number + 1, 3 * number + 50)
-        laplace = noise(NoiseStrength(sf.Laplace, Price(paid)), change, share)
+        laplace = calibrated_noise(NoiseStrength(sf.Laplace, Price(paid)), change, share)
         assert change.l1 / laplace.sizes[0] <= paid * share
-        gaussian = noise(NoiseStrength(sf.Gaussian, Price(rho=paid)), change, share)
+        gaussian = calibrated_noise(NoiseStrength(sf.Gaussian, Price(rho=paid)), change, share)
         assert change.squares / (2 * gaussian.sizes[0] ** 2) <= paid * share
 
 
 def test_gaussian_noise_is_rounded_up_where_rounding_down_would_be_seen() -> None:
     """13 digits are coarser than what the closed form adds for its square root, where the first of them is 1."""
     least = 1 + Fraction(5, 10**14)
-    found = noise(NoiseStrength(sf.Gaussian, Price(rho=1 / (2 * least**2))), Sensitivity(1, 1), Fraction(1))
+    found = calibrated_noise(NoiseStrength(sf.Gaussian, Price(rho=1 / (2 * least**2))), Sensitivity(1, 1), Fraction(1))
     assert least <= found.sizes[0] <= least * (1 + Fraction(1, 10**11))
 
 

@@ -373,7 +373,7 @@ def _step_error() -> Iterator[Vector]:
     """The ladder has one step more than the place of its last."""
     miss = Fraction(step_counts._FALSE_POSITIVE_RATE)
     for scale, last in ((3, 9), (8, 63), (2, 0)):
-        own = SimpleNamespace(steps=SimpleNamespace(mechanism=Laplace(scale)), step_of_group=(0, last))
+        own = SimpleNamespace(step_counts=SimpleNamespace(mechanism=Laplace(scale)), step_of_group=(0, last))
         above = 1 - (1 - mpf(miss.numerator) / miss.denominator) ** (mpf(1) / (last + 1))
         wanted = routes.laplace_half_width(scale, above) + _wide(scale, "0.95") + 1
         yield exact(wanted, StepSearch.error, own, "0.95")

@@ -213,22 +213,22 @@ def _exact_amounts() -> Iterator[Vector]:
         yield exact(units, amounts.exact_amount, value)
 
 
-@REGISTRY.formula("privacy.amounts.add")
+@REGISTRY.formula("privacy.amounts.add_rounded_up")
 def _sums() -> Iterator[Vector]:
     """Exact while the denominator of the ε is at most 10⁶⁰, and the next whole unit above where it is more."""
     third, long = F(10**30, 3), F(10**30, 7**72)  # 7⁷² is above 10⁶⁰
-    yield exact(10**30, amounts.add, third, 2 * third)
-    yield exact(10**30 + F(10**30, 7**70), amounts.add, 10**30, F(10**30, 7**70))
-    yield exact(math.floor(long) + 6, amounts.add, 5, long)
-    yield exact(7, amounts.add, 3, 4)
+    yield exact(10**30, amounts.add_rounded_up, third, 2 * third)
+    yield exact(10**30 + F(10**30, 7**70), amounts.add_rounded_up, 10**30, F(10**30, 7**70))
+    yield exact(math.floor(long) + 6, amounts.add_rounded_up, 5, long)
+    yield exact(7, amounts.add_rounded_up, 3, 4)
 
 
-@REGISTRY.formula("privacy.amounts.subtract")
+@REGISTRY.formula("privacy.amounts.subtract_rounded_down")
 def _differences() -> Iterator[Vector]:
     third, long = F(10**30, 3), F(10**30, 7**72)
-    yield exact(third, amounts.subtract, 10**30, 2 * third)
-    yield exact(10**30 - math.floor(long) - 1, amounts.subtract, 10**30, long)
-    yield exact(3, amounts.subtract, 7, 4)
+    yield exact(third, amounts.subtract_rounded_down, 10**30, 2 * third)
+    yield exact(10**30 - math.floor(long) - 1, amounts.subtract_rounded_down, 10**30, long)
+    yield exact(3, amounts.subtract_rounded_down, 7, 4)
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

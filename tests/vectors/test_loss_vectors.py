@@ -55,8 +55,8 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
-        "privacy.losses.FamilyLoss.log_bound": "composed curves of its families have vectors",
-        "privacy.losses.FamilyLoss.log_decay": "composed curves of its families have vectors",
+        "privacy.losses.ClosedFormLoss.log_bound": "composed curves of its families have vectors",
+        "privacy.losses.ClosedFormLoss.log_decay": "composed curves of its families have vectors",
         "privacy.losses.ResponseLoss.log_moment": "composed curves of it have vectors",
         "privacy.losses.BoundedRangeLoss.log_moment": "composed curves of it have vectors",
         "privacy.losses.BoundedRangeLoss.log_bound": "composed curves of it have vectors",

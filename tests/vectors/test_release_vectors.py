@@ -21,7 +21,7 @@ from sfumato.plan.aggregates.measures import (
     MeanEstimate,
     SummedEstimate,
     TotalEstimate,
-    rounding,
+    step_rounding_error,
 )
 from sfumato.plan.aggregates.moments import Axis, Correlation, Covariance, RegressionLine, SpreadEstimate
 from sfumato.plan.aggregates.spread import CovarianceOfPairs, Variance
@@ -369,14 +369,14 @@ def _rank_shares() -> Iterator[Vector]:
         yield exact(wanted, lambda each: int(QuantilesPart.shares.fget(each)), own)  # type: ignore[attr-defined]
 
 
-@formula("release.parts.other_parts.QuantilesPart.share_of")
+@formula("release.parts.other_parts.QuantilesPart.share_index")
 def _rank_share_of() -> Iterator[Vector]:
     asked = [SimpleNamespace(probability=Fraction(each)) for each in ("0", "1/2", "1", "1/4")]
     own = SimpleNamespace(
         asked=asked, _quantiles=[Fraction(1, 4), Fraction(1, 2)], _extremes=[Fraction(0), Fraction(1)]
     )
     for place, wanted in enumerate((1, 0, 2, 0)):
-        yield exact(wanted, lambda own, place: int(QuantilesPart.share_of(own, place)), own, place)
+        yield exact(wanted, lambda own, place: int(QuantilesPart.share_index(own, place)), own, place)
 
 
 def _running(mechanism: Any) -> RunningNoise:
@@ -491,16 +491,20 @@ def _rounded(value: Any, step: Fraction, candidates: list[Fraction]) -> Fraction
     return max(min(each % step, step - each % step) for each in candidates)
 
 
-@formula("plan.aggregates.measures.rounding")
+@formula("plan.aggregates.measures.step_rounding_error")
 def _rounding() -> Iterator[Vector]:
     whole = Column(Field(0, "t", "x"), Domain("integer", bounds=(0, 99)))
     grid = Column(Field(0, "t", "y"), Domain("real", bounds=(0, 1), grid="0.01"))
     numbers, hundredths = [Fraction(k) for k in range(100)], [Fraction(k, 100) for k in range(101)]
     for value, step, every in ((whole, Fraction(1), numbers), (grid, Fraction(1, 100), hundredths)):
-        yield exact(_rounded(value, step, every), rounding, value, step)
+        yield exact(_rounded(value, step, every), step_rounding_error, value, step)
     for value, step, every in ((whole, Fraction(32), numbers), (grid, Fraction(4, 100), hundredths)):
-        yield exact(_rounded(value, step, every) + every[-1] / 2**53, rounding, value, step)  # as a double first
-    yield exact(Fraction(1, 6), rounding, Column(Field(0, "t", "z"), Domain("real", bounds=(0, 1))), Fraction(1, 3))
+        yield exact(
+            _rounded(value, step, every) + every[-1] / 2**53, step_rounding_error, value, step
+        )  # as a double first
+    yield exact(
+        Fraction(1, 6), step_rounding_error, Column(Field(0, "t", "z"), Domain("real", bounds=(0, 1))), Fraction(1, 3)
+    )
 
 
 # Moments: rows whose totals are known exactly, and all rows that the widths allow near them.

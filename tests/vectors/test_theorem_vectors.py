@@ -254,21 +254,21 @@ def _log_ratio() -> Iterator[Vector]:
         yield exact(truth, stable_functions.log_ratio, p, q)
 
 
-@REGISTRY.formula("privacy.stable_functions.shrink_real")
+@REGISTRY.formula("privacy.stable_functions.exprel_minus_real")
 def _shrink_real() -> Iterator[Vector]:
-    yield exact(1.0, stable_functions.shrink_real, 0.0)
+    yield exact(1.0, stable_functions.exprel_minus_real, 0.0)
     for y, truth in _mp(lambda y: MP.quad(lambda x: MP.exp(-x * y), [0, 1]), 1e-15, 0.5, 3.0, 60.0):
-        yield exact(truth, stable_functions.shrink_real, y)
+        yield exact(truth, stable_functions.exprel_minus_real, y)
 
 
-@REGISTRY.formula("privacy.stable_functions.log_shrink_gap")
+@REGISTRY.formula("privacy.stable_functions.log_exprel_minus_ratio")
 def _log_shrink_gap() -> Iterator[Vector]:
     for low, high in ((1e-7, 2e-7), (0.001, 0.0099), (0.0, 0.02), (0.5, 3.0), (39.0, 45.0), (41.0, 41.5), (1e5, 1e9)):
         with MP.workdps(100):
             a, b = MP.mpf(low), MP.mpf(high)
             one = MP.log((1 - MP.exp(-a)) / a) if low else MP.mpf(0)
             truth = one - MP.log((1 - MP.exp(-b)) / b)
-        yield exact(truth, stable_functions.log_shrink_gap, low, high)
+        yield exact(truth, stable_functions.log_exprel_minus_ratio, low, high)
 
 
 @REGISTRY.formula("privacy.stable_functions.mills")
@@ -280,13 +280,16 @@ def _mills() -> Iterator[Vector]:
         yield exact(truth, stable_functions.mills, x)
 
 
-@REGISTRY.formula("privacy.stable_functions.shrink")
+@REGISTRY.formula("privacy.stable_functions.exprel_minus")
 def _shrink() -> Iterator[Vector]:
     for y in (1e-9 + 0j, 0.5 + 2j, 30.0 - 1j, 0j):
         truth = MP.quad(lambda t, y=y: MP.exp(-t * MP.mpc(y)), [0, 0.25, 0.5, 0.75, 1])
         yield exact(
             (truth.real, truth.imag if y.imag else 0.0),
-            lambda y=y: ((found := stable_functions.shrink(np.array([y]))[0]).real, found.imag if y.imag else 0.0),
+            lambda y=y: (
+                (found := stable_functions.exprel_minus(np.array([y]))[0]).real,
+                found.imag if y.imag else 0.0,
+            ),
         )
 
 

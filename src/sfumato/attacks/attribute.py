@@ -54,7 +54,7 @@ def attribute(
     The counts are exact, or released by a curator at this ε under these neighbours; last, by smoking alone.
     """
     price, relation = exact(epsilon, "epsilon", POSITIVE), Neighbours.of(neighbours)
-    tables = draw_tables(Study(people, looks), runs, relation)
+    tables = draw_tables(StudySize(people, looks), runs, relation)
     private = f"private, ε = {format_exact(price)}"
     learnt = {
         "exact": guess_attributes(tables, lambda counts: counts.astype(np.float64)),
@@ -108,15 +108,15 @@ def release_privately(counts: Counts, epsilon: Number, neighbours: Neighbours = 
 
 
 @dataclass(frozen=True)
-class Study:
-    """The size of a study: its people, and the number of distinct looks besides smoking."""
+class StudySize:
+    """The size of a study: its people, and the number of distinct appearances besides smoking."""
 
     people: int
-    looks: int
+    appearances: int
 
     def __post_init__(self) -> None:
         exact_integer(self.people, "people", at_least=2)
-        exact_integer(self.looks, "looks", at_least=1)
+        exact_integer(self.appearances, "looks", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,12 @@ class AttributeTables:
     """The target of each run: smoker, look, cancer."""
 
 
-def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
+def draw_tables(study: StudySize, runs: int, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> AttributeTables:
     """Draw all tables with a target each; under replace neighbours somebody else takes the target's place."""
     run_count = exact_integer(runs, "runs", at_least=1)
     people = _draw_people(study, run_count * study.people)
     run = np.repeat(np.arange(run_count), study.people)
-    inside = np.zeros((run_count, 2, study.looks, 2), np.int64)
+    inside = np.zeros((run_count, 2, study.appearances, 2), np.int64)
     np.add.at(inside, (run, *people), 1)
     targets = np.stack([column.reshape(run_count, study.people)[:, 0] for column in people], axis=1)
     outside = inside.copy()
@@ -144,9 +144,9 @@ def draw_tables(study: Study, runs: int, neighbours: Neighbours = Neighbours.ADD
     return AttributeTables(inside, outside, targets)
 
 
-def _draw_people(study: Study, size: int) -> tuple[Counts, Counts, Counts]:
+def _draw_people(study: StudySize, size: int) -> tuple[Counts, Counts, Counts]:
     """Draw people: whether they smoke, how they look, and whether they have cancer."""
-    smokes, looks = bits.random_array_below(2, size), bits.random_array_below(study.looks, size)
+    smokes, looks = bits.random_array_below(2, size), bits.random_array_below(study.appearances, size)
     cancer = (bits.random_array_below(4, size) < np.where(smokes == 1, CANCER[1], CANCER[0])).astype(np.int64)
     return smokes, looks, cancer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.client.addresses import Address, saved_certificate, saved_token
 from sfumato.client.remote_proposals import (
-    PolicyAddress,
+    PolicyConnection,
     RemoteProposal,
     RemoteQuestion,
     RemoteTest,
@@ -52,18 +52,18 @@ class RemoteCurator(Proposing):
     Interactive sessions, and calls that need the owner's files, are not available.
     """
 
-    def __init__(self, policy_address: PolicyAddress) -> None:
-        self._policy_address = policy_address
+    def __init__(self, policy_connection: PolicyConnection) -> None:
+        self._policy_connection = policy_connection
 
     @property
-    def policy_address(self) -> PolicyAddress:
+    def policy_connection(self) -> PolicyConnection:
         """The policy at its server, for proposals of any kind."""
-        return self._policy_address
+        return self._policy_connection
 
     @property
     def name(self) -> str:
         """The name of the account, which is that of the policy."""
-        return self._policy_address.policy
+        return self._policy_connection.policy
 
     @property
     def policy(self) -> PublicFace:
@@ -124,14 +124,16 @@ class RemoteCurator(Proposing):
             raise InvalidParameter("question", question, "a string with SQL")
         sent_parameters = encode_parameters(parameters)
         spec = {"sql": question, **({} if sent_parameters is None else {"parameters": sent_parameters})}
-        question_or_listing: RemoteQuestion | Listing = RemoteQuestion.propose(self._policy_address, "questions", spec)
+        question_or_listing: RemoteQuestion | Listing = RemoteQuestion.propose(
+            self._policy_connection, "questions", spec
+        )
         return question_or_listing
 
     def table(self, name: str, alias: str | None = None) -> RemoteTable:
         """Start a question about a table, built step by step in Python; equivalent to SQL. Free."""
         from sfumato.client.remote_proposals import RemoteTable
 
-        return RemoteTable(self._policy_address, {**encode_spec(table=name, alias=alias), "steps": []})
+        return RemoteTable(self._policy_connection, {**encode_spec(table=name, alias=alias), "steps": []})
 
     def workload(self, questions: Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> WorkloadProposal:
         """Propose several questions at one price: a list, a mapping from names, or a .sql file. Free."""
@@ -153,18 +155,18 @@ class RemoteCurator(Proposing):
         values = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
         _require_sendable(spec, values)
         remote_class = RemoteTest if kind.name == "test" else RemoteProposal
-        proposal: P = remote_class.propose(self._policy_address, kind.name, encode_spec(**values))
+        proposal: P = remote_class.propose(self._policy_connection, kind.name, encode_spec(**values))
         return proposal
 
     @property
     def requests(self) -> RemoteRequests:
         """Requests for approval: ``file``, ``list``, ``show``, ``approve``, ``refuse``, ``withdraw``, ``release``."""
-        return RemoteRequests(self._policy_address)
+        return RemoteRequests(self._policy_connection)
 
     @property
     def server(self) -> RemoteServer:
         """The server, for its owners and auditors: users, tokens, acts, and its ledger."""
-        return RemoteServer(self._policy_address.wire)
+        return RemoteServer(self._policy_connection.wire)
 
     def pause(self, *, paused: bool = True) -> None:
         """Pause new releases of this policy, or resume them. For owners."""
@@ -181,7 +183,7 @@ class RemoteCurator(Proposing):
 
     def close(self) -> None:
         """Close the connections. Bought answers stay at the server."""
-        self._policy_address.wire.close()
+        self._policy_connection.wire.close()
 
     def __enter__(self) -> Self:
         return self
@@ -196,11 +198,11 @@ class RemoteCurator(Proposing):
         return self.tables._repr_html_() + self.budget._repr_html_()
 
     def _send(self, operation: str, body: Mapping[str, Any]) -> Any:
-        address = self._policy_address
+        address = self._policy_connection
         return address.wire.send("POST", ("policies", address.policy, operation), body)
 
     def _get(self, *parts: str, **query: str | int) -> Any:
-        return self._policy_address.wire.get("policies", self._policy_address.policy, *parts, **query)
+        return self._policy_connection.wire.get("policies", self._policy_connection.policy, *parts, **query)
 
 
 def connect(
@@ -224,7 +226,7 @@ def connect(
     used_certificate = saved_certificate(address) if token is None and certificate is None else certificate
     wire = _open_wire(address, used_token, timeout, used_certificate)
     try:
-        return RemoteCurator(PolicyAddress(wire, _choose_policy(policy, _policies(wire)), progress))
+        return RemoteCurator(PolicyConnection(wire, _choose_policy(policy, _policies(wire)), progress))
     except BaseException:
         wire.close()
         raise

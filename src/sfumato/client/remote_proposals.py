@@ -32,7 +32,7 @@ _TESTED_TERMS = ("epsilon", "delta", "rho", "within", "mechanism")
 
 
 @dataclass(frozen=True)
-class PolicyAddress:
+class PolicyConnection:
     """A policy at a server, with the connection to it."""
 
     wire: Wire = field(repr=False)
@@ -44,16 +44,16 @@ class PolicyAddress:
 class RemoteProposal(PreviewedByOldName):
     """A release that a server has parsed and not yet made."""
 
-    _policy_address: PolicyAddress = field(repr=False)
+    _policy_connection: PolicyConnection = field(repr=False)
     kind: str
     spec: Mapping[str, Any]
     _details: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
-    def propose(cls, policy_address: PolicyAddress, kind: str, spec: Mapping[str, Any]) -> Any:
+    def propose(cls, policy_connection: PolicyConnection, kind: str, spec: Mapping[str, Any]) -> Any:
         """Propose a release; the server refuses what cannot be asked. A listing is returned at once."""
-        reply = decode(policy_address.wire.call_free(policy_address.policy, kind, "propose", spec, {}))
-        return cls(policy_address, kind, spec, reply) if isinstance(reply, Mapping) else reply
+        reply = decode(policy_connection.wire.call_free(policy_connection.policy, kind, "propose", spec, {}))
+        return cls(policy_connection, kind, spec, reply) if isinstance(reply, Mapping) else reply
 
     @property
     def text(self) -> str:
@@ -106,8 +106,8 @@ class RemoteProposal(PreviewedByOldName):
         """
         body = self.release_body(*arguments, **price)
         key = new_id() if request_id is None else require_key(request_id)
-        callback = self._policy_address.progress if progress is None else progress
-        answer = decode(self._policy_address.wire.release(self._policy_address.policy, body, key, callback))
+        callback = self._policy_connection.progress if progress is None else progress
+        answer = decode(self._policy_connection.wire.release(self._policy_connection.policy, body, key, callback))
         warn_if_weak(answer)
         return self._with_methods(answer, body["price"])
 
@@ -120,7 +120,7 @@ class RemoteProposal(PreviewedByOldName):
         return {"kind": self.kind, "spec": self.spec, "price": self._named_terms("release", arguments, price)}
 
     def _call(self, act: str, positional: tuple[Any, ...], price: Mapping[str, Any]) -> Any:
-        address, terms = self._policy_address, self._named_terms(act, positional, price)
+        address, terms = self._policy_connection, self._named_terms(act, positional, price)
         return decode(address.wire.call_free(address.policy, self.kind, act, self.spec, terms))
 
     def _named_terms(self, act: str, arguments: tuple[Any, ...], price: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class RemoteProposal(PreviewedByOldName):
         return {name.removesuffix("_"): each for name, each in encode_named(**positional, **price).items()}
 
     def __repr__(self) -> str:
-        server = self._policy_address.wire.address.label
+        server = self._policy_connection.wire.address.label
         return f"<Proposal of {self.kind} at {server}: .explain() is free, .release() asks>"
 
 
@@ -163,7 +163,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
         if set(self.spec) != {"sql"}:
             rule = "of a question in SQL without parameters or limits, where a server tests it"
             raise InvalidParameter("answer", self.text, rule, fix="ask it in SQL, or use curator.test(…)")
-        address, terms = self._policy_address, {name: term for name, term in price.items() if name in _TESTED_TERMS}
+        address, terms = self._policy_connection, {name: term for name, term in price.items() if name in _TESTED_TERMS}
         spec = encode_spec(test=test, question=self.spec["sql"], **options)
         return decode(address.wire.call_free(address.policy, "test", "stored", spec, terms))
 
@@ -201,10 +201,10 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
         limits: dict[str, Any] = {}
         for given in self.spec.get("limit", ()):
             limits |= {name: value for name, value in given.items() if name != "strategy"}
-        return RemoteProposal.propose(self._policy_address, "clipped", {"question": self.spec["sql"], **limits})
+        return RemoteProposal.propose(self._policy_connection, "clipped", {"question": self.spec["sql"], **limits})
 
     def _propose_again(self, spec: Mapping[str, Any]) -> Self:
-        address = self._policy_address
+        address = self._policy_connection
         return replace(
             self, spec=spec, _details=decode(address.wire.call_free(address.policy, self.kind, "propose", spec, {}))
         )
@@ -268,7 +268,7 @@ KeyArgument = Histogram | str
 class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
     """A view of a table's rows; each method returns a new view with one more step, and asks nothing."""
 
-    _policy_address: PolicyAddress = field(repr=False, compare=False)
+    _policy_connection: PolicyConnection = field(repr=False, compare=False)
     view: dict[str, Any]
 
     def where(self, condition: str) -> RemoteTable:
@@ -319,7 +319,7 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
             raise Unsupported("regressed-view", rule, fix='use table("visits").where(…).regress(…)')
         where = " AND ".join(f"({each['given'][0]})" for each in steps) or None
         spec = encode_spec(table=table, formula=formula, target=target, on=on, where=where, rows=rows, robust=robust)
-        return RemoteProposal.propose(self._policy_address, "regress", spec)
+        return RemoteProposal.propose(self._policy_connection, "regress", spec)
 
     def describe(self) -> Any:
         """List the columns with what the policy declares, and a priced question about each. Free."""
@@ -327,12 +327,12 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
             rule = "a server describes whole tables, not a view with further steps"
             raise Unsupported("described-view", rule, fix='describe the table itself: table("visits").describe()')
         spec = {"sql": f"SUMMARIZE {quoted(self.view['table'])}"}
-        return RemoteQuestion.propose(self._policy_address, "questions", spec)
+        return RemoteQuestion.propose(self._policy_connection, "questions", spec)
 
     def propose_question(self) -> RemoteTableQuestion:
         """Propose the question that the steps describe."""
         question: RemoteTableQuestion = RemoteTableQuestion.propose(
-            self._policy_address, "questions", {"view": self.view}
+            self._policy_connection, "questions", {"view": self.view}
         )
         return question
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sfumato.client.remote_proposals import PolicyAddress, RemoteProposal, new_id, require_key, warn_if_weak
+from sfumato.client.remote_proposals import PolicyConnection, RemoteProposal, new_id, require_key, warn_if_weak
 from sfumato.client.wire_values import decode, encode_named
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class RemoteRequests:
     """The requests of one policy that the user of the token may see."""
 
-    def __init__(self, policy_address: PolicyAddress) -> None:
-        self._policy_address = policy_address
+    def __init__(self, policy_connection: PolicyConnection) -> None:
+        self._policy_connection = policy_connection
 
     def file(self, proposal: Any, *arguments: Any, purpose: str, days: int | None = None, **price: Any) -> RequestView:
         """File a request for a release, with the arguments that ``proposal.release`` would take. Free.
@@ -33,13 +33,13 @@ class RemoteRequests:
 
     def list(self) -> tuple[RequestView, ...]:
         """List requests, newest first: analysts see their own, owners and auditors all."""
-        address = self._policy_address
+        address = self._policy_connection
         views: tuple[RequestView, ...] = decode(address.wire.get("policies", address.policy, "requests"))["requests"]
         return views
 
     def show(self, number: int) -> RequestView:
         """Return one request, with what is left after it and what it can reveal of one person."""
-        address = self._policy_address
+        address = self._policy_connection
         view: RequestView = decode(address.wire.get("policies", address.policy, "requests", str(number)))
         return view
 
@@ -58,7 +58,7 @@ class RemoteRequests:
     def release(self, number: int, *, request_id: str | None = None) -> Any:
         """Release what was approved, exactly as it was filed; it is charged before the first row is read."""
         key = new_id() if request_id is None else require_key(request_id)
-        address = self._policy_address
+        address = self._policy_connection
         path = ("policies", address.policy, "requests", str(number), "release")
         answer = decode(address.wire.send("POST", path, {}, request_id=key)["result"])
         warn_if_weak(answer)
@@ -66,7 +66,7 @@ class RemoteRequests:
 
     def publish(self, lines: Sequence[int], *, purpose: str) -> RequestView:
         """Mark own answers for publication, by their ledger lines; an owner approves and signs a bundle of them."""
-        address, body = self._policy_address, encode_named(lines=lines, purpose=purpose)
+        address, body = self._policy_connection, encode_named(lines=lines, purpose=purpose)
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "reviews"), body))
         return view
 
@@ -85,14 +85,14 @@ class RemoteRequests:
 
         ``measures=["count"]`` approves counts only; the others are "sum", "rank", "distinct" and "frequent".
         """
-        address = self._policy_address
+        address = self._policy_connection
         limits = {"tables": tables, "kinds": kinds, "measures": measures}
         body = encode_named(user=user, epsilon=epsilon, days=days, purpose=purpose, **limits)
         view: RequestView = decode(address.wire.send("POST", ("policies", address.policy, "grants"), body))
         return view
 
     def _send(self, body: dict[str, Any], *parts: str, repeatable: bool = False) -> RequestView:
-        address = self._policy_address
+        address = self._policy_connection
         path = ("policies", address.policy, "requests", *parts)
         view: RequestView = decode(address.wire.send("POST", path, body, repeatable=repeatable))
         return view

@@ -128,7 +128,7 @@ def list_declarations(question: str, request: ListingRequest, policy: Policy, ca
     """List the tables of a policy, or the columns of one of them."""
     if request.table is None:
         rows = tuple(
-            (description.name, *_describe_table(policy, description)) for description in catalog.tables.values()
+            (description.name, *_kind_and_protection(policy, description)) for description in catalog.tables.values()
         )
         return Listing(question, ("table", "kind", "about"), rows)
     table = _find_table(catalog, request.table)
@@ -139,7 +139,7 @@ def list_declarations(question: str, request: ListingRequest, policy: Policy, ca
     return _with_offers(question, _column_rows(policy, table), _offers(selection(catalog, table.name), policy))
 
 
-def summarize(question: str, rows: RowSelection, policy: Policy) -> Listing:
+def list_columns_with_offers(question: str, rows: RowSelection, policy: Policy) -> Listing:
     """List the columns of a view of rows, each with a priced question about its values. No row is read."""
     return _with_offers(question, _view_rows(rows, policy), _offers(rows, policy))
 
@@ -205,7 +205,7 @@ def _find_table(catalog: Catalog, name: str) -> Described:
     raise Unsupported("unknown-table", rule, fix=suggest_name(name, catalog.tables))
 
 
-def _describe_table(policy: Policy, table: Described) -> tuple[str, str]:
+def _kind_and_protection(policy: Policy, table: Described) -> tuple[str, str]:
     if table.public:
         return "public", "protects nobody"
     return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"

@@ -10,9 +10,10 @@ from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
-from sfumato.errors import InvalidParameter, format_rounded_down
+from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.notebook_html import collapsed, paragraph, paragraphs, preformatted, table
+from sfumato.number_formats import format_rounded_down
 from sfumato.plan import account_periods
 from sfumato.privacy import Budget, Sensitivity, codec
 from sfumato.privacy.budget_words import format_guarantee, gaussian_warning

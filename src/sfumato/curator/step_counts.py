@@ -279,8 +279,8 @@ def _share(inside: int, outside: int) -> Fraction:
 class StepSearch:
     """The measurements of one ladder: the counts of its steps, and the counts inside and outside the selected ones."""
 
-    steps: Measurement
-    split: Measurement
+    step_counts: Measurement
+    inside_outside: Measurement
     step_of_group: tuple[int, ...]
     """The step of each group of the plan."""
     uncovered: tuple[Fraction, Fraction]
@@ -307,15 +307,15 @@ class StepSearch:
 
     @property
     def measurements(self) -> tuple[Measurement, Measurement]:
-        return self.steps, self.split
+        return self.step_counts, self.inside_outside
 
     def error(self, confidence: Number) -> int:
         """Return the count from which a step is surely selected, unless its share may be excluded."""
-        return selection_threshold(self.steps.mechanism, max(self.step_of_group) + 1, confidence)
+        return selection_threshold(self.step_counts.mechanism, max(self.step_of_group) + 1, confidence)
 
     def rank_error(self, confidence: Number) -> int:
         """Return the half-width of the counts inside and outside."""
-        return int(self.split.mechanism.error(confidence))
+        return int(self.inside_outside.mechanism.error(confidence))
 
     def operators(self, what: str, selection: str, confidence: Number) -> tuple[Operator, ...]:
         """Describe the steps of the search: what is counted, and which steps are selected."""
@@ -330,16 +330,18 @@ class StepSearch:
 
     def draw(self, totals: Integers) -> StepCounts:
         """Draw the step counts, select from them, and draw the counts inside and outside."""
-        noisy_counts = self.steps.draw(self.steps.reading.extract(totals)).reshape(-1)
+        noisy_counts = self.step_counts.draw(self.step_counts.reading.extract(totals)).reshape(-1)
         first, last = self._select_span(noisy_counts) or (None, None)
-        reading = self.split.reading
+        reading = self.inside_outside.reading
         assert isinstance(reading, ChosenGroups)
-        inside, outside = self.split.draw(reading.split(reading.extract(totals), self._is_inside(first, last)))
-        noise, counter = self.steps.mechanism, self.split.mechanism
+        inside, outside = self.inside_outside.draw(
+            reading.sum_inside_and_outside(reading.extract(totals), self._is_inside(first, last))
+        )
+        noise, counter = self.step_counts.mechanism, self.inside_outside.mechanism
         return StepCounts(tuple(map(int, noisy_counts)), first, last, int(inside), int(outside), noise, counter)
 
     def _select_span(self, noisy_counts: Integers) -> Span | None:
-        span = span_with_values(noisy_counts, self.steps.mechanism)
+        span = span_with_values(noisy_counts, self.step_counts.mechanism)
         if span is None:
             return None
         return trim_span(noisy_counts, (0, span[1]) if self.from_first else span, *self.uncovered)

@@ -15,7 +15,7 @@ from sfumato.curator.frame_methods import (
     RowMethods,
     column_names,
 )
-from sfumato.curator.listings import Listing, summarize
+from sfumato.curator.listings import Listing, list_columns_with_offers
 from sfumato.curator.proposals.logistic import LogisticProposal
 from sfumato.curator.proposals.questions import FREE_METHODS, Question
 from sfumato.curator.proposals.regressions import RegressionProposal
@@ -159,7 +159,7 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
 
     def describe(self) -> Listing:
         """List the columns with what the policy declares, and a priced question about each. Free."""
-        return summarize(" ".join(self._rows.steps), self._rows, self._context.policy)
+        return list_columns_with_offers(" ".join(self._rows.steps), self._rows, self._context.policy)
 
     def __getitem__(self, columns: Any) -> Any:
         """Return a column's name as SQL writes it, with its aggregates as methods; a list of names selects several."""

@@ -183,7 +183,7 @@ def digital_goods(
     if mechanism not in (Exponential, PermuteAndFlip):
         raise InvalidParameter("mechanism", mechanism, "Exponential or PermuteAndFlip")
     sorted_prices, unit = price_list(prices)
-    prices_reached = _count_prices_reached(sorted_prices, bids)
+    prices_reached = _count_reached_prices_per_bid(sorted_prices, bids)
     multiplicities = (
         np.ones(prices_reached.size, np.int64)
         if counts is None
@@ -224,7 +224,7 @@ def _checked_multiplicities(counts: Any, bids: int) -> NDArray[np.int64]:
     return multiplicities.astype(np.int64)
 
 
-def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np.int64]:
+def _count_reached_prices_per_bid(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np.int64]:
     """Return for each bid the number of prices at or below it. Error messages show no bid.
 
     A float is at or above a price iff it is at or above the least float that is; other numbers are compared exactly.
@@ -232,12 +232,14 @@ def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np
     array = bids if isinstance(bids, np.ndarray) and not isinstance(bids, np.ma.MaskedArray) else None
     if isinstance(bids, Sequence) and not isinstance(bids, (str, bytes)) and bids:
         if not all(type(bid) is float for bid in bids):
-            return _count_prices_reached_exactly(prices, bids)
+            return _count_reached_prices_per_bid_exactly(prices, bids)
         array = np.array(bids, np.float64)
     if array is None or array.dtype.kind not in "iuf" or array.ndim != 1 or not array.size:
         raise InvalidParameter("bids", ValueWords("other values"), _BIDS)
     if array.dtype.kind == "f" and array.dtype.itemsize != 8:
-        return _count_prices_reached_exactly(prices, list(array))  # a float32 stands for its own shortest decimal
+        return _count_reached_prices_per_bid_exactly(
+            prices, list(array)
+        )  # a float32 stands for its own shortest decimal
     if not (array >= 0).all() or np.isinf(array).any():
         raise InvalidParameter(
             "bids",
@@ -251,7 +253,7 @@ def _count_prices_reached(prices: tuple[Fraction, ...], bids: Any) -> NDArray[np
     return np.searchsorted(price_floats, array.astype(np.float64), side="right").astype(np.int64)
 
 
-def _count_prices_reached_exactly(prices: tuple[Fraction, ...], bids: Sequence[Any]) -> NDArray[np.int64]:
+def _count_reached_prices_per_bid_exactly(prices: tuple[Fraction, ...], bids: Sequence[Any]) -> NDArray[np.int64]:
     cache: dict[tuple[type, Any], int] = {}  # equal bids are frequent, and exact parsing is slow
     try:
         for bid in bids:

@@ -134,7 +134,7 @@ class GroupSums:
         return nonnegative_cells((self.above + self.below) / self.width)
 
     @property
-    def pooled(self) -> float:
+    def pooled_mean(self) -> float:
         """The mean of all groups, from 0 at the low end of the range to 1 at the high end."""
         total = float((self.above + self.below).sum())
         return min(1.0, max(0.0, float(self.above.sum()) / total)) if total > 0 else 0.5
@@ -150,7 +150,7 @@ class GroupSums:
 
     def scores(self) -> Floats:
         """Return Σ(x − m) of each group, with m the mean of all."""
-        return (1 - self.pooled) * self.above - self.pooled * self.below
+        return (1 - self.pooled_mean) * self.above - self.pooled_mean * self.below
 
 
 def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = NULL_DRAWS) -> ScoreTest:
@@ -160,7 +160,7 @@ def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = 
     u_g = Σ_g (x − m) sums to 0 over the groups, so V = P·diag(n_g·v_g + noise)·Pᵀ with P = I − p1ᵀ, p the groups'
     shares of all rows. Its noise is that of (1 − m)·above − m·below.
     """
-    sizes, position = groups.sizes, groups.pooled
+    sizes, position = groups.sizes, groups.pooled_mean
     total = float(sizes.sum())
     if total <= 0:
         return UNTESTABLE
@@ -177,7 +177,7 @@ def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = 
 def _simulate_scores(groups: GroupSums, sizes: Floats, variance: Floats, draws: int) -> Floats:
     seeded = SeededDraws("means", groups.above.tolist(), groups.below.tolist(), groups.law, variance.tolist())
     noise = groups.law.draw(seeded, draws, 2, len(sizes))
-    position, width = groups.pooled, groups.width
+    position, width = groups.pooled_mean, groups.width
     if groups.variances is None and width == 1:
         means = np.stack([sizes * position, sizes * (1 - position)])
         above, below = np.moveaxis(seeded.poisson(means, draws) + noise, 1, 0)

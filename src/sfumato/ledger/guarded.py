@@ -100,7 +100,7 @@ class GuardedStore:
             start, write_number = transaction.head, next(self._write_numbers)
             self._require_whole(transaction, acknowledging=acknowledging)
             _require_not_moved(start, moving)
-            shared_marks = self.memory.shared(transaction)
+            shared_marks = self.memory.lines_before(transaction)
             reported = [number for number, seal in list(self.unrecorded_stops.items()) if transaction.has(number, seal)]
             for number in reported:
                 transaction.stop(number)

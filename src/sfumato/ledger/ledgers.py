@@ -379,10 +379,10 @@ def _same_budget(stored: Budget, requested: Budget) -> bool:
     if not all(getattr(stored, name) == getattr(requested, name) for name in exact_fields):
         return False
     default_order = Budget(requested.epsilon, requested.delta, reserve=requested.reserve).order
-    return _same_order(stored.order, requested.order) or (
-        stored.order is not None and _same_order(default_order, requested.order)
+    return _is_nearly_same_order(stored.order, requested.order) or (
+        stored.order is not None and _is_nearly_same_order(default_order, requested.order)
     )
 
 
-def _same_order(one: Fraction | None, other: Fraction | None) -> bool:
+def _is_nearly_same_order(one: Fraction | None, other: Fraction | None) -> bool:
     return one is other if one is None or other is None else abs(one - other) <= one / 10**5

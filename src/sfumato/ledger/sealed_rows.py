@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
     number: int = 0
     time: int = 0
-    """Microseconds since 1970, UTC, up to ``LATEST``; never less than in the line before, whatever the clock does."""
+    """Microseconds since 1970, UTC, up to ``MAX_TIME``; never less than in the line before, whatever the clock does."""
     tab: int = 0
     """The number of the line that opened the tab; 0 outside tabs."""
     about: int = 0

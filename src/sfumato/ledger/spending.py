@@ -74,18 +74,18 @@ class Spending(NamedTuple):
         """Return the totals after a line of this cost on a tab that held ``before`` and now holds ``left``."""
         if before is left and cost is NO_COST:
             return self
-        pure = None if self.pure is None or cost.pure is None else amounts.add(self.pure, cost.pure)
+        pure = None if self.pure is None or cost.pure is None else amounts.add_rounded_up(self.pure, cost.pure)
         if before is left:
-            spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add(self.failure, cost.failure))
+            spent = (pure, _add_units(self.renyi, cost.renyi), amounts.add_rounded_up(self.failure, cost.failure))
             return tuple.__new__(Spending, spent + self[3:])  # called a million times in a verification
         held = (self.held_renyi or 0) + (left.renyi or 0) - (before.renyi or 0)
         return Spending(
             pure,
             _add_units(self.renyi, cost.renyi),
-            amounts.add(self.failure, cost.failure),
-            amounts.add(self.held_pure - (before.pure or 0), left.pure or 0),
+            amounts.add_rounded_up(self.failure, cost.failure),
+            amounts.add_rounded_up(self.held_pure - (before.pure or 0), left.pure or 0),
             None if self.held_renyi is None and left.renyi is None else held,
-            amounts.add(self.held_failure - before.failure, left.failure),
+            amounts.add_rounded_up(self.held_failure - before.failure, left.failure),
             self.unbounded + (left.pure is None) - (before.pure is None),
         )
 

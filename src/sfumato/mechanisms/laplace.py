@@ -167,31 +167,31 @@ class LaplaceBatch:
         # The largest margin: a few more elements than necessary are decided exactly.
         self._margin = max((piece.margin for piece in pieces), default=0.0)
 
-    def draw(self, which: NDArray[np.intp]) -> Integers:
-        """Draw one discrete Laplace number for each element of ``which``, of scale ``scales[which]``."""
+    def draw(self, scale_indices: NDArray[np.intp]) -> Integers:
+        """Draw one discrete Laplace number for each of ``scale_indices``, of scale ``scales[scale_indices]``."""
         if self._split:
-            return self._draw_apart(which)
-        words = bits.random_uint64(which.size)
+            return self._draw_law_by_law(scale_indices)
+        words = bits.random_uint64(scale_indices.size)
         x = np.maximum(words >> np.uint64(1), np.uint64(1)).astype(np.float64)
         np.log(x, out=x)
-        x *= np.take(self._negated, which)
-        x += np.take(self._lift, which)
+        x *= np.take(self._negated, scale_indices)
+        x += np.take(self._lift, scale_indices)
         magnitudes = np.floor(x)
-        is_beyond_last = x > np.take(self._last, which)
+        is_beyond_last = x > np.take(self._last, scale_indices)
         x -= magnitudes
         x -= 0.5
         np.abs(x, out=x)
         for index in np.flatnonzero((x > 0.5 - self._margin) | is_beyond_last):
             v = int(words[index] >> np.uint64(1))
-            magnitudes[index] = exact_magnitude(v, self.scales[which[index]], folded=True)
+            magnitudes[index] = exact_magnitude(v, self.scales[scale_indices[index]], folded=True)
         return _signed(magnitudes, words)
 
-    def _draw_apart(self, which: NDArray[np.intp]) -> Integers:
+    def _draw_law_by_law(self, scale_indices: NDArray[np.intp]) -> Integers:
         """Draw one scale after the other, because some scale is large."""
-        noise = np.empty(which.size, np.int64)
-        order = np.argsort(which, kind="stable")
-        starts = np.searchsorted(which[order], np.arange(len(self.scales) + 1))
-        for index in np.unique(which):
+        noise = np.empty(scale_indices.size, np.int64)
+        order = np.argsort(scale_indices, kind="stable")
+        starts = np.searchsorted(scale_indices[order], np.arange(len(self.scales) + 1))
+        for index in np.unique(scale_indices):
             positions = order[starts[index] : starts[index + 1]]
             noise[positions] = draw(self.scales[index], positions.size)
         return noise

@@ -250,7 +250,7 @@ class ScoreSelection:
 
     def law(self, scores: Any) -> Law:
         """Return the probability of every outcome for these scores, to a hundred digits (``outcome_laws``)."""
-        steps_below, rate = scaled_gaps(scores, self)
+        steps_below, rate = gaps_and_step_exponent(scores, self)
         steps = outcome_laws.check_steps([int(gap) for gap in steps_below], rate)
         return dict(enumerate(self._probabilities(steps, rate)))
 
@@ -282,10 +282,10 @@ class ScoreSelection:
 
 
 def _all_equal(scores: Any, mechanism: ScoreSelection) -> bool:
-    return not scaled_gaps(scores, mechanism)[0].any()
+    return not gaps_and_step_exponent(scores, mechanism)[0].any()
 
 
-def scaled_gaps(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
+def gaps_and_step_exponent(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
     """Return how many steps each score lies below the best, and the rate per step."""
     return gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
@@ -309,7 +309,7 @@ class Exponential(ScoreSelection):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.GUMBEL, *scaled_gaps(scores, self))[0])
+        return int(races.winners(races.GUMBEL, *gaps_and_step_exponent(scores, self))[0])
 
     def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         return outcome_laws.exponential_law(steps, rate)
@@ -332,7 +332,7 @@ class PermuteAndFlip(ScoreSelection):
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
-        return int(races.winners(races.EXPONENTIAL, *scaled_gaps(scores, self))[0])
+        return int(races.winners(races.EXPONENTIAL, *gaps_and_step_exponent(scores, self))[0])
 
     def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         return outcome_laws.permute_and_flip_law(steps, rate)
@@ -382,7 +382,7 @@ class NoisyMax(ScoreSelection):
     def choose(self, scores: Any) -> int:
         """Return the index of the largest noisy score."""
         kind = {MaxNoise.LAPLACE: races.LAPLACE, MaxNoise.EXPONENTIAL: races.EXPONENTIAL, MaxNoise.GUMBEL: races.GUMBEL}
-        return int(races.winners(kind[self.noise], *scaled_gaps(scores, self))[0])
+        return int(races.winners(kind[self.noise], *gaps_and_step_exponent(scores, self))[0])
 
     def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:
         laws = {
@@ -436,14 +436,14 @@ class TopK(ScoreSelection):
 
     def choose(self, scores: Any) -> list[int]:
         """Return the indices of k candidates, best first."""
-        gaps, rate = scaled_gaps(scores, self)
+        gaps, rate = gaps_and_step_exponent(scores, self)
         if gaps.size < self.k:
             raise InvalidParameter("scores", ValueWords("a shorter list"), f"a list of k = {self.k} or more scores")
         return [int(index) for index in races.winners(races.GUMBEL, gaps, rate / self.k, self.k)]
 
     def law(self, scores: Any) -> Law:
         """Return the probability of every list of k candidates."""
-        steps_below, rate = scaled_gaps(scores, self)
+        steps_below, rate = gaps_and_step_exponent(scores, self)
         return outcome_laws.top_k_law([int(gap) for gap in steps_below], rate / self.k, self.k)
 
     def curve(self) -> Curve:

@@ -55,7 +55,7 @@ from sfumato.plan.aggregates.measures import (
     Count,
     Distinct,
     Measure,
-    rounding,
+    step_rounding_error,
 )
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
@@ -185,7 +185,9 @@ class ScaledMeasure:
     def _rounding(self, measure: Measure, unit: Fraction) -> Fraction:
         total_rounding = unit / 2 if self.bits < 0 else Fraction(0)
         return (
-            total_rounding if measure.value is None else total_rounding + MAX_ROWS * rounding(measure.value, self.step)
+            total_rounding
+            if measure.value is None
+            else total_rounding + MAX_ROWS * step_rounding_error(measure.value, self.step)
         )
 
 

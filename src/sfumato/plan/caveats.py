@@ -17,11 +17,11 @@ from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
     RowPosition,
     RunningAggregate,
-    UnitCount,
     UnitDistinct,
     UnitGreatest,
     UnitLeast,
     UnitMeasure,
+    UnitRowCount,
     UnitSum,
     WindowFunction,
 )
@@ -331,10 +331,10 @@ def result_phrases(query: Query, row_limits: RowLimits) -> list[frozenset[str]]:
     return [frozenset((*own, *common)) for own, common in _phrases_by_result(query, row_limits)]
 
 
-def moves_conditions(plan: Aggregate, measure: AggregateRequest) -> bool:
+def can_bounds_change_rows(plan: Aggregate, measure: AggregateRequest) -> bool:
     """Return whether a bound can move which rows a result is computed from, or their group."""
     where = () if measure.where is None else (measure.where,)
-    return bool(_moving_bounds(plan, (*_row_conditions(plan), *plan.keys, *where)))
+    return bool(_clipping_columns(plan, (*_row_conditions(plan), *plan.keys, *where)))
 
 
 def limits_rows(plan: Aggregate, limits: Limits) -> bool:
@@ -370,7 +370,7 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
     if measure.value is not None and measure.reads not in VALUE_READINGS:
         yield from (f"undeclared values of {column} do not count" for column in undeclared.unreplaced(measure.value))
     elif measure.value is not None:
-        yield from map(_as_phrase, undeclared.uncounted([measure.value]))
+        yield from map(_as_phrase, undeclared.warn_of_uncounted([measure.value]))
 
 
 def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
@@ -426,12 +426,12 @@ def _as_phrase(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:].removesuffix(".")
 
 
-def moving_columns(plan: Aggregate) -> dict[Field, tuple[Domain, Ends]]:
+def clipping_columns(plan: Aggregate) -> dict[Field, tuple[Domain, Ends]]:
     """Return the private columns whose bounds can move some number of a question, and beyond which ends."""
-    return _moving_bounds(plan, (*plan.expressions, *_row_conditions(plan)))
+    return _clipping_columns(plan, (*plan.expressions, *_row_conditions(plan)))
 
 
-def _moving_bounds(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
+def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
     """Return the private columns whose bounds can move one of these expressions, and beyond which ends.
 
     A column that is computed in the tree is moved by what its definition reads. Results over a unit's rows are also
@@ -482,16 +482,16 @@ def _derived_columns(plan: Aggregate) -> dict[Field, _DerivedColumn]:
 
 def _derived_result(result: UnitMeasure | WindowFunction) -> _DerivedColumn:
     measure = result.measure if isinstance(result, RunningAggregate) else result
-    if isinstance(measure, UnitCount) and measure is not result and measure.cap >= MAX_ROWS:
+    if isinstance(measure, UnitRowCount) and measure is not result and measure.cap >= MAX_ROWS:
         return _DerivedColumn(result.expressions)  # of equal rows, by which a mode is found: only their order matters
-    if isinstance(measure, (UnitCount, UnitDistinct, RowPosition)):
+    if isinstance(measure, (UnitRowCount, UnitDistinct, RowPosition)):
         return _DerivedColumn(result.expressions, capped=Ends.HIGH)
     keeps_values = isinstance(measure, (UnitLeast, UnitGreatest)) and measure.where is None
     return _DerivedColumn(result.expressions, keeps_values, Ends.BOTH if isinstance(measure, UnitSum) else Ends.NONE)
 
 
 def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
-    for field, (domain, ends) in _moving_bounds(plan, operands).items():
+    for field, (domain, ends) in _clipping_columns(plan, operands).items():
         if (field.table, field.name) in row_limits.account_columns:
             period = row_limits.account_period
             yield f"{describe_bound(str(field), domain, ends)} does not count, unless in the {period} of a bound"

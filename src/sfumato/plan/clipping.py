@@ -19,9 +19,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sfumato.plan.aggregates.measures import Mean, Measure, Sum, is_not_null
-from sfumato.plan.aggregates.unit_measures import UnitCount, UnitDistinct, UnitGreatest, UnitMeasure, UnitSum
+from sfumato.plan.aggregates.unit_measures import UnitDistinct, UnitGreatest, UnitMeasure, UnitRowCount, UnitSum
 from sfumato.plan.bounding import whole_rows
-from sfumato.plan.caveats import Ends, describe_bound, limits_rows, moving_columns
+from sfumato.plan.caveats import Ends, clipping_columns, describe_bound, limits_rows
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
@@ -88,7 +88,7 @@ def _beyond_rows(plan: Aggregate, limits: Limits, max_groups: int | None) -> Ite
     rows_in_group = _column(by_group, "rows")
     source = next_source(by_group)
     results: list[tuple[str, UnitMeasure]] = [("rows", UnitSum(rows_in_group)), ("most", UnitGreatest(rows_in_group))]
-    results.append(("groups", UnitCount(None, limits.groups + 1)))
+    results.append(("groups", UnitRowCount(None, limits.groups + 1)))
     unit = PerUnit(by_group, source, (), tuple(results))
     exceeded = [(_column(unit, "rows"), limits.rows, count_with_noun(limits.rows, "row"))]
     if max_groups is not None and max_groups < limits.rows:
@@ -133,18 +133,18 @@ def _beyond_cuts(plan: Aggregate) -> Iterator[ClippedCount]:
 
 def _row_cap(result: UnitMeasure) -> int | None:
     """Return the most rows that a result over a unit's rows takes into account; None where it takes all."""
-    return result.cap if isinstance(result, (UnitCount, UnitSum, UnitDistinct)) else None
+    return result.cap if isinstance(result, (UnitRowCount, UnitSum, UnitDistinct)) else None
 
 
 def _units_with_many_rows(relation: Relation, limit: int, where: str = "") -> ClippedCount:
-    unit = PerUnit(relation, next_source(relation), (), (("rows", UnitCount(None, limit + 1)),))
+    unit = PerUnit(relation, next_source(relation), (), (("rows", UnitRowCount(None, limit + 1)),))
     name = f"more than {count_with_noun(limit, 'row')}{where}"
     return _units_count(unit, _any_exceeds([(_column(unit, "rows"), limit)]), name)
 
 
 def _rows_per_group(relation: Relation, keys: Sequence[Expression], cap: int) -> PerUnit:
     named_keys = tuple((f"key {index}", key) for index, key in enumerate(keys))
-    return PerUnit(relation, next_source(relation), named_keys, (("rows", UnitCount(None, cap)),))
+    return PerUnit(relation, next_source(relation), named_keys, (("rows", UnitRowCount(None, cap)),))
 
 
 def _column(node: PerUnit, name: str) -> Column:
@@ -169,7 +169,7 @@ def _units_count(unit: PerUnit, is_beyond: Expression, name: str) -> ClippedCoun
 def _clamped_cells(plan: Aggregate, limits: Limits) -> Iterator[ClippedCount]:
     """Count the cells that a bound moves, of each column whose bounds can move the question."""
     scans = {field: scan for scan in relations(plan.source) if isinstance(scan, Scan) for field in scan.columns}
-    for field, (domain, ends) in moving_columns(plan).items():
+    for field, (domain, ends) in clipping_columns(plan).items():
         if field in scans:
             relation = next(node for node in relations(plan.source) if field in node.columns)
             kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)

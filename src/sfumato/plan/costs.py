@@ -56,7 +56,7 @@ def check_cost(plan: Aggregate) -> None:
     if sum(map(size, evaluated)) > MAX_PARTS:
         rule = f"a question can have at most {MAX_PARTS:,} parts once its subqueries are expanded"
         raise Unsupported("too-large", rule, fix="split it into several questions")
-    factor = max(map(_matches, relations(plan.source)))
+    factor = max(map(_max_matches, relations(plan.source)))
     if factor > MAX_MATCHES:
         rule = f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here it could be {factor:,}"
         fix = "join on columns with fewer matching rows, or ask about one list at a time"
@@ -74,7 +74,7 @@ def check_cost(plan: Aggregate) -> None:
         raise Unsupported("too-costly", rule, fix=_FIX)
 
 
-def _matches(node: Relation) -> int:
+def _max_matches(node: Relation) -> int:
     """Return the most rows that one row becomes at a node, or is compared with there.
 
     Every node counts, since rows that are aggregated or filtered later have already cost their time.

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from sfumato.plan.aggregates.disjoint import DisjointMeasures
-from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, rounding, value_range
+from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, step_rounding_error, value_range
 from sfumato.plan.aggregates.spread import Pairs
 from sfumato.plan.aggregates.unit_measures import (
-    EndValue,
     LagLead,
     RowPosition,
     RunningAggregate,
-    UnitCount,
     UnitDistinct,
     UnitFirst,
     UnitMeasure,
+    UnitRowCount,
+    WindowEndValue,
     WindowFunction,
 )
 from sfumato.plan.aggregates.value_measures import FrequentValue, Quantile
@@ -174,7 +174,7 @@ def describe_measure(measure: AggregateRequest) -> str:
 def unit_measure_sql(measure: UnitMeasure) -> str:
     """Write an aggregate over the rows of one unit as SQL."""
     match measure:
-        case UnitCount():
+        case UnitRowCount():
             aggregate = "COUNT(*)"
         case UnitDistinct(value):
             aggregate = f"COUNT(DISTINCT {expression_sql(value)})"
@@ -192,7 +192,7 @@ def window_sql(function: WindowFunction) -> str:
             function_text = f"{counting.value}()"
         case LagLead(value=value, places=places):
             function_text = f"{'LAG' if places <= 0 else 'LEAD'}({expression_sql(value)}, {abs(places)})"
-        case EndValue(value=value, last=last):
+        case WindowEndValue(value=value, last=last):
             function_text = f"{'LAST' if last else 'FIRST'}_VALUE({expression_sql(value)})"
         case RunningAggregate(measure=measure):
             function_text = unit_measure_sql(measure)
@@ -254,7 +254,7 @@ def describe_bounds(scaled: ScaledMeasure) -> str | None:
     value, step = scaled.measure.value, scaled.step
     if value is None:
         return None
-    low, high = value_range(value) if rounding(value, step) else (scaled.low * step, scaled.high * step)
+    low, high = value_range(value) if step_rounding_error(value, step) else (scaled.low * step, scaled.high * step)
     total = f", the total in steps of {format_number(float(scaled.unit_value))}" if scaled.bits < 0 else ""
     return (
         f"{expression_sql(value)} in [{format_exact(low)}, {format_exact(high)}] in steps of "

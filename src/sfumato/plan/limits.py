@@ -94,7 +94,7 @@ class Limits:
         return Limits(self.rows + other.rows, self.groups + other.groups, self.rows_per_group + other.rows_per_group)
 
     def multiplied(self, factor: int) -> Limits:
-        """Return the limits after each row has become up to ``most`` rows."""
+        """Return the limits after each row has become up to ``factor`` rows."""
         return Limits(self.rows * factor, self.groups * factor, self.rows_per_group * factor)
 
     @property

@@ -19,7 +19,7 @@ from sfumato.plan.costs import MAX_PARTS, expressions
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.nodes import Join, LimitRowsPerUnit, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
-from sfumato.plan.values.functions import never_null
+from sfumato.plan.values.functions import is_never_null
 from sfumato.plan.values.narrowing import as_comparison
 from sfumato.policy import Domain, Policy, Type
 from sfumato.quick_dataclass import dataclass
@@ -46,10 +46,16 @@ def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[s
     having = _with_key_expressions([] if finish.having is None else [finish.having], plan.keys)
     displayed = _with_key_expressions(output_expressions, plan.keys)
     evaluated = [*expressions(plan), *having]
-    sentences = [sentence for expression in (*evaluated, *displayed) for sentence in warnings.literals(expression)]
+    sentences = [
+        sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_literals(expression)
+    ]
     sentences += [sentence for expression in evaluated for sentence in warnings.conditions(expression, positive=True)]
-    sentences += [sentence for expression in (*evaluated, *displayed) for sentence in warnings.taken(expression)]
-    sentences += warnings.uncounted([measure.value for measure in plan.measures if measure.reads in VALUE_READINGS])
+    sentences += [
+        sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_defaults(expression)
+    ]
+    sentences += warnings.warn_of_uncounted(
+        [measure.value for measure in plan.measures if measure.reads in VALUE_READINGS]
+    )
     sentences += _tied_quantiles(plan.measures)
     sentences += _uncounted_joined_rows(query)
     sentences += [
@@ -107,7 +113,7 @@ class UndeclaredValues:
     account_columns: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The period of an account, by table and name of each column that says to which account a row belongs."""
 
-    def literals(self, expression: Expression) -> Iterator[str]:
+    def warn_of_literals(self, expression: Expression) -> Iterator[str]:
         for node in walk(expression):
             comparison = as_comparison(node) if isinstance(node, Call) else None
             if comparison is None or not isinstance(node, Call) or not _reads_only_fields(comparison.operand):
@@ -164,7 +170,7 @@ class UndeclaredValues:
         if not isinstance(expression, Call):
             return
         if expression.function in _TESTS:
-            if not never_null(expression) or expression.function == "IS NULL":
+            if not is_never_null(expression) or expression.function == "IS NULL":
                 yield from self._lost_rows(expression, positive)
             return
         is_positive = not positive if expression.function in ("NOT", "IS FALSE") else positive
@@ -185,7 +191,7 @@ class UndeclaredValues:
                 clause = typed_sql(condition) if is_positive else f"NOT {typed_sql(condition)}"
                 yield f"Rows with an undeclared value of {column} never meet {clause}, so they are left out."
 
-    def taken(self, expression: Expression) -> Iterator[str]:
+    def warn_of_defaults(self, expression: Expression) -> Iterator[str]:
         """Warn about conditions that replace undeclared values by a default; equality with other values is right about
         them.
         """
@@ -223,7 +229,7 @@ class UndeclaredValues:
 
     def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
-        dropping_keys = [key for key in keys if not key.domain.nullable and not never_null(key)]
+        dropping_keys = [key for key in keys if not key.domain.nullable and not is_never_null(key)]
         lost_columns = list(dict.fromkeys(column for key in dropping_keys for column in self.unreplaced(key)))
         if lost_columns:
             column_names = " or ".join(
@@ -231,7 +237,7 @@ class UndeclaredValues:
             )
             yield f"Rows with an undeclared value of {column_names} are in no group."
 
-    def uncounted(self, values: Sequence[Expression | None]) -> list[str]:
+    def warn_of_uncounted(self, values: Sequence[Expression | None]) -> list[str]:
         """Warn about rows that have none of the counted or selected values."""
         lost_columns = dict.fromkeys(
             column for value in values if value is not None for column in self.unreplaced(value)
@@ -259,7 +265,7 @@ class UndeclaredValues:
 
     def unreplaced(self, expression: Expression) -> dict[str, None]:
         """Return the columns with declared values whose undeclared ones are missing: no other value replaces them."""
-        if never_null(expression) and not (isinstance(expression, Call) and expression.function == "IS NULL"):
+        if is_never_null(expression) and not (isinstance(expression, Call) and expression.function == "IS NULL"):
             return {}
         if not isinstance(expression, Call):
             return self._columns_with_values(expression)

@@ -37,9 +37,9 @@ from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Sum
 from sfumato.plan.caveats import (
     NOT_COVERED,
     RowLimits,
+    can_bounds_change_rows,
     limit_phrases,
     limits_rows,
-    moves_conditions,
     result_phrases,
 )
 from sfumato.plan.nodes import Aggregate, Filter, Join, Query, Relation, Scan, multiplicity, relations
@@ -181,7 +181,7 @@ def _is_plain(relation: Relation) -> bool:
 
 
 def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> WorstCase | None:
-    if type(measure) not in (Count, Sum, Mean) or moves_conditions(plan, measure):
+    if type(measure) not in (Count, Sum, Mean) or can_bounds_change_rows(plan, measure):
         return None
     limits = row_limits.limits
     (scan,) = (node for node in relations(plan.source) if isinstance(node, Scan))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from sfumato.caching import cached_property
-from sfumato.plots.colours import BAR, FIRST, PAPER, QUIET, RANGE, SAMPLE, SECOND
+from sfumato.plots.colours import BAR, BAR_LABEL, ERROR_BAR, FIRST, PAPER, QUIET, SAMPLE, SECOND
 from sfumato.plots.frame import (
     INNER_WIDTH,
     SMALL_FONT,
@@ -52,16 +52,16 @@ class ErrorBarPositions:
 def draw_error_bars(
     data: ChartData, rows: range, scale: LinearScale, places: ErrorBarPositions, *, vertical: bool = False
 ) -> list[str]:
-    """Draw the error bars of these rows, horizontal or ``standing``, with those of the sampling error beside them."""
+    """Draw the error bars of these rows, horizontal or ``vertical``, with those of the sampling error beside them."""
     cap = places.cap
     stroke_width = min(1.6, max(0.8, cap / 3))
     ranges = data.intervals[rows.start : rows.stop]
     if not data.sampling:
-        return [path(_error_bar_steps(ranges, scale, places, vertical), RANGE, stroke_width)]
+        return [path(_error_bar_steps(ranges, scale, places, vertical), ERROR_BAR, stroke_width)]
     sampling_ranges = [sampling_range(data, row) for row in rows]
     noise_places, sampling_places = places.shifted(-0.45 * cap, cap), places.shifted(0.45 * cap, cap * 0.7)
     return [
-        path(_error_bar_steps(ranges, scale, noise_places, vertical), RANGE, stroke_width),
+        path(_error_bar_steps(ranges, scale, noise_places, vertical), ERROR_BAR, stroke_width),
         path(_error_bar_steps(sampling_ranges, scale, sampling_places, vertical), SAMPLE, stroke_width),
     ]
 
@@ -79,7 +79,7 @@ def sampling_range(data: ChartData, row: int) -> Interval:
 
 
 def _error_bar_steps(
-    ranges: Sequence[Interval], scale: LinearScale, places: ErrorBarPositions, standing: bool
+    ranges: Sequence[Interval], scale: LinearScale, places: ErrorBarPositions, vertical: bool
 ) -> Iterator[str]:
     """Yield SVG path steps of error bars; an end beyond the scale has no cap."""
     bars = [
@@ -91,10 +91,10 @@ def _error_bar_steps(
         format_lengths(scale.coordinates(_clamp_infinite(interval[end] for _, interval in bars))) for end in (0, 1)
     )
     for ((middle, cap_start, cap_end), ends), low, high in zip(bars, lows, highs, strict=True):
-        yield f"M{middle} {low}V{high}" if standing else f"M{low} {middle}H{high}"
+        yield f"M{middle} {low}V{high}" if vertical else f"M{low} {middle}H{high}"
         for end, coordinate in zip(ends, (low, high), strict=True):
             if scale.low <= end <= scale.high:
-                yield f"M{cap_start} {coordinate}H{cap_end}" if standing else f"M{coordinate} {cap_start}V{cap_end}"
+                yield f"M{cap_start} {coordinate}H{cap_end}" if vertical else f"M{coordinate} {cap_start}V{cap_end}"
 
 
 def _clamp_infinite(ends: Iterable[float]) -> list[float]:
@@ -112,7 +112,7 @@ _NOISY_FILL = f'{PAPER}" stroke="{BAR}" stroke-dasharray="3 2"'
 """The fill of a bar whose number is too noisy to print."""
 
 
-def visible_size(columns: Sequence[ChartData]) -> tuple[int, int]:
+def visible_panels_and_rows(columns: Sequence[ChartData]) -> tuple[int, int]:
     """Return the number of columns and the number of rows that are drawn."""
     panels = min(len(columns), _MAX_PANELS)
     return panels, min(len(columns[0].labels), _MAX_ROWS * max(1, _MAX_BLOCKS // panels))
@@ -120,7 +120,7 @@ def visible_size(columns: Sequence[ChartData]) -> tuple[int, int]:
 
 def omission_notes(columns: Sequence[ChartData]) -> list[str]:
     """Return notes about rows and columns that are not drawn."""
-    panels, rows = visible_size(columns)
+    panels, rows = visible_panels_and_rows(columns)
     total = len(columns[0].labels)
     notes = [f"only the first {rows:,} of {total:,} rows are shown"] if rows < total else []
     if panels < len(columns):
@@ -156,7 +156,7 @@ def bar_panels(columns: Sequence[ChartData], wide: float = INNER_WIDTH) -> Drawi
 
     Where rows are many and panels few, the rows continue in a second block beside the first.
     """
-    panels, rows = visible_size(columns)
+    panels, rows = visible_panels_and_rows(columns)
     blocks = math.ceil(rows / _MAX_ROWS)
     rows_per_block = math.ceil(rows / blocks)
     block_width = (wide - 26 * (blocks - 1)) / blocks
@@ -220,7 +220,7 @@ def _panel(column: _Column, rows: range, heights: _Heights) -> Drawing:
     for row, bar, middle in zip(rows, _bars(column, rows, heights), heights.middles, strict=False):
         parts.append(bar)
         if column.texts and data.values[row] is not None:
-            colour = QUIET if _is_noisy(data, row) else RANGE
+            colour = QUIET if _is_noisy(data, row) else BAR_LABEL
             parts.append(label(column.wide, middle + 4, data.printed[row], anchor="end", size=SMALL_FONT, fill=colour))
     parts += draw_error_bars(data, rows, scale, heights.ranges)
     return Drawing(tuple(parts), column.wide, foot + X_AXIS_HEIGHT)

@@ -5,18 +5,18 @@ units: ε = 0.1 is 10²⁹, and ε = 1/3 is 10³⁰/3.
 
 - *A charge* (``charge_amount``) is the exact ε or δ where that is a whole number of units, or where its denominator is
   at most 10⁹; anything else is rounded up to whole units. It depends on the release alone.
-- *A sum* (``add``) is exact while the denominator of its ε or δ is at most 10⁶⁰, and is rounded up to whole units where
-  it would be more. Nobody can therefore make a total longer than about 200 bits beyond its whole part, whatever prices
-  are chosen: adding takes constant time and a written total is short. After a rounding the total is whole again, and
-  later charges are exact as before.
-- *What a hold leaves* (``subtract``) is exact under the same limit, and is rounded down where it is not.
+- *A sum* (``add_rounded_up``) is exact while the denominator of its ε or δ is at most 10⁶⁰, and is rounded up to whole
+  units where it would be more. Nobody can therefore make a total longer than about 200 bits beyond its whole part,
+  whatever prices are chosen: adding takes constant time and a written total is short. After a rounding the total is
+  whole again, and later charges are exact as before.
+- *What a hold leaves* (``subtract_rounded_down``) is exact under the same limit, and is rounded down where it is not.
 - *An allowance* is the exact ε or δ: nothing is added to it, so nothing grows.
 
 Theorem (a recorded total is at least the true sum, and at most a unit per rounding above it). Let t₀ = 0 and
-tᵢ = add(tᵢ₋₁, cᵢ), where cᵢ is at least the true price pᵢ. Then tᵢ ≥ tᵢ₋₁ + cᵢ, because ``add`` returns the sum or a
-larger number, so by induction tₙ ≥ Σcᵢ ≥ Σpᵢ. Also tᵢ < tᵢ₋₁ + cᵢ + 1 where tᵢ is rounded, so tₙ is less than k units
-above Σcᵢ after k roundings. An account that admits a charge only where tᵢ ≤ ε has Σpᵢ ≤ ε; while no denominator passes
-its limit, tₙ = Σcᵢ, and three charges of 1/3 fill ε = 1. ∎
+tᵢ = add(tᵢ₋₁, cᵢ), where cᵢ is at least the true price pᵢ. Then tᵢ ≥ tᵢ₋₁ + cᵢ, because ``add_rounded_up`` returns the
+sum or a larger number, so by induction tₙ ≥ Σcᵢ ≥ Σpᵢ. Also tᵢ < tᵢ₋₁ + cᵢ + 1 where tᵢ is rounded, so tₙ is less than
+k units above Σcᵢ after k roundings. An account that admits a charge only where tᵢ ≤ ε has Σpᵢ ≤ ε; while no denominator
+passes its limit, tₙ = Σcᵢ, and three charges of 1/3 fill ε = 1. ∎
 
 Theorem (a hold gives back at most what it held). Let h be the recorded sum of what all open tabs hold, with h ≥ Σlⱼ. A
 line on tab j changes lⱼ to l′ⱼ ≤ lⱼ, and h to h′ = add(h − lⱼ, l′ⱼ) ≥ h − (lⱼ − l′ⱼ) ≥ Σl after it: what is free again
@@ -70,13 +70,13 @@ def charge_amount(value: Fraction) -> Amount:
     return units if type(units) is int or value.denominator <= CHARGE_DENOMINATOR else math.ceil(units)
 
 
-def add(first: Amount, second: Amount) -> Amount:
+def add_rounded_up(first: Amount, second: Amount) -> Amount:
     """Return the sum, rounded up to whole units if its denominator passes the limit."""
     total = first + second
     return total if type(total) is int else round_up(total)
 
 
-def subtract(whole: Amount, part: Amount) -> Amount:
+def subtract_rounded_down(whole: Amount, part: Amount) -> Amount:
     """Return the difference, rounded down to whole units if its denominator passes the limit."""
     return round_down(whole - part)
 

@@ -59,9 +59,9 @@ def _checked_units(value: object, name: str) -> int:
     return value
 
 
-def _add_stated(a: Amount | None, b: Amount | None) -> Amount | None:
+def _sum_if_both_stated(a: Amount | None, b: Amount | None) -> Amount | None:
     """Add two amounts; the sum is None (unstated) if either is."""
-    return None if a is None or b is None else amounts.add(a, b)
+    return None if a is None or b is None else amounts.add_rounded_up(a, b)
 
 
 def _is_within(total: Amount | None, allowed: Amount | None) -> bool:
@@ -111,7 +111,9 @@ class Cost:
         if self.is_zero or other.is_zero:
             return other if self.is_zero else self
         renyi = None if self.renyi is None or other.renyi is None else self.renyi + other.renyi
-        return Cost(_add_stated(self.pure, other.pure), renyi, amounts.add(self.failure, other.failure))
+        return Cost(
+            _sum_if_both_stated(self.pure, other.pure), renyi, amounts.add_rounded_up(self.failure, other.failure)
+        )
 
     @property
     def words(self) -> str:
@@ -146,9 +148,9 @@ class Cost:
         """Subtract a cost that this one covers; an unbounded currency stays unbounded."""
         if other.is_zero:
             return self
-        pure = None if self.pure is None or other.pure is None else amounts.subtract(self.pure, other.pure)
+        pure = None if self.pure is None or other.pure is None else amounts.subtract_rounded_down(self.pure, other.pure)
         renyi = None if self.renyi is None or other.renyi is None else self.renyi - other.renyi
-        return Cost(pure, renyi, amounts.subtract(self.failure, other.failure))
+        return Cost(pure, renyi, amounts.subtract_rounded_down(self.failure, other.failure))
 
     def with_short_fractions(self) -> Cost:
         """Round up the amounts whose denominators are too large to be written down."""
@@ -377,11 +379,13 @@ class Budget:
         a path (.svg, .png, .html) the picture is saved, too.
         """
         from sfumato.plots.picture import save_if_path
-        from sfumato.privacy.pictures import draw_budget  # most budgets are never drawn
+        from sfumato.privacy.pictures import draw_spent_shares  # most budgets are never drawn
 
         promise = f"for life: {format_guarantee(self.epsilon, self.delta)}"
         moments = () if self._history is None else self._history.moments()
-        return save_if_path(draw_budget(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path)
+        return save_if_path(
+            draw_spent_shares(moments, self.spent, self.allowances.amounts, datetime.now(UTC), promise), path
+        )
 
     @property
     def remaining_words(self) -> str:

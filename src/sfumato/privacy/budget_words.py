@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from sfumato.errors import MIN_USEFUL_EPSILON, format_rounded_down
+from sfumato.errors import MIN_USEFUL_EPSILON
+from sfumato.number_formats import format_rounded_down
 from sfumato.privacy.numbers import format_exact, format_probability
 
 Amounts = Mapping[str, Fraction | None]

@@ -97,7 +97,7 @@ def least_by(short: Callable[[Fraction], float], goal: str, precision: Fraction 
     low = high / 2
     while high - low > high * precision:
         middle = (low + high) / 2
-        low, high = (low, middle) if search.enough(middle) else (middle, high)
+        low, high = (low, middle) if search.is_enough(middle) else (middle, high)
     # Rounding may make ``short`` rise where there is more noise: return only a parameter that was itself checked.
     return next(
         (candidate for candidate in (*_rounder_candidates(low, high), high) if short(candidate) <= 0), search.certain
@@ -120,7 +120,7 @@ class _Search:
         assert self._high is not None
         return self._high[0]
 
-    def enough(self, size: Fraction) -> bool:
+    def is_enough(self, size: Fraction) -> bool:
         if self._low is not None and size <= self._low[0]:
             return False
         if self._high is not None and size >= self._high[0]:
@@ -146,7 +146,7 @@ class _Search:
             middle = Fraction(float(low) + float(high - low) * (excess / (excess - surplus)))
             if not low < middle < high:
                 return
-            if self.enough(middle):
+            if self.is_enough(middle):
                 (high, surplus), excess, last_moved = self._high, excess / 2 if last_moved == "high" else excess, "high"
             else:
                 (low, excess), surplus, last_moved = self._low, surplus / 2 if last_moved == "low" else surplus, "low"
@@ -155,8 +155,8 @@ class _Search:
 def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
     """Return the least power of two that is enough."""
     high = Fraction(1)
-    if search.enough(high):
-        while search.enough(high / 2):
+    if search.is_enough(high):
+        while search.is_enough(high / 2):
             high /= 2
             if high < _SMALLEST_PARAMETER:
                 raise InvalidParameter(
@@ -175,7 +175,7 @@ def _bracket_by_doubling(search: _Search, goal: str) -> Fraction:
 def _is_enough_at(search: _Search, size: Fraction, goal: str) -> bool:
     """Return whether a parameter is enough; where a mechanism takes none so large, the guarantee is out of reach."""
     try:
-        return search.enough(size)
+        return search.is_enough(size)
     except InvalidParameter:
         raise _unreachable(goal) from None
 

@@ -46,7 +46,7 @@ class Schemas:
         """The kinds of values that write themselves, with all of their fields."""
 
     def schema_of(self, annotation: Any, type_arguments: Mapping[Any, Any] | None = None) -> Schema:
-        """Return the schema of a type; ``given`` maps its type variables to types."""
+        """Return the schema of a type; ``type_arguments`` maps its type variables to types."""
         if annotation in (type_arguments or {}):
             return self.schema_of((type_arguments or {})[annotation])
         if annotation in _PLAIN:

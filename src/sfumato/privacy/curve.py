@@ -125,7 +125,11 @@ class Curve:
             return cls([(full, change.groups)], change.neighbours)
         shift_bounds = change.groups, *map(math.floor, (change.per_group, change.total, change.squares))
         vector = DiscreteGaussianVectorLoss(s**2, *shift_bounds)
-        part = vector if vector.near or vector.alternatives else ConcentratedLoss(change.squares / (2 * s**2))
+        part = (
+            vector
+            if vector.is_nearly_continuous or vector.alternatives
+            else ConcentratedLoss(change.squares / (2 * s**2))
+        )
         return cls([(part, 1)], change.neighbours)
 
     @classmethod
@@ -212,7 +216,7 @@ class Curve:
     @cached_property
     def failure(self) -> Fraction:
         """The probability of unbounded loss: the mass of the loss at +∞, in the worse direction."""
-        return max(shape.failure(parts) for parts in self._charged)
+        return max(shape.failure(parts) for parts in self._charged_directions)
 
     @cached_property
     def max_divergence(self) -> Fraction | None:
@@ -402,7 +406,7 @@ class Curve:
     def _sides(self, divergence: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
         """Return the parts to charge: in both directions or, under replace, each part in its worse order."""
         if self.neighbours is Neighbours.ADD_REMOVE:
-            return self._charged
+            return self._charged_directions
         return (tuple((max(loss, loss.reversed(), key=divergence), count) for loss, count in self.parts),)
 
     @cached_property
@@ -419,12 +423,12 @@ class Curve:
             tuple(
                 (factor, times * count) for loss, count in parts for factor, times in loss.inner_factors or loss.factors
             )
-            for parts in self._charged
+            for parts in self._charged_directions
         )
 
     @cached_property
-    def _charged(self) -> tuple[tuple[Part, ...], ...]:
-        return shape.charged(self.parts, self.neighbours)
+    def _charged_directions(self) -> tuple[tuple[Part, ...], ...]:
+        return shape.charged_directions(self.parts, self.neighbours)
 
     def __repr__(self) -> str:
         first_parts = ", ".join(f"{loss!r} × {count}" for loss, count in self.parts[:3])

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import AtomLoss, ConcentratedLoss, FamilyLoss, LossPair, sum_above
+from sfumato.privacy.losses import AtomLoss, ClosedFormLoss, ConcentratedLoss, LossPair, sum_above
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, rounded_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
@@ -65,7 +65,7 @@ _SMALLEST_C, _LARGEST_C = 1e-7, 1e15
 class _Stack:
     """Members of one family side by side: parameters and counts of shape (members, 1)."""
 
-    family: type[FamilyLoss]
+    family: type[ClosedFormLoss]
     parameters: tuple[Any, ...]
     counts: Real
 
@@ -96,7 +96,7 @@ class _Stack:
             for i in starts
         ]
 
-    def spread(self) -> _Stack:
+    def interleaved(self) -> _Stack:
         """Return the same members, reordered so that the first few are spread over all of them."""
         if issubclass(self.family, AtomLoss):
             return self
@@ -126,7 +126,7 @@ class Moments:
     def of(cls, parts: Sequence[tuple[LossPair, int]]) -> Moments:
         gaussian: list[float] = []
         slack = 0.0
-        members: dict[object, list[tuple[FamilyLoss, int]]] = {}
+        members: dict[object, list[tuple[ClosedFormLoss, int]]] = {}
         for loss, count in parts:
             if isinstance(loss, GaussianLoss):
                 gaussian.append(count * float(loss.mu_squared))
@@ -136,7 +136,7 @@ class Moments:
                 gaussian.append(count * float(loss.mu_squared))
                 slack += count * loss.slack
             else:
-                assert isinstance(loss, FamilyLoss), loss  # others stand for their factors
+                assert isinstance(loss, ClosedFormLoss), loss  # others stand for their factors
                 members.setdefault(loss if isinstance(loss, AtomLoss) else type(loss), []).append((loss, count))
         top = sum_above((loss.top, count) for loss, count in parts)
         return cls(
@@ -158,7 +158,7 @@ class Moments:
                 total = total + piece.log_moment(z)
         return total
 
-    def rounding(self, z: Real) -> Real:
+    def rounding_error(self, z: Real) -> Real:
         """Bound the rounding error of ln M at |z|: every factor is within a few units in the last place of its size."""
         size = self.count + self.magnitude * (z + 1) + self.gaussian * z * (z + 1) / 2 + 8
         return _ROUNDING * size
@@ -169,12 +169,12 @@ class Moments:
         return plain + sum(stack.log_bound(c, t) for stack in self.stacks)
 
 
-def _stacked(group: list[tuple[FamilyLoss, int]]) -> _Stack:
+def _stacked(group: list[tuple[ClosedFormLoss, int]]) -> _Stack:
     first = group[0][0]
     counts = np.array([[float(count)] for _, count in group])
     if isinstance(first, AtomLoss):
-        return _Stack(type(first), first.parameters, counts)
-    columns = zip(*(loss.parameters for loss, _ in group), strict=True)
+        return _Stack(type(first), first.moment_arguments, counts)
+    columns = zip(*(loss.moment_arguments for loss, _ in group), strict=True)
     return _Stack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
 
 
@@ -305,7 +305,7 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
     """Build the sum along Re z = c for about this ε and δ."""
     log_peak = float(moments.log(np.array([c + 0j]))[0].real)
     relative = math.exp(max(-600.0, min(0.0, log_delta - log_peak + c * epsilon)))  # δ beside the largest term
-    wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_PRECISION))
+    wrap = _unaliased_wrap(moments, c, epsilon, log_delta + math.log(_PRECISION))
     spacing, offset = (float(part) for part in moments.lattice or (0, 0))
     smoothing = lost = 0.0
     if spacing and wrap / spacing <= 2 * _MAX_LATTICE_NODES:
@@ -313,20 +313,20 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
         wrap = spacing * (2 * last_node + 1)
     else:
         spacing = offset = 0.0
-        last_node, lost = _decayed(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
+        last_node, lost = _truncation_point(moments, c, 2 * math.pi / wrap, log_peak, _PRECISION * relative)
         if last_node > _MAX_NODES:
             last_node = _SMOOTHED_NODES
-            wrap = _unaliased(moments, c, epsilon, log_delta + math.log(_SMOOTHED_PRECISION))
-            smoothing, lost = _smoothed(last_node * 2 * math.pi / wrap, _SMOOTHED_PRECISION * relative)
+            wrap = _unaliased_wrap(moments, c, epsilon, log_delta + math.log(_SMOOTHED_PRECISION))
+            smoothing, lost = _smoothing_mu(last_node * 2 * math.pi / wrap, _SMOOTHED_PRECISION * relative)
     step = 2 * math.pi / wrap
     nodes = c + 1j * step * np.arange(last_node + 1)
     weights = _kernel(nodes, spacing) * (step / math.pi)
     weights[0] /= 2
     log_peak += smoothing**2 / 2 * c * (c + 1)
     size, sizes = np.abs(nodes), np.abs(weights)
-    rounding = moments.rounding(size) + _ROUNDING * (_WIDER * smoothing) ** 2 * size * (size + 1)
+    rounding = moments.rounding_error(size) + _ROUNDING * (_WIDER * smoothing) ** 2 * size * (size + 1)
     floor = (1e-3 * _SMOOTHED_PRECISION * relative if smoothing else 2.0**-64 * sizes[0]) / nodes.size
-    kept_nodes, ratios, dropped = _pruned(moments, nodes, smoothing, sizes, floor)
+    kept_nodes, ratios, dropped = _significant_nodes(moments, nodes, smoothing, sizes, floor)
     inversion = Inversion(
         moments=moments,
         c=c,
@@ -367,14 +367,14 @@ def _kernel(z: Complex, spacing: float) -> Complex:
 def _aliases_above(moments: Moments, c: float, wrap: float, epsilon: float, smoothing: float) -> tuple[float, float]:
     """Return (s, b) such that the aliases above ε add at most e^{b − sε}, for the s that is best at this ε."""
     s = c * np.array([1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 10.0])
-    log_moment = moments.log(s + 0j).real + moments.rounding(s) + smoothing**2 / 2 * s * (s + 1)
+    log_moment = moments.log(s + 0j).real + moments.rounding_error(s) + smoothing**2 / 2 * s * (s + 1)
     exponent = (s - c) * wrap
     bounds = log_moment - s * np.log1p(1 / s) - np.log1p(s) - exponent - np.log(-np.expm1(-exponent))
     best = int(np.argmin(bounds - s * epsilon))
     return float(s[best]), float(bounds[best])
 
 
-def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float:
+def _unaliased_wrap(moments: Moments, c: float, epsilon: float, goal: float) -> float:
     """Return a Λ at which ln of the aliasing error is below the goal."""
     wrap = -goal / c
     for _ in range(12):
@@ -385,7 +385,7 @@ def _unaliased(moments: Moments, c: float, epsilon: float, goal: float) -> float
     return wrap
 
 
-def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
+def _truncation_point(moments: Moments, c: float, step: float, log_peak: float, allowed: float) -> tuple[int, float]:
     """Return the number of nodes after which the truncation error is provably within the allowed one, and that error,
     both relative to M(c).
     """
@@ -401,13 +401,13 @@ def _decayed(moments: Moments, c: float, step: float, log_peak: float, allowed: 
     return half, lost
 
 
-def _smoothed(t: float, allowed: float) -> tuple[float, float]:
+def _smoothing_mu(t: float, allowed: float) -> tuple[float, float]:
     """Return the μ of an extra release that truncates the sum at height t, and the truncation error there."""
     decay = max(1.0, -math.log(min(0.5, allowed * math.pi * t)))
     return math.sqrt(2 * decay) / t, math.exp(-decay) / (math.pi * t)
 
 
-def _pruned(
+def _significant_nodes(
     moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
 ) -> tuple[NDArray[np.intp], Complex, float]:
     """Return the nodes that matter, M(z)/M(c) there, and a bound on the sum of the dropped terms, each of them below
@@ -417,10 +417,10 @@ def _pruned(
     negligible are dropped before the remaining, possibly many, factors are computed.
     """
     c = nodes[:1]
-    kept, dropped = _near(moments, nodes, smoothing, sizes, floor)
+    kept, dropped = _possible_nodes(moments, nodes, smoothing, sizes, floor)
     total = (moments.gaussian + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
     total = total + moments.slack * (nodes[kept] - c)
-    pieces = [piece for stack in moments.stacks for piece in stack.spread().pieces(kept.size, 2 * _PIECE)]
+    pieces = [piece for stack in moments.stacks for piece in stack.interleaved().pieces(kept.size, 2 * _PIECE)]
     for piece in [None, *pieces]:
         if piece:
             total = total + piece.log_moment(nodes[kept]) - piece.log_moment(c).real
@@ -431,7 +431,7 @@ def _pruned(
     return kept, np.exp(total), dropped
 
 
-def _near(
+def _possible_nodes(
     moments: Moments, nodes: Complex, smoothing: float, sizes: Real, floor: float
 ) -> tuple[NDArray[np.intp], float]:
     """Return the nodes that cheap bounds of a few factors cannot rule out, and a bound on the sum of the
@@ -441,7 +441,7 @@ def _near(
     c, dropped = float(nodes[0].real), 0.0
     total = -(moments.gaussian + smoothing**2) / 2 * heights * heights
     by_decay = sorted(moments.stacks, key=lambda stack: stack.family is not DiscreteGaussianLoss)
-    pieces = (piece for stack in by_decay for piece in stack.spread().pieces(nodes.size, 4 * _PIECE))
+    pieces = (piece for stack in by_decay for piece in stack.interleaved().pieces(nodes.size, 4 * _PIECE))
     while kept.size > _FEW_NODES:
         bounds = np.exp(total) * sizes[kept] * (1 + 2.0**-10)  # more than rounding can take from any of them
         large = bounds >= floor
@@ -457,7 +457,7 @@ def _near(
 def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
     """Return ln of Chernoff's bound on δ(ε) at one c, rounded up."""
     c_array = np.array([c])
-    value = float((moments.log(c_array + 0j).real + moments.rounding(c_array))[0])
+    value = float((moments.log(c_array + 0j).real + moments.rounding_error(c_array))[0])
     return value - c * epsilon - c * math.log1p(1 / c) - math.log1p(c) + _ROUNDING * c * epsilon
 
 
@@ -483,19 +483,23 @@ def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
         return min(contour.lower(epsilon), upper), upper
 
 
-def epsilon_range_of(moments: Moments, least: float, most: float) -> tuple[float, float]:
-    """Bound from below the ε ≥ 0 where δ(ε) is ``most``, and from above that where it is ``least``; without the
-    failure.
+def epsilon_range_of(moments: Moments, least_delta: float, most_delta: float) -> tuple[float, float]:
+    """Bound from below the ε ≥ 0 where δ(ε) is ``most_delta``, and from above that where it is ``least_delta``; without
+    the failure.
     """
-    goal = math.log(max(least, 1e-310, 1e-6 * most))
+    goal = math.log(max(least_delta, 1e-310, 1e-6 * most_delta))
     with np.errstate(all="ignore"):
         c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
-        proven = (_log_chernoff(moments, c, 0.0) - math.log(least)) / c if least else moments.top
+        proven = (_log_chernoff(moments, c, 0.0) - math.log(least_delta)) / c if least_delta else moments.top
         proven = moments.top if math.isnan(proven) else min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
         contour = _contour(moments, c, min(proven, 1e300), goal)
         start = proven if math.isfinite(proven) else float(chernoff(moments, np.array([c]))[0][0])
-        lower = _root(contour.lower, most, start, contour, side=-1)
-        upper = min(proven, _root(contour.upper, least, start, contour, side=+1)) if moments.known and least else proven
+        lower = _root(contour.lower, most_delta, start, contour, side=-1)
+        upper = (
+            min(proven, _root(contour.upper, least_delta, start, contour, side=+1))
+            if moments.known and least_delta
+            else proven
+        )
     return min(lower, upper), upper
 
 

@@ -37,7 +37,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, charge_units, exact, exact_integer, format_exact, from_units
-from sfumato.privacy.stable_functions import convex_excess, log_ratio, log_shrink_gap, shrink
+from sfumato.privacy.stable_functions import convex_excess, exprel_minus, log_exprel_minus_ratio, log_ratio
 from sfumato.quick_dataclass import dataclass
 
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -111,7 +111,7 @@ class LossPair(ABC):
         return ()
 
     @property
-    def is_read_alone(self) -> bool:
+    def is_sharper_alone(self) -> bool:
         """Whether δ(ε) of this loss alone is known better than that of its factors."""
         return bool(self.alternatives)
 
@@ -153,12 +153,12 @@ class Loss(LossPair):
 
 
 @dataclass(frozen=True, repr=False)
-class FamilyLoss(LossPair):
+class ClosedFormLoss(LossPair):
     """A loss of a family whose moments are known in closed form, so that many members are composed at once."""
 
     @property
     @abstractmethod
-    def parameters(self) -> tuple[Any, ...]:
+    def moment_arguments(self) -> tuple[Any, ...]:
         """The arguments of ``log_moment``, as floats (for a finite pair, arrays)."""
 
     @staticmethod
@@ -179,12 +179,12 @@ class FamilyLoss(LossPair):
 
 
 @dataclass(frozen=True, repr=False)
-class AtomLoss(FamilyLoss):
+class AtomLoss(ClosedFormLoss):
     """A loss with finitely many values: its parameters are their probabilities under P and the values, as columns."""
 
     def renyi(self, order: float) -> float:
         """Compute D_α of P given Q > 0 against Q given P > 0, from sums over the atoms."""
-        mass, loss = (column[:, 0] for column in self.parameters)
+        mass, loss = (column[:, 0] for column in self.moment_arguments)
         log_q = math.log(math.fsum(mass * np.exp(-loss)))
         log_p = math.log(math.fsum(mass))
         shifted = loss + (log_q - log_p)
@@ -251,7 +251,7 @@ _LONGEST_CHAIN = 8
 
 @codec.serialisable("response-loss")
 @dataclass(frozen=True, repr=False)
-class ResponseLoss(FamilyLoss, Loss):
+class ResponseLoss(ClosedFormLoss, Loss):
     """The loss of randomised response over ``choices`` answers that reveals everything with probability ``reveal``.
 
     With two choices it dominates every (ε, δ)-DP mechanism (Kairouz, Oh & Viswanath 2015, Thm 3.4).
@@ -282,11 +282,11 @@ class ResponseLoss(FamilyLoss, Loss):
         return (2 * self.epsilon, self.epsilon) if self.choices == 2 else (self.epsilon, ZERO)
 
     @property
-    def parameters(self) -> tuple[float, float, float]:
+    def moment_arguments(self) -> tuple[float, float, float]:
         return float(self.epsilon), float(self.choices), float(self.reveal)
 
     def renyi(self, order: float) -> float:
-        x, k, _ = self.parameters
+        x, k, _ = self.moment_arguments
         z, normaliser = order - 1, 1 + (k - 1) * math.exp(-x)
         if z == 0:
             return x * -math.expm1(-x) / normaliser
@@ -313,7 +313,7 @@ class ResponseLoss(FamilyLoss, Loss):
         return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        x, k, reveal = self.parameters
+        x, k, reveal = self.moment_arguments
         gap = -math.expm1(min(0.0, epsilon - x))
         value = reveal + (1 - reveal) * gap / (1 + (k - 1) * math.exp(-x))
         return value, ROUNDING * (value + x * (1 - gap))
@@ -339,7 +339,7 @@ class ResponseLoss(FamilyLoss, Loss):
 
 @codec.serialisable("bounded-range-loss")
 @dataclass(frozen=True, repr=False)
-class BoundedRangeLoss(FamilyLoss, Loss):
+class BoundedRangeLoss(ClosedFormLoss, Loss):
     """The loss of a release whose privacy loss spans at most ``eta`` for each pair of neighbours (the exponential
     mechanism).
 
@@ -361,15 +361,15 @@ class BoundedRangeLoss(FamilyLoss, Loss):
         return self.eta
 
     @property
-    def parameters(self) -> tuple[float]:
+    def moment_arguments(self) -> tuple[float]:
         return (float(self.eta),)
 
     def renyi(self, order: float) -> float:
         eta, z = float(self.eta), order - 1
         if eta == 0:
             return 0.0
-        # η − t at the worst t, where e^{−t} = e^{−η}·shrink(zη)/shrink(αη)
-        gap = log_shrink_gap(z * eta, order * eta)
+        # η − t at the worst t, where e^{−t} = e^{−η}·exprel_minus(zη)/exprel_minus(αη)
+        gap = log_exprel_minus_ratio(z * eta, order * eta)
         t = eta - gap
         log_p = math.log(math.expm1(gap)) - eta - math.log(-math.expm1(-eta))
         p = math.exp(log_p)
@@ -383,7 +383,7 @@ class BoundedRangeLoss(FamilyLoss, Loss):
     @staticmethod
     def log_moment(z: Complex, *parameters: Any) -> Complex:
         (eta,) = parameters
-        return z * eta + np.log(shrink((2 * z + 1) * eta) / shrink(eta))
+        return z * eta + np.log(exprel_minus((2 * z + 1) * eta) / exprel_minus(eta))
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
@@ -510,7 +510,7 @@ class PairLoss(AtomLoss, Loss):
         return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._conditioned if b)
 
     @property
-    def parameters(self) -> tuple[Real, Real]:
+    def moment_arguments(self) -> tuple[Real, Real]:
         mass = np.array([float(a) for a, _ in self._common])[:, None]
         return mass, np.array([log_ratio(a, b) for a, b in self._common])[:, None]
 

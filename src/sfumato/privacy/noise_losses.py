@@ -10,9 +10,16 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec
-from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, Complex, FamilyLoss, Loss, Real, two_atoms
+from sfumato.privacy.losses import LARGE, ROUNDING, ZERO, ClosedFormLoss, Complex, Loss, Real, two_atoms
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact, exact_integer
-from sfumato.privacy.stable_functions import excess_exp, log_theta_ratio, mean_excess, mills, shrink, shrink_real
+from sfumato.privacy.stable_functions import (
+    excess_exp,
+    exprel_minus,
+    exprel_minus_real,
+    log_theta_ratio,
+    mean_excess,
+    mills,
+)
 from sfumato.quick_dataclass import dataclass
 
 
@@ -23,7 +30,7 @@ def _scaled_expm1(y: float, beta: float) -> float:
 
 @codec.serialisable("laplace-loss")
 @dataclass(frozen=True, repr=False)
-class LaplaceLoss(FamilyLoss, Loss):
+class LaplaceLoss(ClosedFormLoss, Loss):
     """The loss of Laplace noise of scale b on one coordinate moved by Δ: ``epsilon`` = Δ/b.
 
     ``step`` = 1/b when noise and shift are whole numbers (the discrete Laplace, P(x) ∝ e^{−|x|/b}), 0 when they are
@@ -55,18 +62,21 @@ class LaplaceLoss(FamilyLoss, Loss):
         return (2 * self.step, self.epsilon) if self.step else None
 
     @property
-    def parameters(self) -> tuple[float, float]:
+    def moment_arguments(self) -> tuple[float, float]:
         return float(self.epsilon), float(self.step)
 
     def renyi(self, order: float) -> float:
-        x, beta = self.parameters
+        x, beta = self.moment_arguments
         z = order - 1
         if z == 0:
             lattice_factor = 1.0 if beta == 0 else beta / math.sinh(beta) if beta < 700 else 0.0
             return x * (1 - lattice_factor) + lattice_factor * (x * x * excess_exp(-x) if x < 1 else x + math.expm1(-x))
         if max(z, 1.0) * x > LARGE:
             share = (
-                math.exp(-beta) / (1 + math.exp(-beta)) * shrink_real(2 * beta * z) / shrink_real(beta * (2 * z + 1))
+                math.exp(-beta)
+                / (1 + math.exp(-beta))
+                * exprel_minus_real(2 * beta * z)
+                / exprel_minus_real(beta * (2 * z + 1))
             )
             weight = share * 2 / (2 + 1 / z)
             return x + math.log1p(weight * math.expm1(-(2 * z + 1) * x)) / z
@@ -81,7 +91,7 @@ class LaplaceLoss(FamilyLoss, Loss):
         """Return B(z), the weight of the second exponential."""
         if not beta.any():
             return z / (2 * z + 1)
-        share = shrink(2 * beta * z) / shrink(beta * (2 * z + 1))
+        share = exprel_minus(2 * beta * z) / exprel_minus(beta * (2 * z + 1))
         return np.exp(-beta) / (1 + np.exp(-beta)) * 2 * z / (2 * z + 1) * share
 
     @classmethod
@@ -109,7 +119,7 @@ class LaplaceLoss(FamilyLoss, Loss):
         return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        x, beta = self.parameters
+        x, beta = self.moment_arguments
         if epsilon > x * (1 + ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
         if beta == 0:
@@ -167,7 +177,7 @@ class GaussianLoss(Loss):
 
 @codec.serialisable("discrete-gaussian-loss")
 @dataclass(frozen=True, repr=False)
-class DiscreteGaussianLoss(FamilyLoss, Loss):
+class DiscreteGaussianLoss(ClosedFormLoss, Loss):
     """The loss of the discrete Gaussian, P(x) ∝ e^{−x²/2σ²} on ℤ, with one coordinate moved by a whole ``shift`` s.
 
     M(z) = e^{z(z+1)s²/2σ²}·Θ(zs)/Θ(0) with Θ(u) = Σ_x e^{−(x+u)²/2σ²}, of period 1 and largest at 0 on the real
@@ -193,7 +203,7 @@ class DiscreteGaussianLoss(FamilyLoss, Loss):
         return self.shift / self.sigma_squared, self.shift**2 / (2 * self.sigma_squared)
 
     @property
-    def parameters(self) -> tuple[float, float]:
+    def moment_arguments(self) -> tuple[float, float]:
         return float(self.sigma_squared), float(self.shift)
 
     def renyi(self, order: float) -> float:
@@ -235,7 +245,7 @@ class DiscreteGaussianLoss(FamilyLoss, Loss):
 
     @property
     def magnitude(self) -> float:
-        variance, shift = self.parameters
+        variance, shift = self.moment_arguments
         return (shift * shift + shift) / variance
 
     def group(self, k: int) -> DiscreteGaussianLoss:

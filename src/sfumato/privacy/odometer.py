@@ -132,7 +132,7 @@ def _adaptive_line(
     )
     tail = -math.log(delta) / float(order - 1) * _ROUND_UP
     margins = np.where(failure > 0, float(margin) + log_success, 0.0)
-    failures = accumulate((count * charge_amount(c.failure) for c, count in releases), amounts.add)
+    failures = accumulate((count * charge_amount(c.failure) for c, count in releases), amounts.add_rounded_up)
     is_claimed = [from_units(total) <= delta for total in failures]
     line = np.where(is_claimed, np.minimum(pure, renyi + tail) + margins, math.inf)
     exceptions = np.minimum(

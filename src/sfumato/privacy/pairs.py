@@ -90,7 +90,7 @@ def _scaled(values: Exact, name: str) -> Exact:
 Corner = tuple[Fraction, Fraction]
 
 
-def tradeoff_corners(p: Exact, q: Exact) -> list[Corner]:
+def roc_corners(p: Exact, q: Exact) -> list[Corner]:
     """Return the corners (false positive, true positive) of the best tests of P against Q: reject P where Q/P is
     largest.
 
@@ -129,12 +129,12 @@ def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
     The divergence at ε is the most that a power curve rises above the line of slope e^ε through the origin, so that
     of the concave hull of both power curves is the larger of the two (Dong, Roth & Su 2022, Prop. 2.12).
     """
-    return _steps(hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)]))
+    return _steps(hull([*roc_corners(p, q), *roc_corners(q, p)]))
 
 
 def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
     """Return a pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
-    power = hull([*tradeoff_corners(p, q), *tradeoff_corners(q, p)])
+    power = hull([*roc_corners(p, q), *roc_corners(q, p)])
     chain = power
     for _ in range(k - 1):
         chain = _after(power, chain)

@@ -58,7 +58,7 @@ class History:
     moments: Callable[[], Sequence[SpendingPoint]]
 
 
-def draw_budget(
+def draw_spent_shares(
     moments: Sequence[SpendingPoint],
     spent: Mapping[str, Fraction | None],
     allowed: Mapping[str, Fraction | None],
@@ -76,7 +76,7 @@ def draw_budget(
         shares = [None if each is None else 100 * float(each / allowance) for each in totals]
         is_over = is_over or any(each is None or each > 100 for each in shares)
         clipped = tuple(None if each is None else min(each, 110.0) for each in shares)
-        lines.append(PlottedLine(f"{WORDS.get(name, name)} {_now(shares[-1])}", times, clipped, stepped=True))
+        lines.append(PlottedLine(f"{WORDS.get(name, name)} {_format_share(shares[-1])}", times, clipped, stepped=True))
     notes = ["a line that ends, or stays above 100 %, shows a budget that is closed"] if is_over else []
     count = f"{len(moments):,} charges" if len(moments) != 1 else "1 charge"
     marked = ((seconds_since_1970(moments[-1].time), "last charge"),) if moments else ()
@@ -85,7 +85,7 @@ def draw_budget(
     return framed_picture(line_chart(lines, axes, 300.0), "Budget over time", foot, notes)
 
 
-def _now(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return "closed" if share is None or share > 100 else f"{share:.0f} %"
 
 
@@ -101,12 +101,12 @@ def draw_loss(
     epsilons = [most * step / _STEPS for step in range(_STEPS + 1)]
     deltas = [min(1.0, max(0.0, delta(each))) for each in epsilons]
     half = (INNER_WIDTH - 30) / 2
-    profile = _profile(epsilons, deltas)
-    lower = side_by_side([_tradeoff(epsilons, deltas, half), _spread(epsilons, tail, half)])
+    profile = _draw_profile(epsilons, deltas)
+    lower = side_by_side([_draw_tradeoff(epsilons, deltas, half), _draw_tail(epsilons, tail, half)])
     return framed_picture(stacked([profile, lower]), "Privacy loss", foot)
 
 
-def _profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
+def _draw_profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
     visible = tuple(None if each < _LEAST else each for each in deltas)
     drawn = [each for each in visible if each is not None]
     if not drawn:
@@ -124,7 +124,7 @@ def _profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing:
     )
 
 
-def _tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: float) -> Drawing:
+def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: float) -> Drawing:
     """Bound the false negatives of any test from below, by the two lines that each (ε, δ) gives (Wasserman & Zhou
     2010).
     """
@@ -141,7 +141,7 @@ def _tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: float) -
     return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, wide)
 
 
-def _spread(epsilons: Sequence[float], tail: Callable[[float], float], wide: float) -> Drawing:
+def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], wide: float) -> Drawing:
     values = tuple(min(1.0, max(0.0, tail(each))) for each in epsilons)
     name = "Probability that the loss is above ε"
     return line_chart(

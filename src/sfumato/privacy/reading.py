@@ -103,7 +103,7 @@ def reading(
     belief = float(exact(prior, "prior", INSIDE_UNIT))
     curve = _curve_of(promise, neighbours)
     is_replace = curve.neighbours is Neighbours.REPLACE
-    swapped = curve if is_replace else _swapped(curve)
+    swapped = curve if is_replace else _replacement_curve(curve)
     default_exception = _default_exception(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
     exception = default_exception if delta is None else exact(delta, "delta", BELOW_ONE)
     epsilon = _log_odds(curve, exception)
@@ -138,7 +138,7 @@ def _curve_of(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -
     )
 
 
-def _swapped(curve: Curve) -> Curve | None:
+def _replacement_curve(curve: Curve) -> Curve | None:
     """Return the curve for exchanging one unit for another; None where nothing is known."""
     try:
         return curve.for_neighbours(Neighbours.REPLACE)

@@ -37,7 +37,7 @@ Pairs = tuple[tuple[LossPair, int], ...]
 """What is composed, with multiplicities."""
 
 
-def charged(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
+def charged_directions(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
     """Return the parts in both directions or, under replace, each replaced by a loss that dominates both orders."""
     if neighbours is Neighbours.REPLACE:
         return (tuple((loss.symmetrised(), count) for loss, count in parts),)
@@ -47,8 +47,8 @@ def charged(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...]:
 
 def directions(parts: Parts, neighbours: Neighbours) -> tuple[Pairs, ...]:
     """Return the parts to compose: each as its factors, except a single loss that is known better alone."""
-    sides = charged(parts, neighbours)
-    if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].is_read_alone:
+    sides = charged_directions(parts, neighbours)
+    if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].is_sharper_alone:
         return sides
     return tuple(
         tuple((factor, times * count) for loss, count in side for factor, times in loss.factors) for side in sides
@@ -324,8 +324,8 @@ def best_line(delta: Callable[[float], float], most: float, alpha: float) -> flo
 
 
 def _golden_maximum(height: Callable[[float], float], upper_end: float) -> float:
-    """Return the maximum of ``height`` on [0, most] by golden-section search: one new evaluation per step, which keeps
-    0.618 of the interval.
+    """Return the maximum of ``height`` on [0, upper_end] by golden-section search: one new evaluation per step, which
+    keeps 0.618 of the interval.
     """
     low, high = 0.0, upper_end
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)

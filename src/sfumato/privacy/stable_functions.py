@@ -53,18 +53,20 @@ def log_ratio(p: Fraction, q: Fraction) -> float:
     return math.log(ratio.numerator) - math.log(ratio.denominator)
 
 
-def shrink_real(y: float) -> float:
+def exprel_minus_real(y: float) -> float:
     """Return (1 − e^{−y})/y, continuous at 0."""
     return -math.expm1(-y) / y if y else 1.0
 
 
-def log_shrink_gap(low: float, high: float) -> float:
-    """Return ln(shrink(low)/shrink(high)) for 0 ≤ low ≤ high, accurate when both are small and when both are large."""
-    if high < 0.01:  # ln shrink(y) = −y/2 + y²/24 − y⁴/2880 + O(y⁶)
+def log_exprel_minus_ratio(low: float, high: float) -> float:
+    """Return ln(exprel_minus(low)/exprel_minus(high)) for 0 ≤ low ≤ high, accurate when both are small and when both
+    are large.
+    """
+    if high < 0.01:  # ln exprel_minus(y) = −y/2 + y²/24 − y⁴/2880 + O(y⁶)
         return (high - low) * (0.5 - (high + low) / 24 + (high + low) * (high**2 + low**2) / 2880)
     if low > 40:
         return math.log1p((high - low) / low)
-    return math.log(shrink_real(low) / shrink_real(high))
+    return math.log(exprel_minus_real(low) / exprel_minus_real(high))
 
 
 def mills(x: float) -> float:
@@ -77,7 +79,7 @@ def mills(x: float) -> float:
     return 1 / (x + tail)
 
 
-def shrink(y: Complex) -> Complex:
+def exprel_minus(y: Complex) -> Complex:
     """Return (1 − e^{−y})/y for complex arrays, continuous at 0."""
     is_small = np.abs(y) < 1e-8
     nonzero = np.where(is_small, 1.0, y)

@@ -128,7 +128,7 @@ class SubsampledLoss(Loss):
         return self if k == 1 else replace(self, units=k * self.units, backward=False)
 
     @property
-    def is_read_alone(self) -> bool:
+    def is_sharper_alone(self) -> bool:
         return True
 
     @property
@@ -307,7 +307,7 @@ class LatticeLoss(AtomLoss):
         return LatticeLoss(self.spacing, steps, tuple(reversed(masses)), self.lost_backward, self.lost)
 
     @cached_property
-    def parameters(self) -> tuple[Real, Real]:
+    def moment_arguments(self) -> tuple[Real, Real]:
         return np.array(self.masses)[:, None], np.array([float(step * self.spacing) for step in self.steps])[:, None]
 
     @property
@@ -341,7 +341,7 @@ class TangentLoss(AtomLoss):
     """P where Q is 0."""
 
     @cached_property
-    def parameters(self) -> tuple[Real, Real]:
+    def moment_arguments(self) -> tuple[Real, Real]:
         return np.array(self.masses)[:, None], np.array(self.values)[:, None]
 
     @property

@@ -76,7 +76,7 @@ class DiscreteGaussianVectorLoss(Loss):
         return order * float(self.rho)
 
     @property
-    def near(self) -> bool:
+    def is_nearly_continuous(self) -> bool:
         """Whether it is treated as a rounding of the continuous Gaussian."""
         return self.sigma_squared >= _LEAST_VARIANCE
 
@@ -92,7 +92,7 @@ class DiscreteGaussianVectorLoss(Loss):
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
-        return ((self if self.near else ConcentratedLoss(self.rho), 1),)
+        return ((self if self.is_nearly_continuous else ConcentratedLoss(self.rho), 1),)
 
     @property
     def alternatives(self) -> tuple[tuple[Loss, tuple[tuple[Loss, int], ...]], ...]:
@@ -111,7 +111,7 @@ class DiscreteGaussianVectorLoss(Loss):
         return tuple((DiscreteGaussianLoss(self.sigma_squared, size), count) for size, count in sizes)
 
     def delta(self, epsilon: float) -> tuple[float, float] | None:
-        if not self.near:
+        if not self.is_nearly_continuous:
             return None
         shifted_epsilon = math.nextafter(
             epsilon - self.slack, -math.inf

@@ -143,7 +143,7 @@ class MwemModel:
         return replace(self, weights=weights, rounds=rounds, added=added if self.textbook else None)
 
     @property
-    def fitted(self) -> Floats:
+    def fitted_weights(self) -> Floats:
         """The weights to answer from: the last; for the textbook variant the mean over all rounds (Theorem 2.2); for
         the notes' update those of the last round that changed nothing.
         """

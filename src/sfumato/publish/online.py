@@ -155,7 +155,7 @@ class OnlineDraw:
 
     def draw(self, read: Read) -> PublishedMarginals:
         exact = read(self.publish.reading)
-        published = self.publish.noisy(exact)
+        published = self.publish.add_noise(exact)
         self.secret.append(exact[0])
         return published
 
@@ -322,7 +322,7 @@ class Hypothesis:
     def _reweighted(self, asked: IntegerWeightedMeasure, steps: Floats) -> Hypothesis:
         steps_by_part = np.split(steps, np.cumsum([len(part.groups.grid_index) for part in asked.parts])[:-1])
         table = (
-            sum(part.spread(part_steps) for part, part_steps in zip(asked.parts, steps_by_part, strict=True))
+            sum(part.spread_to_cells(part_steps) for part, part_steps in zip(asked.parts, steps_by_part, strict=True))
             / asked.max_row_effect
         )
         shape = [1] * self.counts.ndim

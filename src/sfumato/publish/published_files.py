@@ -160,7 +160,7 @@ class FittedModel:
     def _modelled_counts(self, places: AttributeSet) -> Floats:
         """Return the model's counts in all cells of some columns, in rows."""
         summed_axes = tuple(place for place in range(len(self.attributes)) if place not in places)
-        return np.asarray(self.model.fitted.sum(axis=summed_axes)) * float(self.fit.unit_value)
+        return np.asarray(self.model.fitted_weights.sum(axis=summed_axes)) * float(self.fit.unit_value)
 
     def marginal(self, columns: Sequence[str]) -> Answer:
         """Return the model's counts in all cells of some columns, in the order in which these are named."""

@@ -176,7 +176,7 @@ class RowRules:
     constraints: tuple[tuple[str, CellCondition], ...]
     computed: tuple[tuple[str, ComputedColumn], ...]
 
-    def accept(self, rows: SampledRows, face: QueryableTable, impossible: Sequence[CellCondition]) -> Mask:
+    def accepted_rows(self, rows: SampledRows, face: QueryableTable, impossible: Sequence[CellCondition]) -> Mask:
         """Return which rows meet all conditions, break no constraint, and are possible by the policy."""
         everywhere = np.arange(len(rows.codes))
         accepted = np.ones(everywhere.size, bool)
@@ -328,7 +328,7 @@ def _computed_column(condition: CellCondition, samplers: Sequence[ColumnSampler]
         if reference not in places or reference in columns_of(expression):
             continue
         sampler = samplers[places[reference]]
-        if sampler.binned and sampler.attribute.type is not Type.TEXT:
+        if sampler.has_bins and sampler.attribute.type is not Type.TEXT:
             return ComputedColumn(condition, places[reference], expression)
     return None
 
@@ -405,7 +405,7 @@ def _to_model_columns(places: AttributeSet, weights: Floats, implied: Sequence[I
 def _fits(model: GraphicalModel, places: AttributeSet, max_cells: int) -> bool:
     """Return whether a clique holds these columns, or the tree may be built anew with them."""
     sets = [*(potential.places for potential in model.potentials), places]
-    return model.tree.holding(places) is not None or (
+    return model.tree.clique_index_with(places) is not None or (
         predicted_cells(sets, model.sizes) <= sum(model.sizes) + max_cells
     )
 
@@ -414,7 +414,7 @@ def _with_factor(model: GraphicalModel, factor: Factor) -> GraphicalModel:
     places, weights = factor
     with np.errstate(divide="ignore"):
         potential = Potential(places, np.log(weights))
-    if model.tree.holding(places) is not None:
+    if model.tree.clique_index_with(places) is not None:
         return replace(model, potentials=(*model.potentials, potential))
     return GraphicalModel.of(model.sizes, (*model.potentials, potential), model.total)
 
@@ -480,7 +480,7 @@ class RowDrawer:
         if rules is None or face is None:
             return self.draw(rows).to_arrow()
         table, drawn = draw_accepted(
-            self.draw, lambda part: rules.accept(part, face, self.impossible), rows, rules.texts
+            self.draw, lambda part: rules.accepted_rows(part, face, self.impossible), rows, rules.texts
         )
         self._kept, self._drawn = self._kept + rows, self._drawn + drawn
         return table

@@ -230,7 +230,7 @@ class ColumnSampler:
     """The cells in which a value is left out, and the step of that value."""
 
     @property
-    def binned(self) -> bool:
+    def has_bins(self) -> bool:
         """Whether some cell holds more than one value."""
         return any(isinstance(cell, (RangeCell, GroupCell)) for cell in self.attribute.cells)
 
@@ -427,7 +427,7 @@ class SampledRows:
     @classmethod
     def of(cls, columns: Sequence[ColumnSampler], codes: Codes, source: ByteSource | None = None) -> SampledRows:
         """Draw a value for every row in every binned column."""
-        binned = [place for place, column in enumerate(columns) if column.binned]
+        binned = [place for place, column in enumerate(columns) if column.has_bins]
         return cls(tuple(columns), codes, {place: columns[place].sample(codes[:, place], source) for place in binned})
 
     def set_to_middles(self, place: int, rows: NDArray[np.bool_]) -> None:

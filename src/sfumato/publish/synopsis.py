@@ -137,9 +137,9 @@ class Synopsis:
 
     @cached_property
     def _known(self) -> SynopsisEstimates:
-        return SynopsisEstimates(self.estimates, self._several.measured_sets, self._etas())
+        return SynopsisEstimates(self.estimates, self._several.measured_sets, self._fixed_precisions())
 
-    def _etas(self) -> dict[block_algebra.Block, float] | None:
+    def _fixed_precisions(self) -> dict[block_algebra.Block, float] | None:
         """Return a precision for every block that was fixed before any noise was drawn: that of the first release,
         or of its total for blocks that it lacks. None if there is only one release.
         """

@@ -264,7 +264,7 @@ class Synthetic:
     def _decided_bins(self) -> list[tuple[int, int]]:
         """The binned columns that another column decides: all rows in one deciding cell have one value."""
         pairs = deciding_pairs(self.attributes, self.released.face)
-        return [(deciding, place) for deciding, place in pairs if self._row_columns[place].binned]
+        return [(deciding, place) for deciding, place in pairs if self._row_columns[place].has_bins]
 
     @cached_property
     def sampling_model(self) -> GraphicalModel:
@@ -275,7 +275,7 @@ class Synthetic:
         """
         required = required_places(self.released.face)
         pairs = deciding_pairs(self.attributes, self.released.face)
-        held_pairs = tuple(pair for pair in pairs if self.model.tree.holding(pair) is not None)
+        held_pairs = tuple(pair for pair in pairs if self.model.tree.clique_index_with(pair) is not None)
         decided = zeros_from_model(self.model, self.attributes, held_pairs, required=required)
         missing = [last_cell(self.attributes, place) for place in required]
         conditioned = self.model.conditioned_on_zeros([*missing, *decided])
@@ -306,7 +306,7 @@ class Synthetic:
         """
         if not deciding_cells(self.attributes, deciding)[:-1].all():  # the last cell holds missing values
             return f"bins of {self.attributes[deciding].name} hold several values"
-        if self.model.tree.holding((deciding, decided)) is None:
+        if self.model.tree.clique_index_with((deciding, decided)) is None:
             return "the model does not hold both together"
         return "the policy's impossible conditions leave no such row" if self.sampling_model is self.model else ""
 
@@ -355,9 +355,11 @@ class Synthetic:
     @cached_property
     def _known(self) -> SynopsisEstimates:
         sets = maximal([(), *self.released.sets])
-        return SynopsisEstimates(self.estimates, tuple(sets), self._etas(), lambda places: self.model.marginal(places))
+        return SynopsisEstimates(
+            self.estimates, tuple(sets), self._fixed_precisions(), lambda places: self.model.marginal(places)
+        )
 
-    def _etas(self) -> dict[Block, float] | None:
+    def _fixed_precisions(self) -> dict[Block, float] | None:
         """Return a precision for every block that was fixed before its noise was drawn: that of the first
         measurement after the number of rows, and for the total that of the number of rows. None if everything was
         planned.
@@ -463,7 +465,7 @@ class Synthetic:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, which ``sf.synopsis(path)`` reads without data, curator or ledger."""
-        sealed_files.save(self.to_bytes(), path)
+        sealed_files.write_atomically(self.to_bytes(), path)
 
     def verify(self, ledger: Anchor | str | os.PathLike[str] | None = None) -> SynopsisVerification:
         """Verify the guarantee against the sum of the steps' charges, and the ledger line in an export or an anchor
@@ -537,7 +539,7 @@ def _check_charge(released: ReleasedSynthesis, steps: tuple[Charged, ...], recei
     is_kept = price.kept_by(curve)
     unit = "ρ" if price.allows_gaussian else "ε"
     noises = [step.mechanism for step in steps if step.sensitivity is not None]
-    sizes = [getattr(noise, "scale" if released.laplace else "sigma", None) for noise in noises]
+    sizes = [getattr(noise, "scale" if released.has_laplace_noise else "sigma", None) for noise in noises]
     same_noise = sizes == released.noise_sizes
     same_price = receipt.guarantee == str(price) and released.purchase.price in ("", str(price))
     return [

@@ -255,7 +255,7 @@ class BatchRelease:
         return Batch(tuple(measurement for kind in self.kinds for measurement in kind.batch.measurements))
 
     @cached_property
-    def shared(self) -> tuple[CombinedReading, ...]:
+    def combined_readings(self) -> tuple[CombinedReading, ...]:
         """Return the combined statements, each with the readings of totals that it serves."""
         return combine_readings([reading for reading in self._all_readings if isinstance(reading, GroupTotals)])
 
@@ -266,7 +266,7 @@ class BatchRelease:
     @property
     def readings(self) -> Sequence[PlanReading[Any]]:
         others = [reading for reading in self._all_readings if not isinstance(reading, GroupTotals)]
-        return [*(statement.reading for statement in self.shared), *others]
+        return [*(statement.reading for statement in self.combined_readings), *others]
 
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
@@ -275,7 +275,7 @@ class BatchRelease:
 
     def draw(self, read: Read) -> BatchMeasurements:
         totals: dict[GroupTotals, Integers] = {}
-        for statement in self.shared:
+        for statement in self.combined_readings:
             exact_totals = read(statement.reading)
             totals.update({reading_part: exact_totals[:, columns] for reading_part, columns in statement.parts})
 

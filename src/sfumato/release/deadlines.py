@@ -30,7 +30,7 @@ class Deadline:
         self._cancelled = False
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether the clock is past the end; the waiting thread may not have woken yet."""
         return time.monotonic() >= self.end
 
@@ -86,7 +86,7 @@ class DeadlineWatch:
     def _enforce_passed(self) -> None:
         """Enforce each passed deadline in its own thread, so that no engine waits for another to be interrupted."""
         for deadline in list(self._pending.values()):
-            if deadline.passed and self._pending.pop(id(deadline), None) is not None:
+            if deadline.has_passed and self._pending.pop(id(deadline), None) is not None:
                 try:
                     Thread(target=deadline.enforce, daemon=True).start()
                 except RuntimeError:  # no thread can be started now: try again

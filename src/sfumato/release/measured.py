@@ -125,7 +125,7 @@ def draw_numbers(prepared: PricedRelease, groups: tuple[GroupKey, ...], read: Re
 def dry_run_numbers(prepared: PricedRelease) -> Integers:
     """Draw noisy numbers for three groups without data, from totals at the ends of their ranges."""
     parts = zip(prepared.parts, prepared.measurements, strict=True)
-    return np.hstack([part.dry_run(measurements) for part, measurements in parts])
+    return np.hstack([part.draw_at_extremes(measurements) for part, measurements in parts])
 
 
 def noisy_measurements(
@@ -173,7 +173,7 @@ def selection_notes(measured: NoisyMeasurements, confidence: Number) -> tuple[st
     )
 
 
-def by_column(query: Query, said: Sequence[T | None]) -> dict[str, T]:
+def column_notes(query: Query, said: Sequence[T | None]) -> dict[str, T]:
     """Map the notes on results to the answer's columns that show a result unchanged."""
     outputs = [(output.name, output.expression) for output in query.outputs if not query.outer]
     references = [(name, expression.reference) for name, expression in outputs if isinstance(expression, Column)]

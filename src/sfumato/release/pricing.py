@@ -181,7 +181,7 @@ def price_release(
         return chosen
     # Laplace noise is calibrated to ε alone, so the receipt must not quote a δ that nothing uses.
     stated_reason = _ONLY_SELECTIONS if only_selections else _LAPLACE_NAMED if family is not None else None
-    reason = stated_reason or _unused_delta(chosen, candidates)
+    reason = stated_reason or _explain_unused_delta(chosen, candidates)
     return replace(
         chosen,
         price=Price(price.epsilon),
@@ -193,7 +193,7 @@ _ONLY_SELECTIONS = "every column is a selected value, and a selection is paid fo
 _LAPLACE_NAMED = "you asked for Laplace noise, which is paid for with ε alone"
 
 
-def _unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRelease]) -> str:
+def _explain_unused_delta(chosen: PricedRelease, candidates: Sequence[PricedRelease]) -> str:
     """Describe why pure noise was chosen although the δ would have allowed Gaussian noise."""
     gaussian = next((candidate for candidate in candidates if not candidate.pure), None)
     if gaussian is None:
@@ -318,7 +318,7 @@ def _calibrate(planned: PricedRelease, family: Family) -> PricedRelease:
         return at_strength(NoiseStrength(family, price))
 
     def scaled_by(factor: Fraction) -> PricedRelease:
-        return at_strength(NoiseStrength(family, factor=factor))
+        return at_strength(NoiseStrength(family, size_without_price=factor))
 
     return scaled_by(least_by(lambda factor: price.shortfall(scaled_by(factor).curve), str(price), _PRECISION))
 

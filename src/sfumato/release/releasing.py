@@ -224,7 +224,7 @@ def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float |
     start, time_limit = time.monotonic(), None if seconds is None else seconds / 2 * max(1, len(readings))
     opened = None
     try:
-        with limited(engine, time_limit):
+        with interrupt_after(engine, time_limit):
             opened = engine.check(*readings)
     except (TimeoutError, EngineFailed):
         if opened is not None:
@@ -248,7 +248,7 @@ def _reader(engine: Reader, opened: OpenReading, seconds: float | None, progress
 
     def read(reading: PlanReading[E]) -> E:
         progress("reading")
-        with limited(engine, None if end is None else max(0.0, end - time.monotonic())):
+        with interrupt_after(engine, None if end is None else max(0.0, end - time.monotonic())):
             row_key = bits.random_bits(ROW_KEY_BITS)
             key = row_key if reading.bounded.sample is None else combined_key(unit_key(), row_key)
             exact = opened.read(reading, key)
@@ -265,7 +265,7 @@ def _decode(stored_answer: StoredAnswer) -> StoredResult[T]:
 
 
 @contextmanager
-def limited(engine: Reader, seconds: float | None) -> Iterator[None]:
+def interrupt_after(engine: Reader, seconds: float | None) -> Iterator[None]:
     """Interrupt this thread's statement when its time is up; other threads have charges and limits of their own."""
     if seconds is None:
         yield
@@ -276,5 +276,5 @@ def limited(engine: Reader, seconds: float | None) -> Iterator[None]:
         yield
     finally:
         watch.discard(deadline)
-    if deadline.passed:
+    if deadline.has_passed:
         raise TimeoutError

@@ -37,11 +37,12 @@ from sfumato.curator.proposals.running_counts import RunningTotalsProposal, prop
 from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import without_data
-from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError, format_rounded_down
+from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
 from sfumato.ledger import Account, Ledger, Line
 from sfumato.ledger.approval_requests import IsOwner, PublicationReview, RequestState, every_name
 from sfumato.ledger.transaction import Terms
 from sfumato.notebook_html import collapsed
+from sfumato.number_formats import format_rounded_down
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse

@@ -174,7 +174,7 @@ class Gateway:
         """Describe the tables, with suggested questions, from the policy alone: the same for every caller."""
         with self._logged(caller, "tables"):
             self.served.curator_for(caller, name)
-            return self.served.tables(name)
+            return self.served.table_descriptions(name)
 
     def is_paused(self, caller: Caller, name: str) -> bool:
         """Return whether the owner has paused new releases on a policy."""

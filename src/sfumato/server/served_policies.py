@@ -136,7 +136,7 @@ class ServedPolicies:
         """Return the cache of proposals for the current opening of a policy."""
         return self._latest(name).proposals
 
-    def tables(self, name: str) -> Tables:
+    def table_descriptions(self, name: str) -> Tables:
         """Return the tables and suggested questions for the current policy file."""
         return self.open_policy(name).tables
 

@@ -32,7 +32,14 @@ from sfumato.policy.domains import Type, common_type, parse_value
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
 from sfumato.publish.files import sealed_files
-from sfumato.publish.files.sealed_files import MANIFEST, FileKind, content_of, damaged_file_error, iterate_members, save
+from sfumato.publish.files.sealed_files import (
+    MANIFEST,
+    FileKind,
+    content_of,
+    damaged_file_error,
+    iterate_members,
+    write_atomically,
+)
 from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, OtherCell, RangeCell
 from sfumato.quick_dataclass import dataclass
 from sfumato.surveys import counts
@@ -422,7 +429,7 @@ class Form:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the form in the file format of synopses: a zip of one member, with its own hash inside."""
-        save(form_bytes(self), path)
+        write_atomically(form_bytes(self), path)
 
     def to_json(self) -> str:
         """Serialise the form as JSON text."""

@@ -302,7 +302,7 @@ def test_without_a_policy_there_is_no_audit(tmp_path: Path) -> None:
 def test_an_audit_says_of_what_too_few_releases_were_bought(stage: AuditStage) -> None:
     """Where the time is up, nothing is bought, and nothing is said to have been."""
     tried = tuple(QuestionResult(text, TEMPLATE, "ε = 1", True, ()) for text in templates(stage.catalog)[:1])
-    kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress).with_bought(tried, 300)
+    kept, unbought = _AuditRun(stage, 0.0, Fraction(CONFIDENCE), ignore_progress).with_sampled_releases(tried, 300)
     assert kept == tried
     assert unbought == ("SELECT COUNT(*) AS n FROM visits",)
     (note,) = _time_notes((), unbought)

@@ -41,7 +41,7 @@ def main(folder: Path) -> dict[str, object]:
     with serving(policy) as (url, token), sf.connect(url, token=token) as remote:
         told["remote"] = remote.propose(spec).release(epsilon=1).rows
         told["remote price"] = remote.propose(spec).price(within=5)
-        told["rest"] = "TallySpec" in json.dumps(remote._policy_address.wire.get("openapi.json"))
+        told["rest"] = "TallySpec" in json.dumps(remote._policy_connection.wire.get("openapi.json"))
     with sf.Curator(policy) as curator:
         told["spent at last"] = float(curator.standing().spent["pure"] or 0)
     from sfumato.server.pages.browser_sessions import SentForm

@@ -88,7 +88,13 @@ def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(relation: str
             chosen = np.arange(len(a))
             inside = (chosen >= low) & (chosen < high)
             most = max(
-                most, int(np.abs(split.reading.split(a[:, 0], inside) - split.reading.split(b[:, 0], inside)).sum())
+                most,
+                int(
+                    np.abs(
+                        split.reading.sum_inside_and_outside(a[:, 0], inside)
+                        - split.reading.sum_inside_and_outside(b[:, 0], inside)
+                    ).sum()
+                ),
             )
     assert most == split.sensitivity.l1 == (1 if relation == "add-remove" else 2)
 
@@ -117,7 +123,7 @@ def test_no_outcome_is_more_than_e_to_the_epsilon_likelier(relation: str, tmp_pa
         spans.add(span)
         inside = search._is_inside(*(span or (None, None)))
         for first, second in pairs:
-            halves = [search.split.reading.split(world, inside) for world in (first, second)]
+            halves = [search.inside_outside.reading.sum_inside_and_outside(world, inside) for world in (first, second)]
             loss = _loss(noisy, first, second) / scales[0]
             worst = max(worst, *(loss + _loss(two, *halves) / scales[1] for two in product((-5, 6), repeat=2)))
     assert worst == epsilon
@@ -192,7 +198,7 @@ def _sampler(search: StepSearch, exact: np.ndarray, worlds: list[np.ndarray]) ->
 
 def _ratio(search: StepSearch, drawn: Any, first: np.ndarray, second: np.ndarray) -> float:
     inside = search._is_inside(drawn.first, drawn.last)
-    halves = [search.split.reading.split(world, inside) for world in (first, second)]
+    halves = [search.inside_outside.reading.sum_inside_and_outside(world, inside) for world in (first, second)]
     loss = _loss(drawn.counts, first, second) / drawn.noise.scale
     return float(loss + _loss((drawn.inside, drawn.outside), *halves) / drawn.counter.scale)
 

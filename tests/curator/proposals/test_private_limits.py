@@ -66,11 +66,11 @@ def test_one_unit_moves_no_more_than_is_claimed_in_any_small_world(
     for first, second, third in product(UNITS, repeat=3):
         if relation == "replace" or not second or not third:
             a, b = read[first, second], read[first, third]
-            moved = [each.steps.reading.extract(a) - each.steps.reading.extract(b) for each in searches]
+            moved = [each.step_counts.reading.extract(a) - each.step_counts.reading.extract(b) for each in searches]
             most = [max(known, int(np.abs(each).sum())) for known, each in zip(most, moved, strict=True)]
-    claimed = [each.steps.sensitivity.l1 for each in searches]
+    claimed = [each.step_counts.sensitivity.l1 for each in searches]
     assert most == claimed == [1 if relation == "add-remove" else 2] * len(searches)
-    assert [each.split.sensitivity.l1 for each in searches] == claimed
+    assert [each.inside_outside.sensitivity.l1 for each in searches] == claimed
 
 
 def test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ OPERATIONS: dict[ScalarFunction, tuple[Wrong, str]] = {
     ),
     ScalarFunction.GROUP: (_changed(ScalarFunction.GROUP, "({} || '0')"), "a group of a regular expression"),
     ScalarFunction.READ: (_changed(ScalarFunction.READ, "NULLIF({0}, {0})"), "CAST to a whole number"),
-    ScalarFunction.CODE: (_around("UPPER({})"), "a code of a text"),
+    ScalarFunction.GROUP_CODE: (_around("UPPER({})"), "a code of a text"),
     ScalarFunction.ORDINAL: (_changed(ScalarFunction.ORDINAL, "({} - 1)"), "the place of a code"),
     ScalarFunction.UNIT_TEXT: (_around("('0' || {})"), "a unit's text"),
     ScalarFunction.FINGERPRINT: (_around("CAST(CAST('x' || LEFT(MD5({}), 14) AS BIT(56)) AS BIGINT)"), "MD5"),

@@ -26,7 +26,7 @@ def test_every_set_is_in_a_clique_and_what_cliques_share_is_between_them(
 ) -> None:
     sizes, sets = world
     tree = JunctionTree.of(sets, sizes)
-    assert all(tree.holding(each) is not None for each in sets)
+    assert all(tree.clique_index_with(each) is not None for each in sets)
     assert set().union(*map(set, tree.cliques)) == set(range(len(sizes)))
     assert not any(set(one) <= set(other) for one, other in itertools.permutations(tree.cliques, 2))
     for index, (parent, shared) in enumerate(zip(tree.parents, tree.separators, strict=True)):

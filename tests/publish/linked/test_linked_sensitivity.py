@@ -28,7 +28,7 @@ from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, backwa
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.curator.proposals.synthesis_series import run_steps
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows
-from sfumato.publish.synthesis.budget import noise_scale
+from sfumato.publish.synthesis.budget import sigma_or_scale
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.state import SynthesisSetting
 from sfumato.publish.tab_steps import MeasureStep
@@ -212,7 +212,7 @@ def test_noise_of_both_tables_is_drawn_apart() -> None:
         outcome = step.draw(lambda reading: rows[reading])
         if isinstance(step, MeasureStep):
             noise = outcome.counts - step.view.extract(rows[step.view.reading])
-            noises.append(tuple(np.round(noise / float(noise_scale(step.noise)), 3)))
+            noises.append(tuple(np.round(noise / float(sigma_or_scale(step.noise)), 3)))
         return outcome
 
     run_steps(state.steps(aim), run)

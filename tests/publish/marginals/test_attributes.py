@@ -87,7 +87,7 @@ def test_a_difference_gives_back_what_it_was_made_of() -> None:
         for each in chain.differences:
             measured = each.measured(each.sums(counts, 0), 0) / each.steps
             assert np.allclose(each.centred(measured, 0), measured)
-            found = found + each.spread(measured, 0)
+            found = found + each.distribute_to_cells(measured, 0)
         assert np.allclose(found, counts)
 
 

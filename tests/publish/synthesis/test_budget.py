@@ -18,7 +18,7 @@ from sfumato.publish.synthesis.budget import (
     Pure,
     RoundAmounts,
     SynthesisBudget,
-    currency,
+    amount_in_currency,
     round_amount_down,
 )
 from sfumato.publish.synthesis.methods import aim, independent, mst, mwem
@@ -72,7 +72,7 @@ def test_all_steps_together_cost_what_was_claimed_and_no_more_than_the_price(
             assert step.mechanism.sensitivity >= step.scores.sensitivity
             pure = Price(**price).delta == 0 and Price(**price).rho is None
             costs.append(step.mechanism.epsilon if pure else step.mechanism.epsilon**2 / 8)
-    own = currency(Price(**price))
+    own = amount_in_currency(Price(**price))
     assert sum(costs) == course.budget.spent
     if isinstance(own, Pure):
         assert course.budget.spent == Price(**price).epsilon
@@ -101,7 +101,7 @@ def test_half_the_noise_costs_four_times_in_rho_and_twice_in_epsilon() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.1", "1e-9"), (1, "1e-9"), (10, "1e-6")])
 def test_a_promise_in_epsilon_and_delta_is_kept_by_all_of_rho(epsilon: Any, delta: str) -> None:
     """By any release that is ρ-zCDP: steps are chosen adaptively, so nothing tighter may be used."""
-    own = currency(Price(epsilon, delta))
+    own = amount_in_currency(Price(epsilon, delta))
     assert isinstance(own, Concentrated)
     assert Price(epsilon, delta).kept_by(Curve.concentrated(own.rho))
     assert not Price(epsilon, delta).kept_by(Curve.concentrated(own.rho * Fraction(101, 100)))

@@ -23,7 +23,7 @@ from sfumato.mechanisms.bits import random_array_below
 from sfumato.mechanisms.confidence_limits import lower_limit
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.publish.marginals.measuring import encode_integers
-from sfumato.publish.synthesis.budget import noise_scale
+from sfumato.publish.synthesis.budget import sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.state import SynthesisState
@@ -96,7 +96,7 @@ def _likelier(step: Any, outcome: Any, without: CodedRows, within: CodedRows) ->
     if isinstance(step, ChooseStep):
         laws = [_law(step.scores.extract(rows) * float(step.mechanism.rate)) for rows in (without, within)]
         return float(laws[1][outcome.place] - laws[0][outcome.place])
-    size = float(noise_scale(step.noise))
+    size = float(sigma_or_scale(step.noise))
     apart = [np.abs(outcome.counts - step.view.extract(rows)) / size for rows in (without, within)]
     if isinstance(step.noise, Laplace):
         return float((apart[0] - apart[1]).sum())

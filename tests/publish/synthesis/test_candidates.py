@@ -14,7 +14,7 @@ from sfumato.publish.synthesis.candidates import (
     affordable,
     integer_weights,
     subset_index_arrays,
-    subsets_with_weights,
+    subsets_with_largest_weight,
     weighted_closure,
 )
 
@@ -48,7 +48,7 @@ def test_sets_as_arrays_are_those_of_the_closure_in_its_order(sets: list[tuple[i
 
 
 def test_a_set_within_others_counts_as_the_heaviest_of_them() -> None:
-    found = subsets_with_weights({(0, 1): Fraction(1), (1, 2): Fraction(3)})
+    found = subsets_with_largest_weight({(0, 1): Fraction(1), (1, 2): Fraction(3)})
     assert found == {(0,): 1, (1,): 3, (2,): 3, (0, 1): 1, (1, 2): 3}
     assert list(found)[:3] == [(0,), (1,), (2,)]
 

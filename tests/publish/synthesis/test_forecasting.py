@@ -25,9 +25,9 @@ from sfumato.publish.synthesis.forecasting import (
     SynthesisForecast,
     _nearest_in_size,
     expected_run,
+    measure_speed,
     predicted_memory,
     predicted_seconds,
-    speed,
 )
 from sfumato.release.prices import Price
 
@@ -118,17 +118,17 @@ def test_a_forecast_of_a_wide_table_is_quick(tmp_path: Path) -> None:
     policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": own})
     with sf.Curator(policy, tmp_path / "wide.ledger") as clinic:
         proposal = clinic.synthesize("people", "aim", 3)
-        speed()
+        measure_speed()
         start = time.process_time()
         proposal.forecast(epsilon=1, delta="1e-9", rows=20_000)
         assert time.process_time() - start < 2
 
 
 def test_a_machine_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = speed()
+    own = measure_speed()
     assert min(own.per_table, own.per_cell, own.per_row) > 0
     monkeypatch.setattr(forecasting, "_fit_chain", lambda *_: pytest.fail("it was measured again"))
-    assert speed() is own
+    assert measure_speed() is own
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -112,11 +112,11 @@ def test_numbers_that_are_too_noisy_are_marked(answer: sf.Answer) -> None:
 
 
 def test_a_range_of_exactly_half_is_not_too_noisy() -> None:
-    from sfumato.release.answers.answer_pictures import too_noisy
+    from sfumato.release.answers.answer_pictures import is_too_noisy
 
-    assert not too_noisy(100, (50.0, 150.0))
-    assert too_noisy(100, (49.0, 150.0))
-    assert too_noisy(-100, (-151.0, -50.0))
-    assert too_noisy(0, (-1.0, 1.0))
-    assert too_noisy(5, (-math.inf, math.inf))
-    assert not too_noisy(None, None)
+    assert not is_too_noisy(100, (50.0, 150.0))
+    assert is_too_noisy(100, (49.0, 150.0))
+    assert is_too_noisy(-100, (-151.0, -50.0))
+    assert is_too_noisy(0, (-1.0, 1.0))
+    assert is_too_noisy(5, (-math.inf, math.inf))
+    assert not is_too_noisy(None, None)

@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm, stack
 from sfumato.release.noisy_rows.noisy_columns import ConfidenceStatement, LinearColumn, NumberColumn, count_statements
-from sfumato.release.noisy_rows.row_totals import Presence, pair_total
+from sfumato.release.noisy_rows.row_totals import Presence, correlation_or_slope
 from sfumato.release.parts.scales import NoisyScale
 
 SCALE = NoisyScale(Fraction(1), sf.Laplace(3), 2)
@@ -122,10 +122,10 @@ def test_a_slope_over_noisy_numbers_has_no_range() -> None:
         for part, about in enumerate((ConfidenceStatement.about(4), ConfidenceStatement.about(4)))
     )
     everywhere, codes = Presence.everywhere(4), np.zeros(4, int)
-    slopes = [pair_total("REGR_SLOPE", y, other, everywhere, codes, 1) for other in (x, x.ranged)]
+    slopes = [correlation_or_slope("REGR_SLOPE", y, other, everywhere, codes, 1) for other in (x, x.ranged)]
     assert all(isinstance(slope, NumberColumn) and np.isinf([slope.low, slope.high]).all() for slope in slopes)
     exact_x = NumberColumn(np.arange(4.0), np.arange(4.0), np.arange(4.0))
-    assert isinstance(pair_total("REGR_SLOPE", y, exact_x, everywhere, codes, 1), LinearColumn)
+    assert isinstance(correlation_or_slope("REGR_SLOPE", y, exact_x, everywhere, codes, 1), LinearColumn)
 
 
 def test_long_sums_are_rounded_up_to_few_lengths() -> None:

@@ -69,7 +69,7 @@ def release_and_record(curator: Curator, proposal: str | Ask, price: Mapping[str
     visible: Outcome = {}
     try:
         question: Any = make_proposal(proposal, curator)
-        visible |= _visible_answer(question, question.release(**price))
+        visible |= _noiseless_part(question, question.release(**price))
     except SfumatoError as refusal:
         visible["refusal"] = f"{type(refusal).__name__} {getattr(refusal, 'code', '')} {refusal}"
     remaining_after = curator.budget.remaining
@@ -100,7 +100,7 @@ def make_proposal(proposal: str | Ask, curator: Curator) -> Any:
     return curator.sql(proposal) if isinstance(proposal, str) else proposal(curator)
 
 
-def _visible_answer(question: Any, answer: Any) -> Outcome:
+def _noiseless_part(question: Any, answer: Any) -> Outcome:
     receipt = {entry.name: getattr(answer.receipt, entry.name) for entry in fields(answer.receipt)}
     visible = {
         "columns": repr((answer.columns, answer.types, answer.keys)),

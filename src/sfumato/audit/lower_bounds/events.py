@@ -264,7 +264,7 @@ class OutputShares:
             raise InvalidParameter("laws", self.seen, "shares of both worlds for the same cells")
 
 
-def summarize_event(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> OutputShares:
+def merge_labels_to_cells(event: Event, counts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> OutputShares:
     """Merge the counts per label into few cells, each entirely inside or outside the event."""
     shares = [side / max(1, int(side.sum())) for side in counts]
     name = event.view.name

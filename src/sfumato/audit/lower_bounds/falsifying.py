@@ -31,8 +31,8 @@ from sfumato.audit.lower_bounds.events import (
     Outputs,
     best_events,
     candidate_events,
+    merge_labels_to_cells,
     plain_views,
-    summarize_event,
     trained_views,
 )
 from sfumato.audit.lower_bounds.verdicts import CONFIDENCES, Verdict, missed
@@ -252,7 +252,7 @@ def _verdict_of(samples: SplitSamples, promise: Guarantee, level: Fraction) -> V
     measured = len(samples.measurement[0])
     if best_index < 0 or bounds[best_index] <= 0:
         return Verdict(0.0, promise, float(level), "no event", measured, len(events))
-    laws = summarize_event(events[best_index], view_counts[id(events[best_index].view)])
+    laws = merge_labels_to_cells(events[best_index], view_counts[id(events[best_index].view)])
     return Verdict(bounds[best_index], promise, float(level), events[best_index].name, measured, len(events), laws)
 
 

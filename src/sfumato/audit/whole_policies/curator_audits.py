@@ -129,7 +129,7 @@ def curator(
         results, untested = (*first_results, *results), (*first_untested, *untested)
         faults, unplanted = run.faults(unplanted, run.until, faults)
         release_count = max(_MIN_RELEASES, round(_RELEASES_PER_MINUTE * allowed_minutes))
-        results, unsampled = run.with_bought((*results, *run.gaussian(queries)), release_count)
+        results, unsampled = run.with_sampled_releases((*results, *run.gaussian(queries)), release_count)
         notes = (*_time_notes(untested, unsampled, tuple(unplanted)), *_cap_notes(stage))
     return CuratorAudit(
         declared.account_name,
@@ -327,7 +327,7 @@ class _AuditRun:
         noise_verdict = refute_by_draws(recorded, replay.most_distinguishable_pair, paid.claim, _DRAWS, self.level)
         return replace(result, noise_draws=None if noise_verdict is None else _sampled(*noise_verdict, paid))
 
-    def with_bought(
+    def with_sampled_releases(
         self, tried: tuple[QuestionResult, ...], count: int
     ) -> tuple[tuple[QuestionResult, ...], tuple[str, ...]]:
         """Sample full releases of one query per kind while there is time; also return the queries with too few.

@@ -109,7 +109,7 @@ def column_mechanisms(prepared: PricedRelease) -> Iterator[Additive | None]:
     for part, measurements in zip(prepared.parts, prepared.measurements, strict=True):
         if all(measurement.sensitivity is not None for measurement in measurements):
             for index, scale in enumerate(part.scales(measurements)):
-                yield from [measurements[part.share_of(index)].mechanism] * scale.columns
+                yield from [measurements[part.share_index(index)].mechanism] * scale.columns
         else:
             yield from [None] * sum(scale.columns for scale in part.scales(measurements))
 

@@ -89,7 +89,7 @@ def file(
         if kind is None:
             proposal = curator.sql(sql)
         else:
-            proposal = RemoteProposal.propose(curator.policy_address, kind, _parse_spec(spec or ""))
+            proposal = RemoteProposal.propose(curator.policy_connection, kind, _parse_spec(spec or ""))
         _show(requests.file(proposal, purpose=purpose, days=days, **terms), as_json)
 
 

@@ -97,7 +97,7 @@ def _require_price(price: str) -> None:
 def list_tokens(user: str | None, ledger: Path | str | None, as_json: bool) -> None:
     """List every token: number, user, label, expiry, the most ε it may spend, and what it has spent."""
     from sfumato.cli.common.output import print_table
-    from sfumato.errors import format_rounded_down
+    from sfumato.number_formats import format_rounded_down
     from sfumato.privacy.numbers import format_exact
     from sfumato.server.people.people_file import open_people_file
 

@@ -14,7 +14,8 @@ from sfumato.cli.common.exit_codes import calls_to_shell_commands, interrupted_m
 from sfumato.cli.common.output import ProgressPrinter, check_output_files, print_table
 from sfumato.cli.shell.completion import COMMAND_PREFIX
 from sfumato.cli.shell.line_input import LineInput
-from sfumato.errors import InvalidParameter, SfumatoError, format_rounded_down
+from sfumato.errors import InvalidParameter, SfumatoError
+from sfumato.number_formats import format_rounded_down
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact
 from sfumato.quick_dataclass import dataclass
 

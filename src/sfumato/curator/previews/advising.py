@@ -145,7 +145,7 @@ class _TriedChange:
         """Return the tip for the column that gains most."""
         ratios = _ratios(now, self.widths, self.larger)
         column = min(ratios, key=lambda name: ratios[name])
-        before, after, size = _compared(now[column], self.widths[column], self.larger)
+        before, after, size = _compare_at_sizes(now[column], self.widths[column], self.larger)
         group_text = "" if size is None else f" in a group of {size:,}"
         now_text, then_text = (
             f"{width:,.0f} rows" if column in ranks else _format_width(width, whole=column in whole)
@@ -427,7 +427,7 @@ def _ratios(current: Widths, changed: Widths, larger: int = 1) -> dict[str, floa
     there was no range before. In groups so many times ``larger``, counts and sums are larger too: their ratio is that
     of the errors beside the numbers.
     """
-    pairs = {name: _compared(current[name], changed[name], larger) for name in current if name in changed}
+    pairs = {name: _compare_at_sizes(current[name], changed[name], larger) for name in current if name in changed}
     return {
         name: after / before / (larger if size is None else 1)
         for name, (before, after, size) in pairs.items()
@@ -435,20 +435,20 @@ def _ratios(current: Widths, changed: Widths, larger: int = 1) -> dict[str, floa
     }
 
 
-def _compared(before: Width, after: Width, larger: int = 1) -> tuple[float, float, int | None]:
+def _compare_at_sizes(before: Width, after: Width, larger: int = 1) -> tuple[float, float, int | None]:
     """Return two half-widths at a group size and at one so many times larger, as far as sizes are forecast: the middle
     size, or the largest where the middle one has no range; None where the half-width depends on no size.
     """
     sizes = sorted(before if isinstance(before, Mapping) else after if isinstance(after, Mapping) else ())
     if not sizes:
-        return _at(before, 0), _at(after, 0), None
+        return _at_size(before, 0), _at_size(after, 0), None
     middle, largest = sizes[len(sizes) // 2], sizes[-1]
-    size = middle if math.isfinite(_at(before, middle)) or math.isfinite(_at(after, middle)) else largest
+    size = middle if math.isfinite(_at_size(before, middle)) or math.isfinite(_at_size(after, middle)) else largest
     grown = max(each for each in sizes if each <= size * larger)
-    return _at(before, size), _at(after, grown), size
+    return _at_size(before, size), _at_size(after, grown), size
 
 
-def _at(width: Width, size: int) -> float:
+def _at_size(width: Width, size: int) -> float:
     return width.get(size, math.inf) if isinstance(width, Mapping) else width
 
 

@@ -443,7 +443,7 @@ def _share_text(share: Fraction, price: str, whole: str | None = None) -> str:
 def _split_operators(query: Query, prepared: PricedRelease) -> list[Operator]:
     """Explain an uneven split: the relative error of each result with it, and with an even one."""
     split = prepared.split
-    if split.even:
+    if split.is_even:
         return []
     measures = [describe_measure(measure) for measure in query.plan.measures]
     errors = zip(measures, split.error_ratios, split.even_error_ratios, strict=True)

@@ -43,7 +43,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import round_half_width_up
-from sfumato.release.measured import NoisyMeasurements, by_column, estimator, rank_errors, results, scales
+from sfumato.release.measured import NoisyMeasurements, column_notes, estimator, rank_errors, results, scales
 from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
@@ -195,7 +195,7 @@ def half_widths(
     widths_by_size = [
         _widths(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
-    ranks = by_column(query, forecast_ranks(prepared, results, level))
+    ranks = column_notes(query, forecast_ranks(prepared, results, level))
     columns = merge_sizes(sizes, widths_by_size)
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
 
@@ -212,7 +212,7 @@ def merge_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, floa
     return columns
 
 
-def hypothetical_measurements(
+def noiseless_measurements(
     prepared: PricedRelease, shared_results: Sequence[MeasuredRequest], size: int, count: int
 ) -> NoisyMeasurements:
     """Return the numbers of so many groups of so many rows each, without noise."""
@@ -248,7 +248,7 @@ def _widths(
         return {}
     rows = one_row_per_set(sets, groups, width) if is_rowwise else answer_rows(sets, groups, width)
     count = int(rows.groups.max(initial=0)) + 1 if is_rowwise else len(groups)
-    measured = hypothetical_measurements(prepared, shared_results, size, count)
+    measured = noiseless_measurements(prepared, shared_results, size, count)
     row_count = len(answer_rows(sets, groups, width).keys) if sets else max_groups
     estimates = estimator(measured, level, rows)
     rewritten, parts = extract_key_functions(

@@ -18,8 +18,8 @@ from sfumato.curator.previews.forecasts import (
     SIZES,
     Forecast,
     Width,
-    hypothetical_measurements,
     merge_sizes,
+    noiseless_measurements,
     widest,
 )
 from sfumato.curator.proposals.questions import Question
@@ -39,7 +39,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.batch_prices import PricedBatch
 from sfumato.release.measured import (
     NoisyMeasurements,
-    by_column,
+    column_notes,
     estimator,
     independent_noises,
     rank_errors,
@@ -248,8 +248,8 @@ class CombinedQuestion(Question):
         """
         ranks, notes = {}, {}
         releases = [(part.query, measured[part.identity]) for part in self.parts]
-        source_ranks = [by_column(query, rank_errors(release, confidence)) for query, release in releases]
-        source_notes = [by_column(query, selection_notes(release, confidence)) for query, release in releases]
+        source_ranks = [column_notes(query, rank_errors(release, confidence)) for query, release in releases]
+        source_notes = [column_notes(query, selection_notes(release, confidence)) for query, release in releases]
         names = [[output.name for output in query.outputs] for query, _ in releases]
         copied = copied_columns(self.combined.rows, [*map(len, names)])
         for output, columns in zip(self.query.outputs, copied, strict=True):
@@ -322,7 +322,7 @@ class CombinedQuestion(Question):
         level = exact(request.confidence, "confidence", CONFIDENCE)
         prepared = dict(zip(self.workload.measured_questions, batch.prepared, strict=True))
         measured = {
-            identity: hypothetical_measurements(prepared[identity], part.shared_parts.requests, size, len(part.groups))
+            identity: noiseless_measurements(prepared[identity], part.shared_parts.requests, size, len(part.groups))
             for identity, part in self.workload.measured_questions.items()
         }
         groups = {identity: part.groups for identity, part in self.workload.measured_questions.items()}

@@ -35,7 +35,7 @@ from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.synthesis.budget import Concentrated, currency, round_amount_down
+from sfumato.publish.synthesis.budget import Concentrated, amount_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
 from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible_rows, zeros_from_policy
@@ -146,7 +146,7 @@ class LinkedTablesProposal(StoredProposal):
         least_amount = least(is_within, "within", Fraction(1, 2**14))
         if pure:
             return float(rounded_up(least_amount))
-        curve = Concentrated(least_amount).hold(self._context.policy.neighbours)
+        curve = Concentrated(least_amount).total_curve(self._context.policy.neighbours)
         return float(rounded_up(Fraction(curve.epsilon(delta))))
 
     def forecast(
@@ -160,7 +160,7 @@ class LinkedTablesProposal(StoredProposal):
         """Forecast time and memory for so many rows in each table, by default the policy's number of units. Free."""
         price = Price(epsilon, delta, rho)
         state, count = self._start_state(price), self._invented_rows(rows)
-        curve = currency(price).hold(self._context.policy.neighbours)
+        curve = amount_in_currency(price).total_curve(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         forecasts = [
             forecast(part.setting, "aim", count, str(price), accepted=accepted) for part in state.states.values()
@@ -232,7 +232,9 @@ class LinkedTablesProposal(StoredProposal):
         warn_of_weak_price(price, context)
         context.engine.check(*(part.setting.reading for part in state.states.values())).close()
         hold = amount_to_hold(
-            context.account, currency(price).hold(context.policy.neighbours), len(self.columns) + len(self.parts)
+            context.account,
+            amount_in_currency(price).total_curve(context.policy.neighbours),
+            len(self.columns) + len(self.parts),
         )
         with context.running_work.running():
             tab_or_stored = request.open(hold)
@@ -311,7 +313,7 @@ def split_price(price: Price, tables: int = 2) -> tuple[Price, ...]:
     Prices with δ are split in ρ: all of the ρ that satisfies them. On planes and their flights half for the planes was
     better across the link at ε = 1 than a fifth or a third, and as good at ε = 4 (``bench/synthesis_tables.py``).
     """
-    amounts = currency(price)
+    amounts = amount_in_currency(price)
     total = amounts.rho if isinstance(amounts, Concentrated) else amounts.total
     share = round_amount_down(total / tables)
     rest = total - share * (tables - 1)

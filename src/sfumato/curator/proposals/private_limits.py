@@ -22,7 +22,7 @@ from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.plan.aggregates.measures import Count
-from sfumato.plan.aggregates.unit_measures import UnitCount, UnitSum
+from sfumato.plan.aggregates.unit_measures import UnitRowCount, UnitSum
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import Limits
@@ -241,7 +241,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         table = self._policy_table
         columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
         scan = Scan(table.name, table.every_row, 0, columns, Limits.of(table), table.possible_rows)
-        rows = UnitCount(None, MAX_LIMIT)
+        rows = UnitRowCount(None, MAX_LIMIT)
         if not self.by:
             return PerUnit(scan, 1, (), (("rows", rows),))
         keys = tuple((key_field.name, Column(key_field, domain)) for key_field, domain in columns.items())

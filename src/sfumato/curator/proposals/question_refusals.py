@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sfumato.curator.previews.explaining import key_names
 from sfumato.errors import InvalidParameter, Unsupported
-from sfumato.plan.aggregates.value_measures import MomentQuantile
+from sfumato.plan.aggregates.value_measures import TimeQuantile
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Expression
@@ -40,7 +40,7 @@ def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> N
 
 def require_numbers_in_ranges(query: Query, requested: str | None) -> None:
     """Refuse to buy intervals around quantiles of dates, which are shown without: half the price would buy nothing."""
-    dates = next((measure for measure in query.plan.measures if isinstance(measure, MomentQuantile)), None)
+    dates = next((measure for measure in query.plan.measures if isinstance(measure, TimeQuantile)), None)
     if requested is not None and dates is not None:
         rule = "left out: a quantile of dates or times is shown without an interval"
         fix = f"leave it out, or ask for the quantile of {expression_sql(dates.value)}, which has one"

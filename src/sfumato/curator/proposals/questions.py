@@ -95,7 +95,7 @@ from sfumato.release.measured import (
     MAX_NUMBERS,
     DeclaredGroupsRelease,
     NoisyMeasurements,
-    by_column,
+    column_notes,
     estimator,
     rank_errors,
     selection_notes,
@@ -108,7 +108,7 @@ from sfumato.release.parts.shares import WeightedRequest
 from sfumato.release.prices import Price
 from sfumato.release.pricing import PricedRelease, price_release
 from sfumato.release.proposal import ReleaseCall, StoredProposal, is_stored, make_receipt, release_or_find
-from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, limited
+from sfumato.release.releasing import Progress, ReleaseStrategy, StoredResult, interrupt_after
 from sfumato.release.requests import PriceRequest, Weights, Within
 from sfumato.renamed import PreviewedByOldName
 
@@ -164,7 +164,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         if not keys:
             return groups((), engine.values)
         try:
-            with limited(engine, seconds):
+            with interrupt_after(engine, seconds):
                 return groups(keys, engine.values, conditions(plan.source))
         except (TimeoutError, EngineFailed):
             if seconds is None:
@@ -565,7 +565,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         estimates = estimator(measured, confidence, rows)
         query, rows = with_key_functions(self.query, rows, self._context.engine.values)
         finished = finish(query, rows, estimates, joint=joint)
-        ranks = by_column(self.query, rank_errors(measured, confidence))
+        ranks = column_notes(self.query, rank_errors(measured, confidence))
         noise_words = tuple(dict.fromkeys(scale.words() for scale in measured.scales))
         warnings = self.warnings
         if measured.selection is not None:
@@ -575,7 +575,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         answer_receipt = make_receipt(
             result, terms, noise_words, question=self.text, context=context, confidence=confidence, joint=joint
         )
-        selected = by_column(self.query, selection_notes(measured, confidence))
+        selected = column_notes(self.query, selection_notes(measured, confidence))
         annotations = ranks, selected, self.caveats(terms.strategy)
         built = answer(self.query, finished, answer_receipt, warnings, *annotations).with_clipped(self.clipped)
         return built.with_tests(answer_tester(self, measured, answer_receipt))
@@ -666,7 +666,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         widths, warnings = self.widths(prepared, request), (*self.warnings, *assumption_notes(self.query))
         if prepared.selection is not None:
             warnings += discovery_notes(prepared.selection, 1, self._max_groups + 1, self.query)
-        ranks = tuple(by_column(self.query, forecast_ranks(prepared, self.shared_parts.requests, confidence)))
+        ranks = tuple(column_notes(self.query, forecast_ranks(prepared, self.shared_parts.requests, confidence)))
         quality = selection_quality(self.query, prepared, self.shared_parts.requests, widths, confidence)
         warnings = (*warnings, *([prepared.unused_delta_reason] if prepared.unused_delta_reason else []))
         level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)

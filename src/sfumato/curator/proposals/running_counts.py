@@ -374,7 +374,9 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         values = measured_totals.totals
         numbers = [round(total) for total in values] if self._is_integer else list(values)
         outputs = self.query.finish.outputs
-        cells = [self._column(output.expression, measured_totals.keys.groups, numbers) for output in outputs]
+        cells = [
+            self._key_values_or_numbers(output.expression, measured_totals.keys.groups, numbers) for output in outputs
+        ]
         words = (measured_totals.noise.words(),)
         terms, text = measured_totals.purchase, self.question.text
         answer_receipt = make_receipt(
@@ -392,7 +394,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             period=next(output.name for output in outputs if _key_index(output.expression) == self.period),
         )
 
-    def _column(self, expression: Any, groups: Sequence[GroupKey], numbers: list[Any]) -> list[Any]:
+    def _key_values_or_numbers(self, expression: Any, groups: Sequence[GroupKey], numbers: list[Any]) -> list[Any]:
         key_index = _key_index(expression)
         if key_index is None:
             return numbers

@@ -48,7 +48,7 @@ from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
-from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, currency, round_amount_down
+from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, amount_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
 from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
 from sfumato.publish.synthesis.implications import (
@@ -271,7 +271,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         least_amount = least(is_within, "within", Fraction(1, 2**14))
         if pure:
             return float(rounded_up(least_amount))
-        return float(rounded_up(Fraction(Concentrated(least_amount).hold(_ADD_REMOVE).epsilon(delta))))
+        return float(rounded_up(Fraction(Concentrated(least_amount).total_curve(_ADD_REMOVE).epsilon(delta))))
 
     def preview(
         self,
@@ -304,7 +304,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         """
         price, count = Price(epsilon, delta, rho), self._invented_rows(rows)
         setting = self.check_price(price)
-        curve = setting.currency.hold(self._context.policy.neighbours)
+        curve = setting.currency.total_curve(self._context.policy.neighbours)
         accepted = all(budget.affords(curve) for budget in self._context.budgets)
         return forecast(setting, self.method, count, str(price), accepted=accepted)
 
@@ -354,7 +354,9 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         setting = self.check_price(price)
         warn_of_weak_price(price, context)
         context.engine.check(setting.reading).close()
-        hold = amount_to_hold(context.account, setting.currency.hold(context.policy.neighbours), len(self.attributes))
+        hold = amount_to_hold(
+            context.account, setting.currency.total_curve(context.policy.neighbours), len(self.attributes)
+        )
         state = SynthesisState(setting)
         with context.running_work.running():
             tab_or_stored = series_request.open(hold)
@@ -426,7 +428,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def setting(self, price: Price) -> SynthesisSetting:
         """Return everything that is public before the first step."""
-        priced_in = currency(price)
+        priced_in = amount_in_currency(price)
         codes = tuple(column.codes for column in self._coded.coded_columns)
         reading = CellRows(self._bounded(self._bits(priced_in)), codes, self._counted_sets)
         zeros = (*self.zeros, *self.ruled_out_cells)

@@ -350,7 +350,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         return largest
 
     def _price_within(self, offers: list[BatchQuestionPrice], request: PriceRequest, within: Goals) -> PricedBatch:
-        goals, delta = self._parse_goals(within), exact(request.delta, "delta")
+        goals, delta = self._goals_by_identity(within), exact(request.delta, "delta")
         self._require_delta(delta)
 
         def least_prices(family: Family) -> list[Price]:
@@ -388,7 +388,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 cached_prices[cache_key] = price_of(question.least_price(question_request, price_of))
         return cached_prices[cache_key]
 
-    def _parse_goals(self, within: Goals) -> dict[str, list[tuple[str, Question, Any]]]:
+    def _goals_by_identity(self, within: Goals) -> dict[str, list[tuple[str, Question, Any]]]:
         """Return the accuracy goals of each measured question: all goals of those that ask the same."""
         goals: dict[str, list[tuple[str, Question, Any]]] = {identity: [] for identity in self.measured_questions}
         if isinstance(within, Mapping):

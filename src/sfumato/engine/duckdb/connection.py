@@ -359,7 +359,7 @@ class Sources:
         source, stored_cells = self._read_cells(table, columns)
         cells = {column: (stored_cells[column], *self._enforced_domain(table, columns[column])) for column in columns}
         owner = RowOwners(self.policy, self._relations).owner_of(table)
-        lists = {column: self._list_column(table, column) for column in table.lists}
+        lists = {column: self._list_column_with_choices(table, column) for column in table.lists}
         scan = self._scans[table.name] = TableScan(source, cells, owner, lists)
         self._execute(f"CREATE OR REPLACE VIEW {quote_identifier(f'sf_{table.name}')} AS {scan.statement}")
         self._columns[table.name] = dict(columns)
@@ -375,7 +375,7 @@ class Sources:
         source, read = read_by_rules(relation.sql, [name for name, _ in relation.columns], ruled)
         return source, cells | dict(zip(rules, read, strict=True))
 
-    def _list_column(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
+    def _list_column_with_choices(self, table: Table, column: str) -> tuple[Cell, ListColumn, str | None]:
         """Return the cell of a declared list column; refuse a source that does not store a list there."""
         path, list_column = f"tables.{table.name}.columns.{column}", table.lists[column]
         cell = self._relations[table.name].cell(column, path)

@@ -166,11 +166,11 @@ def _valid_utf8(column: Any) -> Any:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        return _text_array(_decode(cell) for cell in column.cast(pa.large_binary()).to_pylist())
+        return _text_array(_decode_or_none(cell) for cell in column.cast(pa.large_binary()).to_pylist())
     return column
 
 
-def _decode(cell: bytes | None) -> str | None:
+def _decode_or_none(cell: bytes | None) -> str | None:
     try:
         return None if cell is None else cell.decode()
     except UnicodeDecodeError:

@@ -401,7 +401,7 @@ def _unit_totals(
     ]
     totals += [
         (name, _sum(Reference(value)))
-        for name, value, max_total in zip(rows.exact, rows.values, max_totals, strict=False)
+        for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
         if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal
     ]
     return "g", Select((*equal_columns(names), *totals), source, group_by=names)
@@ -423,7 +423,7 @@ def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Seq
     capped = [column for part in scaling for column in part.capped()]
     exact = tuple(
         (name, Reference(name if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal else value))
-        for name, value, max_total in zip(rows.exact, rows.values, max_totals, strict=False)
+        for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
     )
     return Select((*equal_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
 
@@ -439,14 +439,14 @@ def _excess_of_units(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[
     scaled = [column for part in scaling for column in part.scaled()]
     excess = tuple(
         (name, apply(ScalarFunction.SUBTRACT, _sum(scalar), _finer(_sum(Reference(exact)), bits)))
-        for (name, scalar), exact, bits in zip(scaled, rows.exact, _bits(bounded), strict=True)
+        for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _bits(bounded), strict=True)
     )
     return Select((*equal_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
 
 
 def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[_Scaling]) -> Select:
     """Join clipped totals to the norm of their unit."""
-    total_columns = equal_columns((*rows.keys, *rows.values, *rows.exact), "r")
+    total_columns = equal_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
     lengths = equal_columns((part.length for part in scaling), "n")
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*total_columns, *lengths), clipped, joins=(RelationalJoin(StageReference("n"), "n", same_unit),))

@@ -69,7 +69,7 @@ def count_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[S
     for name, (reference, domain) in zip(_cell_columns(read), read, strict=True):
         texts = tuple(sorted(map(str, domain.values or ()))) if domain.type is Type.TEXT else ()
         is_coded = 0 < len(texts) <= _MOST_CODES  # a code is grouped by faster than its text
-        columns.append((name, apply(ScalarFunction.CODE, reference, detail=texts) if is_coded else reference))
+        columns.append((name, apply(ScalarFunction.GROUP_CODE, reference, detail=texts) if is_coded else reference))
         by_reference[reference] = (
             apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) if is_coded else Reference(name)
         )
@@ -166,12 +166,12 @@ class CountedRows:
         return [*(name for name, _ in self.apart), *(name for name in self.values if name not in self.ones)]
 
     @property
-    def exact(self) -> tuple[str, ...]:
+    def unclipped_names(self) -> tuple[str, ...]:
         """Name the columns of a unit's unclipped totals, beside the clipped ones, where totals are corrected."""
         return () if not self.keys else tuple(f"w{name[1:]}" for name in self.values)
 
     @property
-    def text_keys(self) -> Columns:
+    def decoded_keys(self) -> Columns:
         """Return the key columns, with codes converted back to texts."""
         texts = {name: apply(ScalarFunction.CONVERT, Reference(name), detail=(Type.TEXT,)) for name in self.codes}
         return tuple((name, texts.get(name, Reference(name))) for name in self.keys)
@@ -301,7 +301,7 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
         if key.domain.type is Type.TEXT and key.domain.values and len(key.domain.values) <= _MAX_CODES
     }
     columns = tuple(
-        (name, apply(ScalarFunction.CODE, scalar, detail=codes[name]) if name in codes else scalar)
+        (name, apply(ScalarFunction.GROUP_CODE, scalar, detail=codes[name]) if name in codes else scalar)
         for name, scalar in rows.select.columns
     )
     return replace(rows, select=replace(rows.select, columns=columns), codes=codes)
@@ -310,7 +310,7 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
 def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
     if not rows.codes:
         return statement
-    return replace(statement, result=Select((*rows.text_keys, *equal_columns(rows.values)), statement.result))
+    return replace(statement, result=Select((*rows.decoded_keys, *equal_columns(rows.values)), statement.result))
 
 
 def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:

@@ -104,13 +104,13 @@ class ScalarFunction(Enum):
     matter what. Details: the pattern, which has at most one match with a text, and the number of the group, from 1."""
     READ = auto()
     """A text that is of the grammar of a type, as that type, which is the detail."""
-    CODE = auto()
+    GROUP_CODE = auto()
     """A text that is one of the detail's, which are sorted, in a form that is grouped by faster; NULL for any other.
 
     Codes are equal and ordered as their texts are, and CONVERT makes texts of them; a text is its own code too.
     """
     ORDINAL = auto()
-    """The place of a CODE among the texts of its detail, from 1."""
+    """The place of a GROUP_CODE among the texts of its detail, from 1."""
     UNIT_TEXT = auto()
     """A unit as text: its id, after ten letters of the day on which its period begins, if it has one."""
     FINGERPRINT = auto()

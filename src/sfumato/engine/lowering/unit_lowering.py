@@ -46,13 +46,13 @@ from sfumato.plan.aggregates.unit_measures import (
     RowNumbering,
     UnitAll,
     UnitAny,
-    UnitCount,
     UnitDistinct,
     UnitFirst,
     UnitGreatest,
     UnitLeast,
     UnitMean,
     UnitMeasure,
+    UnitRowCount,
     UnitSum,
     WindowFunction,
     value_step_range,
@@ -178,7 +178,7 @@ class UnitLowering:
         step_count = steps(measure.value, value, Contribution(measure.value, step, 0, low, high))
         return self.column(self._null_unless_counted(measure, apply(ScalarFunction.CASE, present(value), step_count)))
 
-    def count(self, measure: UnitCount, take: Take) -> Scalar:
+    def count(self, measure: UnitRowCount, take: Take) -> Scalar:
         if measure.where is None:
             return apply(ScalarFunction.LEAST, take(GroupTotal(AggregateFunction.COUNT)), integer_constant(measure.cap))
         is_counted = self.column(apply(ScalarFunction.CASE, self.lowering.lower(measure.where), _ONE, _ZERO))
@@ -276,7 +276,7 @@ def _clamp_to_domain(scalar: Scalar, domain: Domain) -> Apply:
 
 
 _UNIT_RESULTS: dict[type, Callable[..., Scalar]] = {
-    UnitCount: UnitLowering.count,
+    UnitRowCount: UnitLowering.count,
     UnitDistinct: UnitLowering.distinct,
     UnitSum: UnitLowering.sum,
     UnitMean: UnitLowering.mean,
@@ -378,7 +378,7 @@ class WindowLowering:
         beside = self._named(Shifted(value, function.places, default, self._partition(function), order))
         return as_result(beside, function.value if default is None else None, function.domain)
 
-    def end(self, function: unit_measures.EndValue) -> Scalar:
+    def end(self, function: unit_measures.WindowEndValue) -> Scalar:
         """Take the value of the row of rank 1, from the start or from the end."""
         partition = self._partition(function)
         if function.peers:
@@ -410,6 +410,6 @@ def _reverse_order(sort_key: Scalar | Ordered) -> Ordered:
 _WINDOW_RESULTS: dict[type, Callable[..., Scalar]] = {
     unit_measures.RowPosition: WindowLowering.place,
     unit_measures.LagLead: WindowLowering.shifted,
-    unit_measures.EndValue: WindowLowering.end,
+    unit_measures.WindowEndValue: WindowLowering.end,
     unit_measures.RunningAggregate: WindowLowering.running,
 }

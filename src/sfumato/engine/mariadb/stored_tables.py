@@ -57,7 +57,7 @@ class MariaDBCells:
         x = _exact(column)
         return f"({x} = TRUNCATE({x}, 0))"
 
-    def nearest(self, column: StoredColumn) -> str:
+    def nearest_integer(self, column: StoredColumn) -> str:
         x = _exact(column)
         ends = ("-9223372036854775808e0", "9223372036854774784e0")
         low, high = ends if column.kind is Stored.REAL else (_MIN_BIGINT, _MAX_BIGINT)

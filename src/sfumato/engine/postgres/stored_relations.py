@@ -59,7 +59,7 @@ class PostgresCells:
     def is_integer(self, column: StoredColumn) -> str:
         return f"({quote_identifier(column.name)} = TRUNC({quote_identifier(column.name)}))"
 
-    def nearest(self, column: StoredColumn) -> str:
+    def nearest_integer(self, column: StoredColumn) -> str:
         x = quote_identifier(column.name)
         if column.kind is Stored.REAL:
             in_range = f"{x} BETWEEN CAST('-9223372036854775808' AS FLOAT8) AND CAST('9223372036854774784' AS FLOAT8)"
@@ -72,7 +72,7 @@ class PostgresCells:
 
     def clean_list(self, column: StoredColumn, max_items: int, item: CleanItem) -> str:
         """Return the first items in order: an array may start at any index and have several dimensions. At most
-        ``most`` items are unnested, however long the array is.
+        ``max_items`` items are unnested, however long the array is.
         """
         cells = ", ".join(f"{sql} AS {cell}" for sql, cell in item.cells.items())
         items = f"(SELECT UNNEST({quote_identifier(column.name)}) AS {quote_identifier(ITEM)} LIMIT {max_items}) AS u"

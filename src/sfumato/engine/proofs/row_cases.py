@@ -52,7 +52,7 @@ def cases() -> list[Case]:
         *_date_cases(),
         *_extreme_cases(),
         *_ranking_cases(),
-        *_frame_cases(),
+        *_window_frame_cases(),
     ]
 
 
@@ -161,7 +161,7 @@ def _choice_cases() -> list[Case]:
     b, a, i, n, d, e, y = map(column_reference, "baindey")
     day, text = Constant(dt.date(2000, 1, 3), Type.DATE), Constant("north", Type.TEXT)
     listed_texts = tuple(sorted(("NORTH", "north", "Straße")))
-    code = apply(ScalarFunction.CODE, column_reference("t"), detail=listed_texts)
+    code = apply(ScalarFunction.GROUP_CODE, column_reference("t"), detail=listed_texts)
     decoded = apply(ScalarFunction.CONVERT, code, detail=(Type.TEXT,))
     ordinal = apply(ScalarFunction.ORDINAL, code, detail=listed_texts)
     return [
@@ -364,7 +364,7 @@ def _value_at(number: int, default: int | None) -> int | None:
     return ALL[number - 1]["i"] if 1 <= number <= len(ALL) else default
 
 
-def _frame_cases() -> list[Case]:
+def _window_frame_cases() -> list[Case]:
     """Add up the rows before each, with and without its peers, and those of its partition."""
     i, n, b, all_rows, total = (
         column_reference("i"),

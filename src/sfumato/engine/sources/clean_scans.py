@@ -116,7 +116,7 @@ class CellExpressions(Protocol):
         """Test whether a decimal number or a double is whole; an infinite one is."""
         ...
 
-    def nearest(self, column: StoredColumn) -> str:
+    def nearest_integer(self, column: StoredColumn) -> str:
         """Round a decimal number or a double to the nearest 64-bit whole number; NULL if there is none."""
         ...
 
@@ -147,8 +147,8 @@ class InspectedCell:
 
     clean: str
     raw: str
-    there: str
-    low: str | None
+    is_there: str
+    lower_bound: str | None
     """The lower bound, where the column has bounds."""
     is_null: str | None = None
     """Whether the cell is missing by its rules, where the column has any."""
@@ -393,7 +393,7 @@ class _Build:
         if kind is Type.REAL:
             return limited_real(rows, x, domain)
         is_whole = self._cell(table, cells.is_integer(column))
-        return whole_number(rows, x, is_whole, self._cell(table, cells.nearest(column)), domain)
+        return whole_number(rows, x, is_whole, self._cell(table, cells.nearest_integer(column)), domain)
 
     # Cell rules
 
@@ -577,7 +577,7 @@ class _Build:
     def _id_reader(self, table: Table) -> Read:
         """Return the conversion of ids to the one type that all tables of the population have."""
         if self.policy.id_type is not None:
-            return self._typed_reader(self.policy.id_type)
+            return self._id_reader_of_type(self.policy.id_type)
         id_tables = [each for each in self.policy.tables.values() if not each.public and not isinstance(each.id, Via)]
         columns = [self.scans.stored(each.name, each.id, f"tables.{each.name}.id") for each in id_tables]
         read_key = self._common_key_reader(columns)
@@ -613,9 +613,11 @@ class _Build:
         """Return how keys stored in two types are compared: as whole numbers if one of them is a number."""
         kinds = {each.kind for each in columns}
         numbers = _NUMBERS - {Stored.BOOLEAN}
-        return self._typed_reader(Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT)
+        return self._id_reader_of_type(
+            Type.INTEGER if kinds & numbers and kinds <= numbers | {Stored.TEXT} else Type.TEXT
+        )
 
-    def _typed_reader(self, kind: Type) -> Read:
+    def _id_reader_of_type(self, kind: Type) -> Read:
         if kind is Type.TEXT:
             return self._text_id
         return self._whole_id

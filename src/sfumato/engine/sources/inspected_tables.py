@@ -86,12 +86,12 @@ def cell_outcome(cell: InspectedCell) -> str:
     bound, 5 changed in another way, 6 missing by its rules, 0 nothing. What is beyond every number of its type was
     moved to the bound that it is at.
     """
-    clean, raw, is_present = cell.clean, cell.raw, cell.there
+    clean, raw, is_present = cell.clean, cell.raw, cell.is_there
     clamped_cases = ""
-    if cell.low is not None:
+    if cell.lower_bound is not None:
         clamped_cases = (
             f"WHEN {raw} < {clean} THEN 3 WHEN {raw} > {clean} THEN 4 "
-            f"WHEN {raw} IS NULL AND {clean} = {cell.low} THEN 3 WHEN {raw} IS NULL THEN 4 "
+            f"WHEN {raw} IS NULL AND {clean} = {cell.lower_bound} THEN 3 WHEN {raw} IS NULL THEN 4 "
         )
     other_cases = f"{clamped_cases}WHEN {raw} IS NULL OR {clean} <> {raw} THEN 5"
     by_rules = "" if cell.is_null is None else f"WHEN {cell.is_null} THEN 6 "
@@ -117,7 +117,7 @@ def lost_condition(spelling: Spelling, cell: InspectedCell, words: Collection[st
     """Write the condition that a cell is there and read as NULL, or is one of these words."""
     listed = ", ".join(spelling.constant(word, Type.TEXT) for word in words)
     trimmed = spelling.trim(str(cell.text), " ", start=True, end=True)
-    return f"{cell.there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({listed}))"
+    return f"{cell.is_there} AND {cell.text} IS NOT NULL AND ({cell.clean} IS NULL OR {trimmed} IN ({listed}))"
 
 
 def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:

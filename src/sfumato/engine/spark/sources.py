@@ -101,7 +101,7 @@ class SparkCells:
         x = quote_identifier(column.name)
         return f"({x} = FLOOR({x}))" if column.kind is Stored.NUMBER else f"({x} = rint({x}))"
 
-    def nearest(self, column: StoredColumn) -> str:
+    def nearest_integer(self, column: StoredColumn) -> str:
         """Return whole numbers only: the cast truncates toward zero, and turns 2^63 into 2^63 − 1."""
         x = quote_identifier(column.name)
         in_range = (

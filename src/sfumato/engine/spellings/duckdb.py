@@ -83,7 +83,7 @@ class DuckDBSpelling(CommonSpelling):
     def slice(self, x: str, first: str, count: str) -> str:
         return f"SUBSTR({x}, {first}, {count})"
 
-    def code(self, x: str, *texts: str) -> str:
+    def group_code(self, x: str, *texts: str) -> str:
         return f"TRY_CAST({x} AS ENUM({literal_list(texts)}))"
 
     def ordinal(self, x: str, *_: str) -> str:

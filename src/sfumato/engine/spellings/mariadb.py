@@ -95,7 +95,7 @@ class MariaDBSpelling(CommonSpelling):
         digits = f"CAST({self.convert(x, Type.TIMESTAMP)} AS CHAR)"
         return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {digits}))"
 
-    def nearest(self, x: str) -> str:
+    def nearest_integer(self, x: str) -> str:
         return f"CAST({x} AS SIGNED)"
 
     def toward_zero(self, x: str) -> str:

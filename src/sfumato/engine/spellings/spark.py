@@ -70,7 +70,7 @@ class SparkSpelling(CommonSpelling):
     types = TYPES
     literals = LITERALS
 
-    def nearest(self, x: str) -> str:
+    def nearest_integer(self, x: str) -> str:
         return f"CAST(rint({x}) AS BIGINT)"
 
     def toward_zero(self, x: str) -> str:

@@ -101,7 +101,7 @@ class Spelling(Protocol):
         """Write a time as text: without a fraction where it has none, else without zeros at its end."""
         ...
 
-    def nearest(self, x: str) -> str:
+    def nearest_integer(self, x: str) -> str:
         """Round a double to the nearest 64-bit whole number, ties to even."""
         ...
 
@@ -177,7 +177,7 @@ class Spelling(Protocol):
         """Take ``count`` letters (at least 0) from a position (at least 1) on."""
         ...
 
-    def code(self, x: str, *texts: str) -> str:
+    def group_code(self, x: str, *texts: str) -> str:
         """Encode a text that is one of these for fast grouping, in the same order; the text itself will do."""
         ...
 
@@ -285,7 +285,7 @@ class CommonSpelling:
     def time_text(self, x: str) -> str:
         return self.convert(x, Type.TEXT)
 
-    def nearest(self, x: str) -> str:
+    def nearest_integer(self, x: str) -> str:
         return f"CAST({x} AS BIGINT)"
 
     def toward_zero(self, x: str) -> str:
@@ -306,7 +306,7 @@ class CommonSpelling:
     def greatest(self, *xs: str) -> str:
         return f"GREATEST({', '.join(xs)})"
 
-    def code(self, x: str, *_: str) -> str:
+    def group_code(self, x: str, *_: str) -> str:
         return x
 
     def unit_text(self, x: str) -> str:

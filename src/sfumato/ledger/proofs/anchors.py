@@ -389,7 +389,7 @@ class Memory:
         as it states them: they are added up when an anchor is made, not at every charge."""
         self._texts: dict[int, str] = {}
 
-    def shared(self, transaction: Transaction) -> Marks:
+    def lines_before(self, transaction: Transaction) -> Marks:
         """List lines that surely precede all that this transaction writes: those before a line that it still has. Of a
         lost line nothing is known, whether its loss was accepted or not.
         """

@@ -109,7 +109,7 @@ def _may_listen(place: Listener, timeout: float) -> bool:
         if place.hostaddr:
             socket.create_connection((place.hostaddr, int(place.port)), timeout).close()
         elif place.host.startswith(("/", "@")):
-            return _has_socket(f"{place.host}/.s.PGSQL.{place.port}", timeout)
+            return _accepts_at_socket(f"{place.host}/.s.PGSQL.{place.port}", timeout)
     except TimeoutError:
         return False
     except OSError as error:
@@ -117,13 +117,13 @@ def _may_listen(place: Listener, timeout: float) -> bool:
     return True
 
 
-def _has_socket(name: str, timeout: float) -> bool:
-    path = os.fsencode(name)
+def _accepts_at_socket(socket_path: str, timeout: float) -> bool:
+    path = os.fsencode(socket_path)
     if len(path) > _MAX_SOCKET_PATH:
         return False
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(timeout)
-        client.connect(b"\0" + path[1:] if name.startswith("@") else path)
+        client.connect(b"\0" + path[1:] if socket_path.startswith("@") else path)
     return True
 
 

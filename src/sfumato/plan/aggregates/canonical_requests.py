@@ -17,7 +17,7 @@ from dataclasses import replace
 from sfumato.plan.aggregates.disjoint import with_predicate
 from sfumato.plan.aggregates.measures import AggregateRequest, is_not_null
 from sfumato.plan.values.expressions import Call, Expression
-from sfumato.plan.values.functions.declaring import call, never_null
+from sfumato.plan.values.functions.declaring import call, is_never_null
 from sfumato.plan.values.narrowing import limits
 
 
@@ -56,7 +56,7 @@ def _not_null_operand(test: Expression) -> Expression | None:
 
 def _is_never_null(value: Expression, conditions: Sequence[Expression]) -> bool:
     """Return whether a value is certain not to be NULL where the conditions hold."""
-    if never_null(value) or is_not_null(value) in conditions or value in limits(conditions):
+    if is_never_null(value) or is_not_null(value) in conditions or value in limits(conditions):
         return True
     if not isinstance(value, Call) or value.function not in ("+", "-", "*") or value.domain.range is None:
         return False

@@ -31,7 +31,7 @@ from sfumato.plan.aggregates.measures import (
     conjunction,
 )
 from sfumato.plan.values.expressions import Call, Expression, Literal
-from sfumato.plan.values.functions.declaring import call, literal, never_null
+from sfumato.plan.values.functions.declaring import call, is_never_null, literal
 from sfumato.plan.values.narrowing import Limits, can_hold_together, limits
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
@@ -269,7 +269,7 @@ def _group_to_count(groups: Sequence[list[_Candidate]]) -> list[_Candidate] | No
 def _none_of(predicates: Sequence[Expression]) -> Expression:
     """Return the predicate that none of these is true; NULL is not true."""
     any_of = predicates[0] if len(predicates) == 1 else call("OR", *predicates)
-    if not never_null(any_of):
+    if not is_never_null(any_of):
         any_of = call("COALESCE", any_of, literal(Type.BOOLEAN, False))
     return _negated(any_of)
 

@@ -487,7 +487,7 @@ class Mean:
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         (scaled,) = measured
         high = scaled.low + self.size(scaled.low, scaled.high)
-        return MeanEstimate(scaled.low * scaled.step, high * scaled.step, rounding(self.value, scaled.step))
+        return MeanEstimate(scaled.low * scaled.step, high * scaled.step, step_rounding_error(self.value, scaled.step))
 
     def typical_contributions(self, step: Fraction, low: int, high: int) -> tuple[Fraction, ...]:
         return (Fraction(self.size(low, high), 2) * step,) * 2
@@ -512,7 +512,7 @@ def value_range(value: Expression) -> tuple[Fraction, Fraction]:
     return Fraction(low), Fraction(high)  # type: ignore[arg-type]
 
 
-def rounding(value: Expression, step: Fraction) -> Fraction:
+def step_rounding_error(value: Expression, step: Fraction) -> Fraction:
     """Bound the distance of a value from the step that it is rounded to: 0 where all its values are whole steps.
 
     A double over a power of two is exact, so half a step is all. A whole number of 64 bits, or a multiple of a grid,

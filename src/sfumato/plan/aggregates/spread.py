@@ -23,12 +23,12 @@ from sfumato.plan.aggregates.measures import (
     Sum,
     conjunction,
     is_not_null,
-    rounding,
+    step_rounding_error,
     value_range,
 )
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.functions import call, literal
-from sfumato.plan.values.functions.declaring import never_null
+from sfumato.plan.values.functions.declaring import is_never_null
 from sfumato.policy import Domain, Type
 from sfumato.privacy import codec
 from sfumato.quick_dataclass import dataclass
@@ -234,7 +234,7 @@ class RegressionOfPairs(Pairs):
 
 def and_not_null(where: Expression | None, value: Expression) -> Expression | None:
     """Add the condition that this value is not NULL, unless it never is."""
-    return where if never_null(value) else conjunction(where, is_not_null(value))
+    return where if is_never_null(value) else conjunction(where, is_not_null(value))
 
 
 def axis(mean: MeasureSteps) -> moments.Axis:
@@ -242,4 +242,4 @@ def axis(mean: MeasureSteps) -> moments.Axis:
     value = mean.measure.value
     assert value is not None
     ends = mean.low * mean.step, (mean.low + mean.measure.size(mean.low, mean.high)) * mean.step
-    return moments.Axis(*ends, middle(value), rounding(value, mean.step))
+    return moments.Axis(*ends, middle(value), step_rounding_error(value, mean.step))

@@ -87,7 +87,7 @@ class _ValueAggregate:
 
 @codec.serialisable("unit-count")
 @dataclass(frozen=True)
-class UnitCount:
+class UnitRowCount:
     """The number of a unit's rows, at most the cap."""
 
     where: Expression | None
@@ -353,7 +353,7 @@ class LagLead(_Window):
 
 @codec.serialisable("window-end")
 @dataclass(frozen=True)
-class EndValue(_Window):
+class WindowEndValue(_Window):
     """The value in the first or the last row: of the partition, or of the peers of this row."""
 
     value: Expression

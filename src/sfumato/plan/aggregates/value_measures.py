@@ -144,7 +144,7 @@ class Quantile:
 
 @codec.serialisable("moment-quantile")
 @dataclass(frozen=True)
-class MomentQuantile(Quantile):
+class TimeQuantile(Quantile):
     """A quantile of dates or times: one of the days or seconds from an origin to them, shown as the date or time.
 
     Days rank as their dates do, and a unit moves ranks by as many rows as it has, whatever is ranked (Smith,

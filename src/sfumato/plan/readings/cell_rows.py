@@ -68,7 +68,7 @@ class CountedCells(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class CountedSets:
+class CountedMarginals:
     """The marginals of all sets of a reading, as a server added them up. PRIVATE."""
 
     marginals: Mapping[ColumnSet, Integers] = field(repr=False)
@@ -196,10 +196,10 @@ class CellRows(PlanReading[CountedCells]):
             room -= self.set_size(columns)
         return tuple(Marginals(self.bounded, self.cells, tuple(block)) for block in blocks)
 
-    def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedSets:
+    def join_blocks(self, marginals: Iterable[tuple[Integers, ...]]) -> CountedMarginals:
         """Combine the marginals of all blocks."""
         counted = (marginal.reshape(-1) for block in marginals for marginal in block)
-        return CountedSets(dict(zip(self.sets, counted, strict=True)))
+        return CountedMarginals(dict(zip(self.sets, counted, strict=True)))
 
     @property
     def by_row(self) -> bool:

@@ -196,7 +196,7 @@ class CandidateWeights(Protocol):
         ...
 
     @property
-    def chain(self) -> bool:
+    def is_chain(self) -> bool:
         """Whether the columns, and one of zeros before them, can be ordered so that none falls in any row."""
         ...
 
@@ -241,7 +241,7 @@ class Matrix:
         return max(max(0, *row) - min(0, *row) for row in self.rows)
 
     @cached_property
-    def chain(self) -> bool:
+    def is_chain(self) -> bool:
         columns = [(0,) * len(self.rows), *sorted(zip(*self.rows, strict=True), key=sum)]
         return all(np.all(np.array(a) <= np.array(b)) for a, b in pairwise(columns))
 
@@ -295,7 +295,7 @@ class Thresholds:
         return self.values[-1]
 
     @property
-    def chain(self) -> bool:
+    def is_chain(self) -> bool:
         return True
 
     def supports(self, counts: Integers) -> Integers:
@@ -369,7 +369,7 @@ class LinearScores:
         """Bound how much further one unit can move one score up than another: see the theorem above."""
         totals_sensitivity, scaled = self.totals.sensitivity, self.totals.scaled
         spread_bound = totals_sensitivity.total * self.weights.column_spread
-        if self.neighbours is Neighbours.REPLACE and self.weights.chain and not scaled.signed:
+        if self.neighbours is Neighbours.REPLACE and self.weights.is_chain and not scaled.signed:
             return min(spread_bound, scaled.add_remove_sensitivity.total * self.weights.row_spread)
         return spread_bound
 
@@ -429,11 +429,11 @@ class ChosenGroups:
         return added.for_neighbours(scaled.sensitivity.neighbours, signed=False)
 
     def extract(self, totals: Integers) -> Integers:
-        """Return the totals of all groups, from which ``split`` computes the two numbers."""
+        """Return the totals of all groups, from which ``sum_inside_and_outside`` computes the two numbers."""
         counts = self.totals.extract(totals)[:, 0]
         return np.clip(counts, 0, _LARGEST // counts.size)  # clamped so that the sum fits 64 bits
 
-    def split(self, counts: Integers, chosen: NDArray[np.bool_]) -> Integers:
+    def sum_inside_and_outside(self, counts: Integers, chosen: NDArray[np.bool_]) -> Integers:
         """Add up the chosen groups, and the others."""
         return np.array([counts[chosen].sum(), counts[~chosen].sum()], np.int64)
 

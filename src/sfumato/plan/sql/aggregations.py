@@ -81,7 +81,7 @@ class Aggregation:
         """Return the aggregate as a tree in which these names are resolved."""
         from sfumato.plan.sql.fragments import (
             parse_expression,
-            substitute_columns,
+            substitute_columns_in_place,
             substitute_names,
         )  # deferred: building an aggregation needs no parser
 
@@ -93,7 +93,9 @@ class Aggregation:
             for name, text in fragments.items()
             if text is not None
         }
-        return substitute_columns(parse_expression(sql if self.where is None else f"{sql} FILTER (WHERE w)"), arguments)
+        return substitute_columns_in_place(
+            parse_expression(sql if self.where is None else f"{sql} FILTER (WHERE w)"), arguments
+        )
 
     def __str__(self) -> str:
         options = {"k=": self.k, "where ": self.where}

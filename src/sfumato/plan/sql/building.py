@@ -31,11 +31,11 @@ from sfumato.plan.sql.fragments import (
     identifier,
     operand,
     own_nodes,
-    owned,
     parse_expression,
+    qualified_columns,
     quote_text,
     refused_at,
-    substitute_columns,
+    substitute_columns_in_place,
     substitute_names,
     with_alias,
 )
@@ -110,9 +110,9 @@ def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelec
         shown_name = table.name if alias is None else alias
         tree = _select_from(_table_node(table, shown_name))
         step = table.name if alias is None else f"{table.name} as {alias}"
-        return RowSelection(catalog, table, shown_name, (), tree, owned(shown_name, table.columns)).with_step(
-            step, tree
-        )
+        return RowSelection(
+            catalog, table, shown_name, (), tree, qualified_columns(shown_name, table.columns)
+        ).with_step(step, tree)
 
 
 def _table(catalog: Catalog, name: object) -> Described:
@@ -165,7 +165,7 @@ def _derive_window(source: RowSelection, name: str, window_tree: Tree, step: str
     return source.with_step(
         step,
         _select_around(others, [*others.all_columns, with_alias(window_tree, name)]),
-        owned(source.alias, [*column_names, name]),
+        qualified_columns(source.alias, [*column_names, name]),
     )
 
 
@@ -205,7 +205,9 @@ def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool)
         if not right.table.public and where_clause is not None and where_clause.find(exp.Query) is not None:
             column_names = [column_name for column_name, _ in source.names.values()]
             source = replace(
-                source, tree=_select_around(source, source.all_columns), names=owned(source.alias, column_names)
+                source,
+                tree=_select_around(source, source.all_columns),
+                names=qualified_columns(source.alias, column_names),
             )
         using, condition, same = _match_columns(source, right, on)
         clause = parse_fragment("LEFT JOIN t" if left else "JOIN t", exp.Join)
@@ -221,8 +223,8 @@ def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool)
 def _join_side(catalog: Catalog, other: RowSelection | str) -> _Side:
     if not isinstance(other, RowSelection):
         table = _table(catalog, other)
-        return _Side(table, table.name, _table_node(table, table.name), owned(table.name, table.columns))
-    names = owned(other.alias, [shown_name for shown_name, _ in other.names.values()])
+        return _Side(table, table.name, _table_node(table, table.name), qualified_columns(table.name, table.columns))
+    names = qualified_columns(other.alias, [shown_name for shown_name, _ in other.names.values()])
     if len(other.steps) == 1:
         return _Side(other.table, other.alias, _table_node(other.table, other.alias), names)
     return _Side(other.table, other.alias, _subquery(other.select_statement(other.all_columns), other.alias), names)
@@ -268,7 +270,7 @@ def _period_trees(table: Described, alias: str) -> list[Tree]:
     date_column = column(alias, table.period.column)
     if period_sql(table) == quoted(table.period.column):
         return [date_column]
-    return [substitute_columns(parse_expression(f"DATE_TRUNC('{table.period.every}', x)"), {"x": date_column})]
+    return [substitute_columns_in_place(parse_expression(f"DATE_TRUNC('{table.period.every}', x)"), {"x": date_column})]
 
 
 def _is_derived(source: RowSelection, name: str) -> bool:
@@ -312,7 +314,7 @@ def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
         members = [_union_member(member, shared) for member in (source, other)]
         union = exp.Union(this=members[0], expression=members[1], distinct=False)
         tree = _select_from(exp.Subquery(this=union, alias=_table_alias(source.alias)))
-        return source.with_step(step, tree, owned(source.alias, shared))
+        return source.with_step(step, tree, qualified_columns(source.alias, shared))
 
 
 def _union_member(source: RowSelection, shared: Sequence[str]) -> exp.Select:
@@ -347,7 +349,9 @@ def per_unit(source: RowSelection, keys: Sequence[str], aggregates: Mapping[str,
         inner = source.select_statement([unit, *(with_alias(tree, name) for name, tree, _ in key_trees), *results])
         inner.set("group", exp.Group(expressions=[unit, *period, *(tree.copy() for _, tree, _ in key_trees)]))
         tree = _select_from(_subquery(drop_qualifier(inner, source.alias), source.alias))
-        return source.with_step(step, tree, owned(source.alias, [*(name for name, _, _ in key_trees), *aggregates]))
+        return source.with_step(
+            step, tree, qualified_columns(source.alias, [*(name for name, _, _ in key_trees), *aggregates])
+        )
 
 
 def _refuse_without_unit(table: Described) -> Unsupported:

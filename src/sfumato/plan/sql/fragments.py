@@ -46,14 +46,14 @@ def parse_expression(text: object, names: Names | None = None) -> Tree:
     return parse_fragment(text, exp.Condition, column_names)
 
 
-def substitute_names(node: Tree, names: Names, untouched: Collection[int] = ()) -> Tree:
+def substitute_names(node: Tree, names: Names, not_entered: Collection[int] = ()) -> Tree:
     """Substitute the definitions of names into a tree.
 
-    Queries within it have their own names. Nodes whose ids are ``untouched`` are not entered.
+    Queries within it have their own names. Nodes whose ids are ``not_entered`` are not entered.
     """
     replacements = [
         (part, names[part.name.lower()][1])
-        for part in own_nodes(node, untouched)
+        for part in own_nodes(node, not_entered)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in names
     ]
     if sum(size(tree) for _, tree in replacements) > MAX_TOKENS:
@@ -67,18 +67,18 @@ def substitute_names(node: Tree, names: Names, untouched: Collection[int] = ()) 
     return node
 
 
-def substitute_columns(pattern: Tree, arguments: Mapping[str, Tree]) -> Tree:
-    """Replace the columns of a pattern by trees."""
+def substitute_columns_in_place(pattern: Tree, arguments: Mapping[str, Tree]) -> Tree:
+    """Replace the columns of a pattern by trees, in place."""
     for part in list(pattern.find_all(exp.Column)):
         part.replace(arguments[part.name].copy())
     return pattern
 
 
-def own_nodes(node: Tree, untouched: Collection[int] = ()) -> list[Tree]:
-    """Return a node and all nodes below it except those within another query."""
+def own_nodes(node: Tree, not_entered: Collection[int] = ()) -> list[Tree]:
+    """List a node and the nodes below it: nested queries and ``not_entered`` nodes too, but nothing in them."""
 
     def is_closed(part: Tree) -> bool:
-        return (part is not node and isinstance(part, exp.Query)) or id(part) in untouched
+        return (part is not node and isinstance(part, exp.Query)) or id(part) in not_entered
 
     return list(node.walk(prune=is_closed))
 
@@ -130,7 +130,7 @@ def with_alias(tree: Tree, name: str) -> Tree:
     return exp.Alias(this=tree.copy(), alias=identifier(name))
 
 
-def owned(alias: str, columns: Collection[str]) -> dict[str, tuple[str, Tree]]:
+def qualified_columns(alias: str, columns: Collection[str]) -> dict[str, tuple[str, Tree]]:
     """Return the names of a table's columns."""
     return {name.lower(): (name, column(alias, name)) for name in columns}
 

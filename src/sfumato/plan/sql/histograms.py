@@ -39,7 +39,7 @@ class Histogram:
         """
         from sfumato.plan.sql.fragments import (
             parse_expression,
-            substitute_columns,
+            substitute_columns_in_place,
             substitute_names,
         )  # who only says what to group by needs no parser
 
@@ -51,12 +51,12 @@ class Histogram:
             "high": _number_tree(edges[-1]),
             "n": parse_expression(str(self.bins)),
         }
-        bucket = substitute_columns(parse_expression("WIDTH_BUCKET(x, low, high, n)"), arguments)
-        bin_number = substitute_columns(
+        bucket = substitute_columns_in_place(parse_expression("WIDTH_BUCKET(x, low, high, n)"), arguments)
+        bin_number = substitute_columns_in_place(
             parse_expression("CASE WHEN b > n THEN n ELSE b END"), {"b": bucket, "n": parse_expression(str(self.bins))}
         )
         labels = " ".join(f"WHEN {index} THEN '{label}'" for index, label in enumerate(_labels(edges), start=1))
-        return bin_number, substitute_columns(parse_expression(f"CASE b {labels} END"), {"b": bin_number})
+        return bin_number, substitute_columns_in_place(parse_expression(f"CASE b {labels} END"), {"b": bin_number})
 
     def _edges(self, column: Tree, rows: RowSource) -> list[Fraction]:
         from sfumato.plan.sql.sql_expressions import lower_expression

@@ -374,14 +374,16 @@ class OuterBuilder:
             )
         return candidates[0].expression
 
-    def _finishing(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
+    def _lower_finish_part(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         """Lower a column; or, in an aggregating SELECT, a key, a total or a window."""
         if isinstance(part, exp.Window):
-            window, domain = lower_noisy_window(part, lambda node: self._read(node, self._finishing_no_window))
+            window, domain = lower_noisy_window(
+                part, lambda node: self._read(node, self._lower_finish_part_but_windows)
+            )
             return windowed_column(self.windows, window, domain)
-        return self._finishing_no_window(part, read)
+        return self._lower_finish_part_but_windows(part, read)
 
-    def _finishing_no_window(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
+    def _lower_finish_part_but_windows(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, _TOTALS):
             row_aggregate, domain = lower_row_total(part, lambda node: self._read(node, self._column))
             return self.totals.setdefault(row_aggregate, Column(Result(len(self.totals)), domain))
@@ -410,7 +412,7 @@ class OuterBuilder:
     def _renamed(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in self.named:
             return self.named[part.name.lower()]
-        return self._finishing(part, read)
+        return self._lower_finish_part(part, read)
 
     def _read(self, node: exp.Expr, lower_part: OwnLowering) -> Expression:
         lowered = lower_with(node, lower_part)
@@ -445,7 +447,7 @@ class OuterBuilder:
     def _output(self, item: exp.Expr) -> Output:
         inner = item.unalias()
         name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else default_column_name(inner)
-        return Output(name, self._read(inner, self._finishing))
+        return Output(name, self._read(inner, self._lower_finish_part))
 
     def _condition(self, clause: str, *, renamed: bool = False) -> Expression | None:
         node = self.select.args.get(clause)

@@ -13,9 +13,9 @@ from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
     FrameBounds,
     RunningAggregate,
-    UnitCount,
     UnitFirst,
     UnitMeasure,
+    UnitRowCount,
     WindowFunction,
 )
 from sfumato.plan.descriptions import expression_sql, unit_measure_sql, window_sql
@@ -236,7 +236,7 @@ class _PerUnitBuilder:
         condition = lower_predicate(part.expression.this, self.inside.resolve) if is_filtered else None
         where = conjunction(condition, is_not_null(value))
         partition = tuple(sorted({value, *self.keys}, key=repr))
-        equal_rows = RunningAggregate(partition, (), UnitCount(where, MAX_ROWS), FrameBounds.WHOLE)
+        equal_rows = RunningAggregate(partition, (), UnitRowCount(where, MAX_ROWS), FrameBounds.WHOLE)
         if equal_rows not in self.windows:
             self.windows[equal_rows] = _unused_name(window_sql(equal_rows), self.windows.values())
         frequency = Column(Field(self._window_source, "", self.windows[equal_rows]), equal_rows.domain)

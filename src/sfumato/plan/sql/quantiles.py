@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sfumato.plan.aggregates.value_measures import MAX_DECIMALS, MomentQuantile, Quantile
+from sfumato.plan.aggregates.value_measures import MAX_DECIMALS, Quantile, TimeQuantile
 from sfumato.plan.sql.text_positions import node_text, refuse
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Expression
@@ -57,7 +57,7 @@ def _quantile(
 ) -> Quantile:
     if origin is None:
         return Quantile(operand, probability, where, listed)
-    return MomentQuantile(operand, probability, where, listed, origin)
+    return TimeQuantile(operand, probability, where, listed, origin)
 
 
 _FIXED_PROBABILITIES = {exp.Min: Fraction(0), exp.Median: Fraction(1, 2), exp.Max: Fraction(1)}

@@ -60,7 +60,7 @@ class RowSource:
             rule = f"no table in this question is named {qualifier[:60]}"
             raise Unsupported("unknown-alias", rule, fix=suggest_name(qualifier, filter(None, self.scope)))
         column_names = {column for columns in self.scope.values() for column in columns}
-        if self._owned(qualifier, name):
+        if self._id_aliases(qualifier, name):
             raise Unsupported(
                 "unit-column",
                 f"{name[:60]} identifies the unit of each row, and ids are never released",
@@ -80,7 +80,7 @@ class RowSource:
         aliases = {alias.lower() for alias in self.scope}
         if node.table and node.table.lower() not in aliases:
             lower_expression(node, self.resolve)  # says that there is no such table
-        unit_aliases = self._owned(node.table or None, node.name)
+        unit_aliases = self._id_aliases(node.table or None, node.name)
         other_aliases = [
             alias
             for alias, columns in self.scope.items()
@@ -103,7 +103,7 @@ class RowSource:
         single_periods = periods(self.relation, self.catalog, single=True)
         return SubqueryRows(self.relation, self.resolve, self.is_unit, unit, period, period_expressions, single_periods)
 
-    def _owned(self, qualifier: str | None, name: str) -> list[str]:
+    def _id_aliases(self, qualifier: str | None, name: str) -> list[str]:
         """Return the aliases under which a name is the unit's id."""
         return [
             alias

@@ -254,7 +254,7 @@ class _SelectBuilder:
             bits = bit if len(grouped_keys) == 1 else call("+", call("*", bits, literal(Type.INTEGER, 2)), bit)
         return bits
 
-    def renamed(self) -> Callable[[exp.Expr], Expression | None]:
+    def alias_lowering(self) -> Callable[[exp.Expr], Expression | None]:
         """Return a lowering of row expressions in which the answer's own names stand for their definitions."""
 
         def resolve(qualifier: str | None, name: str) -> Expression:
@@ -325,7 +325,7 @@ def _lower_finish_expression(
 
     With ``renamed``, the answer's own names stand for their definitions.
     """
-    attempt = building.renamed() if renamed else None
+    attempt = building.alias_lowering() if renamed else None
 
     def lower_part(part: exp.Expr, read: Read) -> Expression | None:
         if _is_measure_list(part):

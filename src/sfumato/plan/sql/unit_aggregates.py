@@ -15,7 +15,6 @@ from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import conjunction, is_not_null
 from sfumato.plan.aggregates.unit_measures import (
     MAX_ROWS,
-    EndValue,
     FrameBounds,
     LagLead,
     RowNumbering,
@@ -23,14 +22,15 @@ from sfumato.plan.aggregates.unit_measures import (
     RunningAggregate,
     UnitAll,
     UnitAny,
-    UnitCount,
     UnitDistinct,
     UnitFirst,
     UnitGreatest,
     UnitLeast,
     UnitMean,
     UnitMeasure,
+    UnitRowCount,
     UnitSum,
+    WindowEndValue,
     WindowFunction,
 )
 from sfumato.plan.quoting import quoted
@@ -118,15 +118,15 @@ def _lower_count(node: exp.Expr, resolve: Resolve, where: Expression | None, row
         value = lower_distinct_tuple(argument, lambda column: lower_expression(column, resolve))
         return UnitDistinct(value, where, rows)
     if argument is None or isinstance(argument, exp.Star):
-        return UnitCount(where, rows)
+        return UnitRowCount(where, rows)
     value = lower_expression(argument, resolve)
     if isinstance(value, Literal) and value.value is not None:
-        return UnitCount(where, rows)
-    return UnitCount(conjunction(where, is_not_null(value)), rows)
+        return UnitRowCount(where, rows)
+    return UnitRowCount(conjunction(where, is_not_null(value)), rows)
 
 
 def _lower_count_if(node: exp.Expr, resolve: Resolve, where: Expression | None, rows: int) -> UnitMeasure:
-    return UnitCount(conjunction(where, lower_predicate(node.this, resolve)), rows)
+    return UnitRowCount(conjunction(where, lower_predicate(node.this, resolve)), rows)
 
 
 def _lower_operand(node: exp.Expr, resolve: Resolve) -> Expression:
@@ -384,7 +384,7 @@ class WindowParsing:
         if last and frame is FrameBounds.ROWS:
             rule = "LAST_VALUE over the rows up to the current one is just the value of the current row"
             raise refuse(node, "frame", rule, "use the column directly, or leave out the frame")
-        return EndValue(
+        return WindowEndValue(
             keys, order, lower_expression(node.this, self.resolve), last, last and frame is FrameBounds.PEERS
         )
 

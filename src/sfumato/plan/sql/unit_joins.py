@@ -200,7 +200,7 @@ def lower_join_condition(
             _missing_condition_fix(unit_names(left)[0], unit_names(right)[0], node),
         )
     period = left.table.period
-    if period is not None and not builder.meets(catalog):
+    if period is not None and not builder.compares_periods(catalog):
         raise refuse(
             node,
             "join-without-period",
@@ -230,13 +230,13 @@ class _MatchBuilder:
                     lower_expression(node, side.resolve) for node, side in zip(part, self._sides, strict=True)
                 )
                 self._add_condition(call("=", left_value, right_value), part[0])
-        elif isinstance(part, exp.EQ) and self._equal_units(part.this, part.expression):
+        elif isinstance(part, exp.EQ) and self._compares_units(part.this, part.expression):
             self.unit = True
         elif not (isinstance(part, exp.EQ) and _is_unit(right, part.this) and _is_unit(right, part.expression)):
             # the dropped equality compares a unit with itself
             self._add_condition(lower_expression(part, self._resolve), part)
 
-    def _equal_units(self, first: exp.Expr, second: exp.Expr) -> bool:
+    def _compares_units(self, first: exp.Expr, second: exp.Expr) -> bool:
         """Return whether the unit of one side is compared with that of the other: a name that both know is the
         second's.
         """
@@ -274,7 +274,7 @@ class _MatchBuilder:
                 "write each comparison with one table on each side, joined by AND; put the rest into WHERE",
             )
 
-    def meets(self, catalog: Catalog) -> bool:
+    def compares_periods(self, catalog: Catalog) -> bool:
         """Return whether the period of one side is compared with that of the other."""
         left_periods, right_periods = (periods(side.relation, catalog) for side in self._sides)
         return any(

@@ -473,17 +473,17 @@ def _steps_from_one_start(part: Part, letters: int, most: int) -> int | None:
     costs, explored, earlier = [len(automaton.first)], 0, set[frozenset[Runs]]()
     while frontier - {()} and len(costs) <= letters:
         if frontier in earlier:  # from here on, everything comes again
-            return _within(sum(costs) + max(costs) * (letters + 1 - len(costs)), most)
+            return _none_if_above(sum(costs) + max(costs) * (letters + 1 - len(costs)), most)
         earlier.add(frontier)
         costs.append(max(_cost(runs, builder) for runs in frontier))
         explored += len(frontier)
         if explored > _MAX_EXPLORED or sum(costs) > most:
             return None
         frontier = frozenset(_advance(runs, possible, builder) for runs in frontier for possible in allowed)
-    return _within(sum(costs), most)
+    return _none_if_above(sum(costs), most)
 
 
-def _within(steps: int, most: int) -> int | None:
+def _none_if_above(steps: int, most: int) -> int | None:
     return steps if steps <= most else None
 
 

@@ -237,13 +237,13 @@ def parse_condition(face: QueryableTable, text: str) -> CellCondition:
     (measure,) = query.plan.measures
     assert measure.where is not None
     evaluator = _QuestionEvaluator(face, replace(query, plan=replace(query.plan, measures=())), (), 0.05)
-    axes = evaluator.checked(evaluator.used([measure.where]))
+    axes = evaluator.checked_axes(evaluator.attributes_read([measure.where]))
     sizes = evaluator.sizes(axes)
     possible = as_truths(evaluator.cells(measure.where, axes))
     truths_per_cell = PossibleTruths(
         *(np.broadcast_to(truth_cells, sizes) for truth_cells in (possible.true, possible.false, possible.null))
     )
-    return CellCondition(measure.where, axes, truths_per_cell, evaluator.named(measure.where))
+    return CellCondition(measure.where, axes, truths_per_cell, evaluator.named_columns(measure.where))
 
 
 def certain_cells(face: QueryableTable, text: str) -> tuple[AttributeSet, Bools]:
@@ -296,7 +296,7 @@ class GroupedTotals:
             ]
         )
 
-    def spread(self, group_values: Floats) -> Floats:
+    def spread_to_cells(self, group_values: Floats) -> Floats:
         """Return a table over the axes: in every cell, the weights times the numbers of its groups, summed."""
         grid = np.zeros(self.groups.shape)
         grid.ravel()[self.groups.grid_index] = group_values
@@ -411,12 +411,12 @@ class _QuestionEvaluator:
 
     # Cells
 
-    def used(self, expressions: Iterable[Expression]) -> AttributeSet:
+    def attributes_read(self, expressions: Iterable[Expression]) -> AttributeSet:
         """Return the attributes that expressions read."""
         references = {reference for expression in expressions for reference in columns(expression)}
         return tuple(sorted({self._place(reference)[0] for reference in references}))
 
-    def named(self, expression: Expression) -> tuple[tuple[Reference, int, int | None], ...]:
+    def named_columns(self, expression: Expression) -> tuple[tuple[Reference, int, int | None], ...]:
         """Return the columns that an expression names, each with its attribute and level."""
         return tuple((reference, *self._place(reference)) for reference in columns(expression))
 
@@ -456,12 +456,12 @@ class _QuestionEvaluator:
         keys = [self.query.plan.keys[index] for index in key_indices]
         group_keys = []
         for key in keys:
-            axes = self.used([key])
+            axes = self.attributes_read([key])
             column = isinstance(key, Column) and self._place(key.reference)
             attribute = self.face.attributes[axes[0]] if column and column[1] is None else None
             group_keys.append(evaluate_group_key(key, axes, self.cells(key, axes), attribute))
         groups = group_cells(group_keys, self.face.attributes)
-        return self._possible(groups)
+        return self._possible_groups(groups)
 
     def check_groups(self, wanted: Sequence[GroupKey]) -> None:
         """Refuse a question that has other groups elsewhere."""
@@ -472,15 +472,15 @@ class _QuestionEvaluator:
                 rule = "the synopsis's cells do not form the groups of the question"
                 raise Unsupported("other-groups", rule, fix="group by columns whose values are listed")
 
-    def _possible(self, groups: CellGroups) -> CellGroups:
+    def _possible_groups(self, groups: CellGroups) -> CellGroups:
         """Drop groups of which the conditions leave no cell, as the curator does."""
-        condition_axes = self.used(self.conditions)
+        condition_axes = self.attributes_read(self.conditions)
         if not set(condition_axes) & {*groups.axes, *groups.joined_axes}:
             return groups
-        axes = self.checked(tuple(sorted({*condition_axes, *groups.axes, *groups.joined_axes})))
+        axes = self.checked_axes(tuple(sorted({*condition_axes, *groups.axes, *groups.joined_axes})))
         possible_cells = np.broadcast_to(self._condition(self.conditions, axes).true, self.sizes(axes))
         summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in groups.axes)
-        masks = [possible_cells & self._member(groups, axes, index) for index in range(groups.count)]
+        masks = [possible_cells & self._may_be_in_group(groups, axes, index) for index in range(groups.count)]
         grid = np.stack([mask.any(summed_axes) for mask in masks], axis=-1).ravel()
         shown_index = [index for index, place in enumerate(groups.grid_index.tolist()) if grid[place]]
         if not shown_index:
@@ -490,7 +490,7 @@ class _QuestionEvaluator:
             groups, keys=tuple(groups.keys[index] for index in shown_index), grid_index=groups.grid_index[shown_index]
         )
 
-    def _member(self, groups: CellGroups, axes: AttributeSet, index: int) -> Bools:
+    def _may_be_in_group(self, groups: CellGroups, axes: AttributeSet, index: int) -> Bools:
         """Return which cells are in a joined group."""
         if not groups.joined_axes:
             return np.ones((1,) * len(axes), bool)
@@ -500,7 +500,7 @@ class _QuestionEvaluator:
     def sizes(self, axes: AttributeSet) -> tuple[int, ...]:
         return tuple(self.face.attributes[place].size for place in axes)
 
-    def checked(self, axes: AttributeSet, times: int = 1) -> AttributeSet:
+    def checked_axes(self, axes: AttributeSet, times: int = 1) -> AttributeSet:
         """Refuse to read more cells together than can be held."""
         cells = math.prod(self.sizes(axes))
         if cells > MAX_CELLS or cells * times > _MAX_CELL_VISITS:
@@ -539,11 +539,11 @@ class _QuestionEvaluator:
             raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) where it helps")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
-        axes = tuple(sorted({*self.used([*conditions, *values]), *groups.axes, *groups.joined_axes}))
-        self.checked(axes, groups.count)
+        axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
+        self.checked_axes(axes, groups.count)
         counted = self._condition(conditions, axes)
         weights_of_totals = [_count_weights(counted)] if measure.value is None else self._adding(measure, counted, axes)
-        self._note(weights_of_totals, axes)
+        self._record_cut_bins(weights_of_totals, axes)
         return tuple(self._quantity(weights, axes, groups) for weights in weights_of_totals)
 
     def _adding(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[CellWeights]:
@@ -560,14 +560,14 @@ class _QuestionEvaluator:
     def _quantity(self, weights: CellWeights, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
         parts = [weights]
         if groups.joined_axes:
-            parts = [weights.masked(self._member(groups, axes, index)) for index in range(groups.count)]
+            parts = [weights.masked(self._may_be_in_group(groups, axes, index)) for index in range(groups.count)]
         if groups.undecided is not None:
             undecided = groups.undecided.reshape([-1 if place in groups.joined_axes else 1 for place in axes])
             parts = [part.with_optional_cells(undecided) for part in parts]
         totals = tuple(bound_totals(self.face.estimates, part, axes, groups.axes) for part in parts)
         return GroupedTotals(totals, axes, groups, tuple(parts))
 
-    def _note(self, weights_of_totals: Sequence[CellWeights], axes: AttributeSet) -> None:
+    def _record_cut_bins(self, weights_of_totals: Sequence[CellWeights], axes: AttributeSet) -> None:
         """Record which bins are cut, and which attributes were not published together."""
         if not self.face.estimates.covers(axes):
             self.outside.add(axes)

@@ -50,7 +50,7 @@ KIND = codec.kind(FitManifest)
 
 def save(fit: MwemFit, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a model to a temporary file and rename it: the name always refers to a whole file, or to none."""
-    sealed_files.save(to_bytes(fit, receipt), path)
+    sealed_files.write_atomically(to_bytes(fit, receipt), path)
 
 
 def to_bytes(fit: MwemFit, receipt: Receipt) -> bytes:

@@ -36,7 +36,7 @@ _DATE = (1 << 5) | 1
 """1 January 1980, the first day that a zip can represent."""
 
 
-def save(content: bytes, path: str | os.PathLike[str]) -> None:
+def write_atomically(content: bytes, path: str | os.PathLike[str]) -> None:
     """Write a temporary file beside the target and rename it: the name always refers to a whole file, or to none."""
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")

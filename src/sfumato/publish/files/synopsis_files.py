@@ -82,7 +82,7 @@ def plan_cost(plan: NoisePlan) -> Fraction:
 
 def save(published: PublishedMarginals, receipt: Receipt, path: str | os.PathLike[str]) -> None:
     """Write a synopsis to a temporary file and rename it: the name always refers to a whole file, or to none."""
-    sealed_files.save(to_bytes(published, receipt), path)
+    sealed_files.write_atomically(to_bytes(published, receipt), path)
 
 
 def to_bytes(published: PublishedMarginals, receipt: Receipt) -> bytes:

@@ -66,7 +66,9 @@ class Propagation:
         self.sets = tuple(canonical_order(places, sizes) for places in sets)
         self._shared = tuple(canonical_order(places, sizes) for places in tree.separators)
         self._homes = tuple(_home(places, tree, sizes) for places in sets)
-        self._merged = tuple(CliqueMerging.of(axes, self._needed(index), sizes) for index, axes in enumerate(self.axes))
+        self._merged = tuple(
+            CliqueMerging.of(axes, self._sets_of_clique(index), sizes) for index, axes in enumerate(self.axes)
+        )
         self._sizes = sizes
 
     def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
@@ -80,7 +82,7 @@ class Propagation:
         sets_and_homes = zip(self.sets, self._homes, strict=True)
         return [sums[home][places] for places, home in sets_and_homes]
 
-    def _needed(self, index: int) -> list[AttributeSet]:
+    def _sets_of_clique(self, index: int) -> list[AttributeSet]:
         """Return the sets that a clique multiplies and sums to: of potentials, of children, and of its parent."""
         potential_sets = [places for places, home in zip(self.sets, self._homes, strict=True) if home == index]
         child_separators = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]

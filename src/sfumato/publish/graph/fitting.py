@@ -191,7 +191,7 @@ class _Descent:
                 previous, current, counts = descended, extrapolated, next_counts
                 momentum, step = next_momentum, step * growth
                 losses.append(loss)
-                if _settled(losses, tolerance):
+                if _has_settled(losses, tolerance):
                     break
             elif momentum > 1:
                 previous, momentum, growth = current, 1.0, _LATER_GROWTH
@@ -217,7 +217,7 @@ class _Descent:
         return float((np.square(counts - self._goal) * self._precision).sum()) / 2
 
 
-def _settled(losses: list[float], tolerance: float) -> bool:
+def _has_settled(losses: list[float], tolerance: float) -> bool:
     return len(losses) > _IN_A_ROW and losses[-1 - _IN_A_ROW] - losses[-1] <= _IN_A_ROW * tolerance * losses[-1]
 
 

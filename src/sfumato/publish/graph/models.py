@@ -84,11 +84,11 @@ class GraphicalModel:
         """The counts of every clique, with axes in the order of its places."""
         return tuple(
             transpose_to(table, canonical_order(clique, self.sizes), clique)
-            for table, clique in zip(self.laid_tables, self.tree.cliques, strict=True)
+            for table, clique in zip(self.canonical_beliefs, self.tree.cliques, strict=True)
         )
 
     @cached_property
-    def laid_tables(self) -> tuple[Floats, ...]:
+    def canonical_beliefs(self) -> tuple[Floats, ...]:
         """The counts of every clique, with axes as they are laid out."""
         propagation = Propagation(self.tree, self.sizes, [potential.places for potential in self.potentials])
         logs = [
@@ -98,8 +98,8 @@ class GraphicalModel:
         return tuple(propagation.tables(logs, self.total))
 
     @cached_property
-    def _parts(self) -> _Parts:
-        return _Parts(self)
+    def _parts(self) -> _CliqueSums:
+        return _CliqueSums(self)
 
     def marginal(self, places: Sequence[int]) -> Floats:
         """Return the counts of all combinations of these places' cells; axes are in the order of the argument."""
@@ -131,18 +131,18 @@ class GraphicalModel:
         clique, given = self.tree.cliques[index], self.tree.separators[index]
         new = tuple(place for place in clique if place not in given)
         return ConditionalTable(
-            new, given, transpose_to(self.laid_tables[index], canonical_order(clique, self.sizes), (*given, *new))
+            new, given, transpose_to(self.canonical_beliefs[index], canonical_order(clique, self.sizes), (*given, *new))
         )
 
 
-class _Parts:
+class _CliqueSums:
     """Sums of clique tables that some sets need, each computed once, from the smallest that has it."""
 
     def __init__(self, model: GraphicalModel) -> None:
         self._sizes, self._tree, self._total = model.sizes, model.tree, model.total
         self._sums = [
             {canonical_order(clique, model.sizes): table}
-            for clique, table in zip(model.tree.cliques, model.laid_tables, strict=True)
+            for clique, table in zip(model.tree.cliques, model.canonical_beliefs, strict=True)
         ]
         self._messages: dict[tuple[int, int, frozenset[int]], tuple[Floats, AttributeSet]] = {}
         self._kept = 0
@@ -175,7 +175,7 @@ class _Parts:
         if candidates:
             best = min(candidates, key=lambda index: math.prod(shape_of(self._tree.cliques[index], self._sizes)))
             return self.sum_of(best, places)
-        nodes = _between(self._tree, cliques, wanted_places)
+        nodes = _connecting_cliques(self._tree, cliques, wanted_places)
         root = (
             min(nodes, key=lambda index: self._largest_branch(index, nodes, wanted_places))
             if len(nodes) > 2
@@ -186,21 +186,23 @@ class _Parts:
     def _largest_branch(self, index: int, nodes: list[int], requested: set[int]) -> int:
         """Return the largest number of cells of requested places that come from one side of a clique."""
         clique_places = set(self._tree.cliques[index])
-        neighbours = (other for other in nodes if self._adjacent(index, other))
-        sides = (self._wanted(other, index, nodes, requested) - clique_places for other in neighbours)
+        neighbours = (other for other in nodes if self._are_adjacent(index, other))
+        sides = (self._requested_on_side(other, index, nodes, requested) - clique_places for other in neighbours)
         return max(math.prod(shape_of(tuple(side), self._sizes)) for side in sides)
 
-    def _wanted(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> frozenset[int]:
+    def _requested_on_side(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> frozenset[int]:
         """Return the requested places on one side of the tree."""
-        further = (other for other in nodes if other != parent and self._adjacent(index, other))
+        further = (other for other in nodes if other != parent and self._are_adjacent(index, other))
         clique_requested = requested.intersection(self._tree.cliques[index])
-        return frozenset(clique_requested.union(*(self._wanted(other, index, nodes, requested) for other in further)))
+        return frozenset(
+            clique_requested.union(*(self._requested_on_side(other, index, nodes, requested) for other in further))
+        )
 
     def _message(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> tuple[Floats, AttributeSet]:
         """Return the counts of the requested places on this side of the tree, with what is shared with the parent."""
-        others = [other for other in nodes if other != parent and self._adjacent(index, other)]
-        parent_separator = self._between(index, parent) if parent >= 0 else set()
-        separators = [self._between(index, other) for other in others]
+        others = [other for other in nodes if other != parent and self._are_adjacent(index, other)]
+        parent_separator = self._separator(index, parent) if parent >= 0 else set()
+        separators = [self._separator(index, other) for other in others]
         own_places = canonical_order(
             requested.intersection(self._tree.cliques[index]).union(parent_separator, *separators), self._sizes
         )
@@ -220,29 +222,29 @@ class _Parts:
         self, index: int, parent: int, nodes: list[int], requested: set[int]
     ) -> tuple[Floats, AttributeSet]:
         """Return the requested places on this side of the tree, given what is shared with the parent."""
-        key = (index, parent, self._wanted(index, parent, nodes, requested))
+        key = (index, parent, self._requested_on_side(index, parent, nodes, requested))
         if key not in self._messages:
             message, places = self._message(index, parent, nodes, requested)
-            shared = canonical_order(self._between(index, parent), self._sizes)
+            shared = canonical_order(self._separator(index, parent), self._sizes)
             conditional = (
                 divide_or_zero(message, broadcast_to_places(self.sum_of(index, shared), shared, places)),
                 places,
             )
-            if not self._keep(message.size):
+            if not self._fits_cache(message.size):
                 return conditional
             self._messages[key] = conditional
         return self._messages[key]
 
-    def _keep(self, cells: int) -> bool:
+    def _fits_cache(self, cells: int) -> bool:
         """Return whether a table is cached for later sets: as long as it, and all that is cached, has few cells."""
         fits = self._kept + cells <= _KEPT_CELLS and 16 * cells <= _KEPT_CELLS
         self._kept += cells if fits else 0
         return fits
 
-    def _adjacent(self, first: int, second: int) -> bool:
+    def _are_adjacent(self, first: int, second: int) -> bool:
         return self._tree.parents[first] == second or self._tree.parents[second] == first
 
-    def _between(self, first: int, second: int) -> set[int]:
+    def _separator(self, first: int, second: int) -> set[int]:
         child = first if self._tree.parents[first] == second else second
         return set(self._tree.separators[child])
 
@@ -256,7 +258,7 @@ class _Parts:
                 key=lambda candidate: sums[candidate].size,
             )
             sums_to_places = sum_to(sums[source_places], source_places, places)
-            if not self._keep(sums_to_places.size):
+            if not self._fits_cache(sums_to_places.size):
                 return sums_to_places
             sums[places] = sums_to_places
         return sums[places]
@@ -273,7 +275,7 @@ def _components(tree: JunctionTree) -> list[list[int]]:
     return components
 
 
-def _between(tree: JunctionTree, cliques: list[int], requested: set[int]) -> list[int]:
+def _connecting_cliques(tree: JunctionTree, cliques: list[int], requested: set[int]) -> list[int]:
     """Return the cliques without which some of these places would be missing or unconnected; parents come first."""
     nodes = list(cliques)
     while True:

@@ -53,7 +53,7 @@ class JunctionTree:
         """Return the number of cells of all cliques."""
         return sum(_cells(mask_of(clique), sizes) for clique in self.cliques)
 
-    def holding(self, places: Sequence[int]) -> int | None:
+    def clique_index_with(self, places: Sequence[int]) -> int | None:
         """Return the smallest index of a clique that holds all these places, or None."""
         wanted_places = set(places)
         return next((index for index, clique in enumerate(self.cliques) if wanted_places.issubset(clique)), None)
@@ -61,7 +61,7 @@ class JunctionTree:
 
 def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
     """Return the number of cells of all cliques of the tree for these sets, without building it."""
-    return _predicted(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
+    return _predicted_clique_cells(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
 
 
 class GrowingSets:
@@ -72,7 +72,7 @@ class GrowingSets:
 
     def predicted_with(self, places: Sequence[int]) -> int:
         """Return what ``predicted_cells`` does for all sets so far and this one."""
-        return _predicted(tuple(self._with(places)), self._sizes)
+        return _predicted_clique_cells(tuple(self._with(places)), self._sizes)
 
     def add(self, places: Sequence[int]) -> None:
         self._masks = self._with(places)
@@ -85,7 +85,7 @@ class GrowingSets:
 
 
 @lru_cache(maxsize=4096)
-def _predicted(neighbours: tuple[int, ...], sizes: Sizes) -> int:
+def _predicted_clique_cells(neighbours: tuple[int, ...], sizes: Sizes) -> int:
     return sum(_cells(clique, sizes) for clique in _maximal(_eliminate(list(neighbours), sizes)))
 
 

@@ -17,7 +17,7 @@ from sfumato.publish.graph.trees import AttributeSet, JunctionTree
 
 def conditionals_given(model: GraphicalModel, given: Sequence[int]) -> tuple[ConditionalTable, ...]:
     """Return the conditionals of all other columns, in the order in which they are drawn."""
-    root = model.tree.holding(given)
+    root = model.tree.clique_index_with(given)
     if root is None:
         raise InvalidParameter("given", tuple(given), "columns that one clique of the model holds")
     conditionals = []

@@ -309,7 +309,7 @@ class SyntheticTables:
         members = {_MODELS: sealed_files.build_zip(models)}
         receipt = public_receipt(self.receipt)
         manifest = TablesManifest(_FORMAT, sealed_files.hashes(members), self.links, self.price, receipt)
-        sealed_files.save(sealed_files.to_bytes(manifest, members), path)
+        sealed_files.write_atomically(sealed_files.to_bytes(manifest, members), path)
 
     @classmethod
     def read(cls, content: bytes, place: str) -> SyntheticTables:

@@ -50,7 +50,7 @@ class RangeCell:
         if type(self.closed) is not bool:
             raise InvalidParameter("closed", self.closed, "True or False")
 
-    def single(self, kind: Type) -> bool:
+    def is_single_value(self, kind: Type) -> bool:
         """Return whether it holds one value alone: one whole number, or one day."""
         if kind not in (Type.INTEGER, Type.DATE):
             return False
@@ -102,7 +102,7 @@ class Attribute:
     @property
     def has_bins(self) -> bool:
         """Whether some cell is a range of more than one value."""
-        return any(isinstance(cell, RangeCell) and not cell.single(self.type) for cell in self.cells)
+        return any(isinstance(cell, RangeCell) and not cell.is_single_value(self.type) for cell in self.cells)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name:

@@ -240,7 +240,7 @@ def marginal_from_blocks(
     for level, difference in enumerate(chain.differences, 1):
         if difference.parts:
             block_part = marginal_from_blocks(parts, places[1:], attributes, (*within, (places[0], level)))
-            marginal += difference.spread(block_part, axis)
+            marginal += difference.distribute_to_cells(block_part, axis)
     return marginal
 
 
@@ -284,7 +284,7 @@ def weight_by_noise(values: Floats, block: Block, attributes: Attributes) -> Flo
     """Multiply entries by the deviation of their noise, which is 1 unless weights of parents were rounded."""
     for axis, (place, level) in enumerate(block):
         difference = attributes[place].chain.differences[level - 1]
-        if not difference.even:
+        if not difference.is_even:
             values = values * reshape_along(difference.noise, axis, values.ndim)
     return values
 

@@ -142,11 +142,11 @@ def bound_totals(
     """Bound the totals of all groups: exactly within what was measured, and else as well as its marginals allow."""
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
-        return _covered(known, weights, axes, keys, nonnegative)
+        return _measured_totals(known, weights, axes, keys, nonnegative)
     sets, possible = _largest(axes, known.sets), known.possible(axes)
     uppers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
     lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
-    lower_bounds = [lowers.bound(places) for places in sets if not nonnegative or lowers.asks(places)]
+    lower_bounds = [lowers.bound(places) for places in sets if not nonnegative or lowers.has_weight(places)]
     if nonnegative:
         are_alike = bool(possible.all()) and not weights.split_cells.any()
         greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
@@ -167,7 +167,7 @@ def possible_bounds(attributes: int) -> int:
     return 2 * subset_count + pair_count // 2
 
 
-def _covered(
+def _measured_totals(
     known: SynopsisEstimates, weights: CellWeights, axes: AttributeSet, keys: AttributeSet, nonnegative: bool
 ) -> BoundedTotals:
     summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
@@ -217,7 +217,7 @@ class _ExtremeWeights:
     def _lacks_keys(self, inside: AttributeSet) -> bool:
         return any(place not in inside and self.known.attributes[place].size > 1 for place in self.keys)
 
-    def asks(self, inside: AttributeSet) -> bool:
+    def has_weight(self, inside: AttributeSet) -> bool:
         """Return whether some row counts: a bound of weights that are all 0 is 0."""
         return bool(self._with_zero(inside).any())
 

@@ -125,7 +125,7 @@ class LevelDifference:
         means = np.add.reduceat(values, self.groups, axis) / reshape_along(self.children, axis, values.ndim)
         return values - np.repeat(means, self.children, axis)
 
-    def spread(self, differences: Floats, axis: int) -> Floats:
+    def distribute_to_cells(self, differences: Floats, axis: int) -> Floats:
         """Distribute the difference of each part over its cells by their shares."""
         shape = list(differences.shape)
         shape[axis] = self.size
@@ -161,7 +161,7 @@ class LevelDifference:
         return self.scale / self.steps
 
     @cached_property
-    def even(self) -> bool:
+    def is_even(self) -> bool:
         """Whether a·k is the scale for every parent."""
         return bool((self.steps == self.scale).all())
 
@@ -201,7 +201,7 @@ class CellHierarchy:
         return cls(size, tuple(reversed(differences)), cell_shares)
 
     @property
-    def even(self) -> bool:
+    def is_even(self) -> bool:
         """Whether every cell has the same share of the whole."""
         return bool((self.shares == self.shares[0]).all())
 

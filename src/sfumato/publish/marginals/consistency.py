@@ -79,7 +79,7 @@ def make_consistent(
     problem = _Problem(
         estimates, maximal_sets, {places: _zeros(places, impossible, estimates) for places in maximal_sets}
     )
-    parts, gap = problem.solved(rounds)
+    parts, gap = problem.solve(rounds)
     return Consistent(replace(estimates, parts=parts), maximal_sets, impossible, gap)
 
 
@@ -103,7 +103,7 @@ class _Problem:
     sets: tuple[AttributeSet, ...]
     zeros: Mapping[AttributeSet, NDArray[np.bool_]]
 
-    def solved(self, rounds: int) -> tuple[dict[Block, Floats], float]:
+    def solve(self, rounds: int) -> tuple[dict[Block, Floats], float]:
         """Search for the nearest blocks whose cells fall short by no more than is allowed; return them with the
         shortfall.
         """
@@ -117,7 +117,9 @@ class _Problem:
         for _ in range(rounds):
             parts = self._move_blocks(start, extrapolated)
             marginals = {places: marginal_from_blocks(parts, places, attributes) for places in self.sets}
-            if self._shortfall(marginals) <= max_shortfall and self._nearest(extrapolated, marginals, start_marginals):
+            if self._shortfall(marginals) <= max_shortfall and self._is_nearest(
+                extrapolated, marginals, start_marginals
+            ):
                 break
             next_multipliers = {
                 places: self._project_multipliers(places, extrapolated[places] - step * marginals[places])
@@ -133,7 +135,7 @@ class _Problem:
             multipliers, inertia = next_multipliers, next_inertia
         return {**self.estimates.parts, **parts}, self._shortfall(marginals)
 
-    def _nearest(self, multipliers: _Cells, marginals: _Cells, start_marginals: _Cells) -> bool:
+    def _is_nearest(self, multipliers: _Cells, marginals: _Cells, start_marginals: _Cells) -> bool:
         """Return whether the blocks are as near as any, up to a millionth: ⟨μ, cells⟩ is at least how much nearer the
         nearest are, squared, and ⟨μ, cells − cells before⟩ is how far these have moved, squared.
         """
@@ -174,7 +176,9 @@ def _steepest(sets: Sequence[AttributeSet], variances: Mapping[Block, float], at
             levels = dict(block)
             lengths = [_squared_shares(attributes, place, levels.get(place, 0)) for place in places]
             lengths += [
-                len(chain.differences) + 1 for chain in (attributes[place].chain for place in places) if not chain.even
+                len(chain.differences) + 1
+                for chain in (attributes[place].chain for place in places)
+                if not chain.is_even
             ]
             totals[block] = totals.get(block, 0.0) + variances[block] * math.prod(lengths)
     return max(totals.values())

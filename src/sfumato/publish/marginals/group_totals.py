@@ -234,7 +234,7 @@ def squared_norms(
     marginal_axes = [(axis, place) for axis, place in enumerate(axes) if place in inside]
     for axis, place in marginal_axes:
         if place not in keys:
-            values, level_lengths = _asked(values, axis, attributes[place])
+            values, level_lengths = _axis_coefficients(values, axis, attributes[place])
             sections.append((axis, level_lengths))
     squares = values**2
     for axis, level_lengths in sections:
@@ -255,7 +255,7 @@ def squared_norms(
         yield block, norms
 
 
-def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
+def _axis_coefficients(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, list[tuple[int, int]]]:
     """Concatenate the coefficients of the weights along one axis; return them with the level and length of each
     section: 0 is the whole.
     """
@@ -267,7 +267,7 @@ def _asked(values: Floats, axis: int, attribute: Attribute) -> tuple[Floats, lis
         if difference.parts:
             coefficients = difference.coefficients(values, axis)
             parts.append(
-                coefficients if difference.even else coefficients * reshape_along(difference.noise, axis, ndim)
+                coefficients if difference.is_even else coefficients * reshape_along(difference.noise, axis, ndim)
             )
             level_lengths.append((level, difference.parts))
     return np.concatenate(parts, axis), level_lengths

@@ -376,9 +376,9 @@ class MarginalsDraw:
         }
 
     def draw(self, read: Read) -> PublishedMarginals:
-        return self.noisy(read(self.reading))
+        return self.add_noise(read(self.reading))
 
-    def noisy(self, exact: Any) -> PublishedMarginals:
+    def add_noise(self, exact: Any) -> PublishedMarginals:
         """Add noise to what was read."""
         return self._published(
             self.plan,

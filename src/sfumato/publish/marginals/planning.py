@@ -426,7 +426,7 @@ class _Terms:
         for index, places in enumerate(workload.sets):
             entries += [
                 (index, block_numbers.setdefault(block, len(block_numbers)), coefficient)
-                for block, coefficient in _within(places, factors)
+                for block, coefficient in _blocks_with_factors(places, factors)
             ]
             if len(block_numbers) > MAX_BLOCKS:
                 rule = f"marginals of at most {MAX_BLOCKS:,} blocks together"
@@ -467,7 +467,7 @@ class _Terms:
         return best
 
 
-def _within(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> list[tuple[Block, float]]:
+def _blocks_with_factors(places: Sequence[int], factors: list[list[tuple[int, float]]]) -> list[tuple[Block, float]]:
     """Return the blocks of a marginal with the coefficient of the variance of each."""
     coefficients: list[tuple[Block, float]] = [((), 1.0)]
     for place in places:

@@ -62,7 +62,7 @@ class Currency(Protocol):
 
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction: ...
 
-    def hold(self, neighbours: Neighbours) -> Curve:
+    def total_curve(self, neighbours: Neighbours) -> Curve:
         """Return the bound on what all steps leak together."""
         ...
 
@@ -86,7 +86,7 @@ class Concentrated:
         return Gaussian(_check_noise_size(_root_above(moved.squares / (2 * amount))))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
-        return moved.squares / (2 * noise_scale(noise) ** 2)
+        return moved.squares / (2 * sigma_or_scale(noise) ** 2)
 
     def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential:
         return _exponential_choice(1 / _root_above(1 / (8 * amount)), scores)
@@ -101,7 +101,7 @@ class Concentrated:
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
         return quantiles.levels * quantiles.level_epsilon**2 / 8
 
-    def hold(self, neighbours: Neighbours) -> Curve:
+    def total_curve(self, neighbours: Neighbours) -> Curve:
         return Curve.concentrated(self.rho, neighbours)
 
     def sharpness(self, columns: int) -> float:  # noqa: ARG002
@@ -125,7 +125,7 @@ class Pure:
         return Laplace(_check_noise_size(moved.total / amount))
 
     def noise_cost(self, noise: Additive, moved: Sensitivity) -> Fraction:
-        return moved.total / noise_scale(noise)
+        return moved.total / sigma_or_scale(noise)
 
     def choice(self, amount: Fraction, scores: ColumnSetDistances) -> Exponential:
         return _exponential_choice(amount, scores)
@@ -139,7 +139,7 @@ class Pure:
     def quantiles_cost(self, quantiles: Quantiles) -> Fraction:
         return quantiles.epsilon
 
-    def hold(self, neighbours: Neighbours) -> Curve:
+    def total_curve(self, neighbours: Neighbours) -> Curve:
         return Curve.pure(self.epsilon, neighbours)
 
     def sharpness(self, columns: int) -> float:
@@ -147,7 +147,7 @@ class Pure:
 
 
 @lru_cache(maxsize=64)
-def currency(price: Price) -> Currency:
+def amount_in_currency(price: Price) -> Currency:
     """Return the currency of a price: ρ if it allows Gaussian noise, otherwise ε.
 
     For (ε, δ) it is the largest ρ for which every ρ-zCDP release satisfies the guarantee (Canonne, Kamath & Steinke
@@ -207,7 +207,7 @@ class RoundAmounts:
         return RoundAmounts(self.measurement * currency.half_noise_factor, self.choice * currency.half_noise_factor)
 
 
-def noise_scale(noise: Additive) -> Fraction:
+def sigma_or_scale(noise: Additive) -> Fraction:
     """Return the deviation or scale of noise, in steps."""
     assert isinstance(noise, Gaussian | Laplace)
     size = noise.sigma if isinstance(noise, Gaussian) else noise.scale

@@ -44,7 +44,7 @@ def weighted_closure(workload: Mapping[AttributeSet, Fraction]) -> dict[Attribut
     return integer_weights(
         {
             candidate: sum((per_column[place] for place in candidate), start=Fraction(0))
-            for candidate in subsets_with_weights(workload)
+            for candidate in subsets_with_largest_weight(workload)
         }
     )
 
@@ -86,7 +86,7 @@ def _subsets(index_arrays: Sequence[Places], count: int) -> Places:
     return np.asarray(np.unique(keys)[:, None] // radix % columns)
 
 
-def subsets_with_weights(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, Fraction]:
+def subsets_with_largest_weight(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, Fraction]:
     """Return every subset of a workload set with the weight of the heaviest set it is in; small sets come first."""
     weights: dict[AttributeSet, Fraction] = {}
     for workload_set, weight in workload.items():

@@ -197,7 +197,7 @@ class Speed:
 
 
 @lru_cache(maxsize=1)
-def speed() -> Speed:
+def measure_speed() -> Speed:
     """Measure this machine: the best of several tries each, because other programs run on it too."""
     table = _best_seconds(lambda: _fit_chain(_SMALL_CHAIN)) / (_TIMED_ROUNDS * (len(_SMALL_CHAIN) - 1))
     cells = sum(first * second for first, second in pairwise(_LARGE_CHAIN))
@@ -282,7 +282,7 @@ def forecast(setting: SynthesisSetting, method: str, rows: int, price: str, *, a
     course = expected_run(setting, method, rows)
     sets = course.sets(len(setting.sizes))
     cells = predicted_cells(sets, setting.sizes)
-    seconds = predicted_seconds(setting, course, rows, speed())
+    seconds = predicted_seconds(setting, course, rows, measure_speed())
     return SynthesisForecast(seconds, predicted_memory(setting, course, rows), len(sets), cells, rows, price, accepted)
 
 

@@ -30,7 +30,7 @@ from fractions import Fraction
 from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import FOR_CHOICES, RoundAmounts, round_amount_down
-from sfumato.publish.synthesis.candidates import Outcome, Step, integer_weights, subsets_with_weights
+from sfumato.publish.synthesis.candidates import Outcome, Step, integer_weights, subsets_with_largest_weight
 from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, mean_size
 
 
@@ -142,7 +142,7 @@ def _joining_pairs(edges: list[AttributeSet], columns: int) -> list[AttributeSet
 def mwem(course: SynthesisState) -> Steps:
     """Choose and measure, round by round."""
     yield from course.start()
-    weights = integer_weights(subsets_with_weights(course.setting.workload))
+    weights = integer_weights(subsets_with_largest_weight(course.setting.workload))
     pairs = course.setting.pairs
     course.planned = rounds = len(course.setting.attributes) + len(pairs)
     yield from course.measure_pairs(round_amount_down(course.budget.remaining / rounds))

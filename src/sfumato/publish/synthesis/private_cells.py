@@ -48,7 +48,7 @@ from sfumato.publish.marginals.attributes import (
     OtherCell,
     RangeCell,
 )
-from sfumato.publish.synthesis.budget import Currency, noise_scale
+from sfumato.publish.synthesis.budget import Currency, sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step
 from sfumato.publish.tab_steps import ChooseCellsStep, ChosenCells, MeasureStep
 from sfumato.quick_dataclass import dataclass
@@ -158,7 +158,7 @@ class ValueGroups:
         """Give cells to the most frequent values above what noise alone reaches in about one of all values."""
         assert isinstance(outcome, NoisyCells)
         assert isinstance(step, MeasureStep)
-        counts, scale = outcome.counts[:-1], float(noise_scale(step.noise))
+        counts, scale = outcome.counts[:-1], float(sigma_or_scale(step.noise))
         logarithm = math.log(counts.size)
         threshold = scale * (logarithm if isinstance(step.noise, Laplace) else math.sqrt(2 * logarithm))
         most_frequent = np.argsort(-counts, kind="stable")[:MAX_OWN_CELLS]
@@ -254,7 +254,7 @@ class CellPlan:
         )
 
     @cached_property
-    def merged(self) -> MergedCells:
+    def merged_cells(self) -> MergedCells:
         return MergedCells(tuple(self.parts.get(place) for place in range(len(self.fine))))
 
     def replace_parts(self, parts: Mapping[int, Parts]) -> CellPlan:

@@ -178,6 +178,6 @@ class ReleasedSynthesis:
         return tuple(dict.fromkeys(marginal.places for marginal in self.marginals if marginal.places))
 
     @property
-    def laplace(self) -> bool:
+    def has_laplace_noise(self) -> bool:
         """Whether the noise is Laplace noise: the price was pure."""
         return self.marginals[0].laplace if self.marginals else False

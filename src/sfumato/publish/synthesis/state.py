@@ -26,7 +26,7 @@ from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
-from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, noise_scale, round_amount_down
+from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, round_amount_down, sigma_or_scale
 from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_closure
 from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_from_model
 from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
@@ -66,9 +66,9 @@ class SynthesisSetting:
     """The columns whose cells are bought; None if the policy declares all cells."""
 
     @property
-    def merged(self) -> MergedCells | None:
+    def merged_cells(self) -> MergedCells | None:
         """The parts that are counted, where cells are bought."""
-        return None if self.cell_plan is None else self.cell_plan.merged
+        return None if self.cell_plan is None else self.cell_plan.merged_cells
 
     @property
     def cell_amount(self) -> Fraction:
@@ -193,7 +193,7 @@ class SynthesisState:
             outcome = yield step
             self.budget = funds
             refined = setting.cell_plan.replace_parts({place: private.parts_from(step, outcome)})
-            noise = noise_scale(step.noise) if isinstance(step, MeasureStep) else None
+            noise = sigma_or_scale(step.noise) if isinstance(step, MeasureStep) else None
             self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
             self.setting = replace(setting, attributes=refined.attributes, cell_plan=refined)
 
@@ -223,7 +223,7 @@ class SynthesisState:
         ]
 
     def _measure_marginal(self, places: AttributeSet, amount: Fraction, what: str) -> Measuring:
-        view, currency = CellCounts(self.setting.reading, places, self.setting.merged), self.budget.currency
+        view, currency = CellCounts(self.setting.reading, places, self.setting.merged_cells), self.budget.currency
         noise = currency.noise(amount, view.sensitivity)
         funds = self.budget.charge(currency.noise_cost(noise, view.sensitivity))
         outcome = yield MeasureStep(view, noise, NoisyCells.of)
@@ -231,7 +231,7 @@ class SynthesisState:
         self.budget = funds
         shape = tuple(self.setting.sizes[place] for place in places)
         laplace, step = isinstance(noise, Laplace), self.setting.unit_value
-        measured = MeasuredMarginal(places, outcome.counts.reshape(shape), noise_scale(noise), laplace, step)
+        measured = MeasuredMarginal(places, outcome.counts.reshape(shape), sigma_or_scale(noise), laplace, step)
         names = tuple(self.setting.attributes[place].name for place in places)
         self.released.append((measured, SynthesisRound(names, what, noise.words())))
         return mean_size(noise, step)
@@ -253,7 +253,7 @@ class SynthesisState:
         self, sets: Sequence[AttributeSet], weights: Sequence[int], penalty: Callable[[int], float]
     ) -> ColumnSetDistances:
         step = float(self.setting.unit_value)
-        views = tuple(CellCounts(self.setting.reading, places, self.setting.merged) for places in sets)
+        views = tuple(CellCounts(self.setting.reading, places, self.setting.merged_cells) for places in sets)
         model = self.model
         missing = [places for places in sets if places not in self._predicted]
         for places, counts in zip(missing, model.marginals(missing), strict=True):
@@ -283,7 +283,7 @@ def l1_change(before: Floats, after: Floats) -> float:
 
 def mean_size(noise: Additive, unit_value: Fraction) -> float:
     """Return the mean of |noise| in one cell, in rows: √(2/π)·σ, or the scale of Laplace noise."""
-    size = float(noise_scale(noise) * unit_value)
+    size = float(sigma_or_scale(noise) * unit_value)
     return size if isinstance(noise, Laplace) else math.sqrt(2 / math.pi) * size
 
 

@@ -53,11 +53,11 @@ from sfumato.release.answers.answer_pictures import (
     bucket_keys,
     caption_lines,
     explain_mark,
+    is_too_noisy,
     key_column,
     notes,
     parse_buckets,
     parse_noise_limit,
-    too_noisy,
     wrap_notes,
 )
 from sfumato.release.answers.formatting import (
@@ -239,7 +239,7 @@ class Answer:
         return f"{text} {MARK}" if is_flagged else text
 
     def _is_noisy(self, name: str, index: int, value: Any, above: Fraction) -> bool:
-        return too_noisy(value, self.intervals[name][index], above)
+        return is_too_noisy(value, self.intervals[name][index], above)
 
     def with_clipped(self, propose: Callable[[], Any]) -> Answer:
         """Attach what proposes to count what was cut; an answer that is read from a file has none."""

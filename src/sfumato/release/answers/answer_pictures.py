@@ -16,7 +16,7 @@ from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Call, Column, Key, Literal
 from sfumato.plan.values.functions.numeric import MAX_BUCKETS
 from sfumato.plots.answers import Buckets, GroupColumn
-from sfumato.plots.colours import VEGA_AXIS, VEGA_BAR, VEGA_RANGE
+from sfumato.plots.colours import VEGA_AXIS, VEGA_BAR, VEGA_ERROR_BAR
 from sfumato.plots.scales import ChartData, Interval
 from sfumato.privacy import codec
 from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact, format_percent
@@ -82,7 +82,7 @@ def parse_noise_limit(above: Number) -> str:
     return format_exact(exact(above, "above", POSITIVE))
 
 
-def too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
+def is_too_noisy(value: Any, interval: Interval, above: Fraction = HALF) -> bool:
     """Return whether an interval extends further to one side than this fraction of the number."""
     if value is None or interval is None:
         return False
@@ -204,9 +204,9 @@ def _bars(data: ChartData, altair: Any, *, labelled: bool) -> Any:
     x_axis = altair.X("value:Q", title=None, axis=altair.Axis(labelOverlap=True, labelSeparation=8))
     bars = base.mark_bar(color=VEGA_BAR, size=0.7 * row_height).encode(y=y_axis, x=x_axis)
     stroke = min(2, row_height / 4)
-    whiskers = base.mark_rule(color=VEGA_RANGE, strokeWidth=stroke).encode(y=y_axis, x="low:Q", x2="high:Q")
+    whiskers = base.mark_rule(color=VEGA_ERROR_BAR, strokeWidth=stroke).encode(y=y_axis, x="low:Q", x2="high:Q")
     whisker_ends = [
-        base.mark_tick(color=VEGA_RANGE, size=0.4 * row_height, thickness=stroke).encode(y=y_axis, x=f"{end}:Q")
+        base.mark_tick(color=VEGA_ERROR_BAR, size=0.4 * row_height, thickness=stroke).encode(y=y_axis, x=f"{end}:Q")
         for end in ("low", "high")
     ]
     return altair.layer(bars, whiskers, *whisker_ends)

@@ -28,7 +28,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     TruthColumn,
     confidence_statements,
     evaluate_on,
-    missing,
+    null_mask,
     numbers,
     objects,
     over_rows,
@@ -129,7 +129,7 @@ def _pair_codes(join: NoisyJoin, left: Finished, right: Finished) -> tuple[Place
         merged = np.concatenate(codes) * (int(value_ranks.max(initial=0)) + 1) + value_ranks
         renumbered = np.unique(merged, return_inverse=True)[1].reshape(-1)
         codes = [renumbered[:split], renumbered[split:]]
-        nulls = missing(both)
+        nulls = null_mask(both)
         is_null = [is_null[0] | nulls[:split], is_null[1] | nulls[split:]]
     return np.where(is_null[0], -1, codes[0]), np.where(is_null[1], -2, codes[1])
 

@@ -49,7 +49,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     truths,
 )
 from sfumato.release.noisy_rows.row_selection import ranks, take_rows
-from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes, pair_total, row_total
+from sfumato.release.noisy_rows.row_totals import Places, Presence, correlation_or_slope, group_codes, row_total
 from sfumato.release.noisy_rows.window_functions import window
 
 
@@ -221,6 +221,6 @@ def apply_outer(query: Outer, inner: Finished) -> Finished:
         group_columns[Result(index)] = (
             row_total(aggregate.function, argument, aggregated_rows, codes, len(group_rows))
             if argument is None or x is None
-            else pair_total(aggregate.function, argument, x, aggregated_rows, codes, len(group_rows))
+            else correlation_or_slope(aggregate.function, argument, x, aggregated_rows, codes, len(group_rows))
         )
     return _finish_rows(query.finish, group_columns, group_presence)

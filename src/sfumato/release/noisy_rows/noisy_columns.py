@@ -187,7 +187,7 @@ def are_nulls_sure(column: Evaluated) -> Bools:
     if not isinstance(column, TruthColumn) and column.nulls_sure is not None:
         return column.nulls_sure
     no_number = np.isnan(column.low) if isinstance(column, NumberColumn) else False
-    return np.asarray(~missing(column) | is_sure(column) | no_number, bool)
+    return np.asarray(~null_mask(column) | is_sure(column) | no_number, bool)
 
 
 def confidence_statements(*columns: Evaluated | None) -> ConfidenceStatements:
@@ -431,7 +431,7 @@ def _in(call: Call, arguments: list[Evaluated]) -> Evaluated:
     return _or(call, [_compare_columns(arguments[0], candidate, operator.eq) for candidate in arguments[1:]])
 
 
-def missing(column: Evaluated) -> Bools:
+def null_mask(column: Evaluated) -> Bools:
     if isinstance(column, (NumberColumn, LinearColumn)):
         return np.isnan(column.value)
     if isinstance(column, TruthColumn):
@@ -440,7 +440,7 @@ def missing(column: Evaluated) -> Bools:
 
 
 def _is_null(_: Call, arguments: list[Evaluated]) -> Evaluated:
-    is_null = missing(arguments[0])
+    is_null = null_mask(arguments[0])
     stated = arguments[0].nulls_sure if isinstance(arguments[0], (NumberColumn, ExactColumn)) else None
     return TruthColumn(is_null, np.ones(len(is_null), bool), is_sure(arguments[0]) if stated is None else stated)
 
@@ -457,7 +457,7 @@ def _case(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 def _select_branch(call: Call, test: Bools, test_sure: Bools, yes: Evaluated, no: Evaluated) -> Evaluated:
     """Select a branch per row; noisy values decided which one, so the interval covers both branches."""
-    yes_sure, no_sure, alike = are_nulls_sure(yes), are_nulls_sure(no), missing(yes) == missing(no)
+    yes_sure, no_sure, alike = are_nulls_sure(yes), are_nulls_sure(no), null_mask(yes) == null_mask(no)
     nulls_sure = np.where(test_sure, np.where(test, yes_sure, no_sure), yes_sure & no_sure & alike)
     if call.domain.type.numeric:
         a, b = numbers(yes), numbers(no)
@@ -472,7 +472,7 @@ def _select_branch(call: Call, test: Bools, test_sure: Bools, yes: Evaluated, no
 def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
     coalesced = arguments[-1]
     for argument in reversed(arguments[:-1]):
-        coalesced = _select_branch(call, ~missing(argument), are_nulls_sure(argument), argument, coalesced)
+        coalesced = _select_branch(call, ~null_mask(argument), are_nulls_sure(argument), argument, coalesced)
     return coalesced
 
 

@@ -22,7 +22,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     as_linear,
     choose_rows,
     confidence_statements,
-    missing,
+    null_mask,
     numbers,
     objects,
     truths,
@@ -100,7 +100,7 @@ def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:
 
 def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.intp]:
     """Return dense ranks that sort a column, equal for equal values."""
-    is_null = missing(column)
+    is_null = null_mask(column)
     value_ranks = _value_ranks(column, ~is_null)
     rank_count = value_ranks.max(initial=-1) + 1
     return np.where(

@@ -25,7 +25,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     are_nulls_sure,
     confidence_statements,
     is_sure,
-    missing,
+    null_mask,
     numbers,
     over_rows,
 )
@@ -65,7 +65,7 @@ class Presence:
 
     def not_null(self, column: Evaluated) -> Presence:
         """Keep the rows in which a column has a value."""
-        is_null, null_sure = missing(column), are_nulls_sure(column)
+        is_null, null_sure = null_mask(column), are_nulls_sure(column)
         sure = (self.sure & null_sure) | (self.sure & ~self.present) | (null_sure & is_null)
         decided_by = NONE if isinstance(column, LinearColumn) else confidence_statements(column)
         return Presence(self.present & ~is_null, sure, self.statements | decided_by)
@@ -216,7 +216,7 @@ _AGGREGATES: dict[str, Callable[[NumberColumn, Presence, Places, int], NumberCol
 }
 
 
-def pair_total(
+def correlation_or_slope(
     function: str, y: Evaluated, x: Evaluated, present: Presence, codes: Places, count: int
 ) -> NumberColumn | LinearColumn:
     """Compute CORR or REGR_SLOPE of the rows in which both have a value.
@@ -226,7 +226,7 @@ def pair_total(
     """
     present = present.not_null(y).not_null(x)
     here, ys, xs = present.present, numbers(y), numbers(x)
-    means = [_average(np.where(here, part.value, 0), here, codes, count)[codes] for part in (ys, xs)]
+    means = [_average_of_zeroed(np.where(here, part.value, 0), here, codes, count)[codes] for part in (ys, xs)]
     y_gaps, x_gaps = (np.where(here, part.value - mean, 0) for part, mean in zip((ys, xs), means, strict=True))
     spread, y_spread, joint = (sum_by(product, codes, count) for product in (x_gaps**2, y_gaps**2, x_gaps * y_gaps))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -241,5 +241,5 @@ def pair_total(
     return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(confidence_statements(y, x)))
 
 
-def _average(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
+def _average_of_zeroed(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
     return sum_by(values, codes, count) / np.maximum(sum_by(here, codes, count), 1)

@@ -26,7 +26,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     TruthColumn,
     are_nulls_sure,
     confidence_statements,
-    missing,
+    null_mask,
     numbers,
     over_rows,
     relying_on,
@@ -111,7 +111,7 @@ class _OrderedRows:
         first = np.minimum(first, self.end)
         return first, np.maximum(first, end)
 
-    def spread(self, values: Floats) -> Floats:
+    def values_by_row(self, values: Floats) -> Floats:
         """Return a number for every row, from those of the positions; NULL for absent rows."""
         spread = np.full(self.count, np.nan)
         spread[self.rows] = values
@@ -153,9 +153,9 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
     """Aggregate the argument over each row's frame; NULL is ignored."""
     first, end = ordered.frame(over)
     if argument is None:
-        rows = ordered.spread((end - first).astype(np.float64))
+        rows = ordered.values_by_row((end - first).astype(np.float64))
         return NumberColumn(rows, rows, rows)
-    is_value = ~missing(argument)[ordered.rows]
+    is_value = ~null_mask(argument)[ordered.rows]
     row_counts = _range_sums(is_value, first, end)
     if isinstance(argument, LinearColumn) and over.function in ("SUM", "AVG"):
         divisor = np.where(row_counts == 0, np.nan, row_counts if over.function == "AVG" else 1.0)
@@ -164,7 +164,7 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
             position = np.full(ordered.count, -1)
             position[ordered.rows] = np.arange(len(ordered.rows))
             parts = [np.where(is_value, part[ordered.rows], 0) for part in (argument.value, argument.centre)]
-            value, centre = (ordered.spread(_range_sums(part, first, end) / divisor) for part in parts)
+            value, centre = (ordered.values_by_row(_range_sums(part, first, end) / divisor) for part in parts)
             return argument.derived(value, centre, form.scaled(np.nan_to_num(1 / divisor)).take(position))
     null_sure = are_nulls_sure(argument)[ordered.rows]
     column = take_rows(numbers(argument), ordered.rows)
@@ -172,7 +172,7 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
     value, low, high, nulls_sure = frames.total(over.function)
     known = np.ones(ordered.count, bool)
     known[ordered.rows] = nulls_sure
-    ends = [ordered.spread(part) for part in (value, low, high)]
+    ends = [ordered.values_by_row(part) for part in (value, low, high)]
     return NumberColumn(ends[0], ends[1], ends[2], over_rows(confidence_statements(argument)), known)
 
 
@@ -293,14 +293,14 @@ def _share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Se
         values = 1.0 + np.where(
             position < in_longer, position // (short + 1), longer + (position - in_longer) // np.maximum(short, 1)
         )
-    value = ordered.spread(values.astype(np.float64))
-    is_exact = bool(present.sure.all()) and not confidence_statements(*keys) and not _chosen(keys)
+    value = ordered.values_by_row(values.astype(np.float64))
+    is_exact = bool(present.sure.all()) and not confidence_statements(*keys) and not _are_chosen_by_noise(keys)
     return NumberColumn(value, value, value) if is_exact else NumberColumn(
         value, np.full(len(value), low), np.full(len(value), high)
     )  # fmt: skip
 
 
-def _chosen(keys: Sequence[Evaluated]) -> bool:
+def _are_chosen_by_noise(keys: Sequence[Evaluated]) -> bool:
     return any(isinstance(key, ExactColumn) and key.chosen_by_noise for key in keys)
 
 

@@ -38,7 +38,7 @@ from sfumato.policy import Value
 from sfumato.privacy.numbers import Number, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
-from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, noise, rounded_up
+from sfumato.release.parts.question_parts import EXTREME_TOTALS, NoiseStrength, OtherPart, calibrated_noise, rounded_up
 from sfumato.release.parts.scales import FrequentValueScale, KeyColumn, NoiseScale, NoisyScale, QuantileScale
 
 _ESTIMATE_SHARE = Fraction(1, 2)
@@ -77,7 +77,7 @@ class QuantilesPart:
     def shares(self) -> int:
         return bool(self._quantiles) + len(self._extremes)
 
-    def share_of(self, index: int) -> int:
+    def share_index(self, index: int) -> int:
         probability = self.asked[index].probability
         return bool(self._quantiles) + self._extremes.index(probability) if probability in self._extremes else 0
 
@@ -128,7 +128,7 @@ class QuantilesPart:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.measures[0] for _ in indices)
 
-    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
         measure, scales = self.bounded.measures[0], self.scales(measurements)
         width = sum(scale.columns for scale in scales)
         return np.array([[end] * width for end in (measure.low, measure.high, measure.low)], np.int64)
@@ -227,7 +227,7 @@ class DistinctValuesPart:
     def shares(self) -> int:
         return 1
 
-    def share_of(self, index: int) -> int:  # noqa: ARG002
+    def share_index(self, index: int) -> int:  # noqa: ARG002
         return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> DistinctValueReading | MatchedValueReading:
@@ -245,7 +245,7 @@ class DistinctValuesPart:
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, DistinctCounts(self.reading(()))
-        return (Measurement(view, noise(strength, view.sensitivity, share)),)
+        return (Measurement(view, calibrated_noise(strength, view.sensitivity, share)),)
 
     def draw(self, measurements: Sequence[Measurement], exact: Integers) -> Integers:
         (measurement,) = measurements
@@ -270,7 +270,7 @@ class DistinctValuesPart:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
 
-    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
         return self.draw(measurements, np.array([[end] for end in EXTREME_TOTALS], np.int64))
 
     def hypothetical_group(self, size: int) -> tuple[int, ...]:
@@ -321,7 +321,7 @@ class FrequentValuesPart:
     def shares(self) -> int:
         return 1
 
-    def share_of(self, index: int) -> int:  # noqa: ARG002
+    def share_index(self, index: int) -> int:  # noqa: ARG002
         return 0
 
     def reading(self, groups: tuple[GroupKey, ...]) -> ValueTable:
@@ -346,7 +346,7 @@ class FrequentValuesPart:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return (self.bounded.measures[0],) * len(indices)
 
-    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
         ends = np.array(EXTREME_TOTALS, np.int64)
         return self.draw(measurements, ends[(np.arange(len(self.values)) + np.arange(3)[:, None]) % len(ends)])
 

@@ -63,7 +63,7 @@ class NoiseStrength:
     family: Family
     price: Price | None = None
     """The price, where a closed form gives the noise."""
-    factor: Fraction = Fraction(1)
+    size_without_price: Fraction = Fraction(1)
     """Without a price, the noise relative to that of a whole price of 1."""
 
     def size(self, share: Fraction) -> Fraction:
@@ -75,7 +75,7 @@ class NoiseStrength:
             closed_form_size = self.family.closed_form(epsilon=epsilon, rho=rho)
             assert closed_form_size is not None
             return closed_form_size
-        return self.factor / (share if self.family.order == 1 else Fraction(math.sqrt(share)))
+        return self.size_without_price / (share if self.family.order == 1 else Fraction(math.sqrt(share)))
 
     def epsilon(self, share: Fraction) -> Fraction:
         """Return the ε of a selection."""
@@ -83,13 +83,13 @@ class NoiseStrength:
             assert self.price.epsilon is not None
             return self.price.epsilon * share
         unscaled_epsilon = share if self.family.order == 1 else 2 * Fraction(math.sqrt(share))
-        return rounded_down(unscaled_epsilon / self.factor)
+        return rounded_down(unscaled_epsilon / self.size_without_price)
 
 
 class QuestionPart(Protocol):
     """A part of a question under one bounding strategy: how it is read, measured and stored."""
 
-    def share_of(self, index: int) -> int:
+    def share_index(self, index: int) -> int:
         """Return the index of the share that pays for the measure at this index."""
         ...
 
@@ -121,7 +121,7 @@ class QuestionPart(Protocol):
         """Return the measures at these indices, in integer steps."""
         ...
 
-    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
         """Draw for three groups whose totals are at the extremes; reads no data."""
         ...
 
@@ -175,7 +175,7 @@ class NoisyTotals:
     def shares(self) -> int:
         return len(self.bounded.measures)
 
-    def share_of(self, index: int) -> int:
+    def share_index(self, index: int) -> int:
         return self.bounded.members[index].share
 
     def reading(self, groups: tuple[GroupKey, ...]) -> GroupTotals:
@@ -183,7 +183,7 @@ class NoisyTotals:
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         return tuple(
-            Measurement(Totals(self.bounded, index), noise(strength, scaled.sensitivity, share))
+            Measurement(Totals(self.bounded, index), calibrated_noise(strength, scaled.sensitivity, share))
             for index, (scaled, share) in enumerate(zip(self.bounded.noisy_measures, shares, strict=False))
         )
 
@@ -208,7 +208,7 @@ class NoisyTotals:
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.members[index] for index in indices)
 
-    def dry_run(self, measurements: Sequence[Measurement]) -> Integers:
+    def draw_at_extremes(self, measurements: Sequence[Measurement]) -> Integers:
         width = sum(measure.coordinates for measure in self.bounded.measures)
         return self.draw(measurements, np.array([[end] * width for end in EXTREME_TOTALS], np.int64))
 
@@ -221,7 +221,7 @@ class NoisyTotals:
         )
 
 
-def noise(strength: NoiseStrength, change: Sensitivity, share: Fraction) -> Additive:
+def calibrated_noise(strength: NoiseStrength, change: Sensitivity, share: Fraction) -> Additive:
     """Return the noise that a share buys for totals of this sensitivity."""
     family = strength.family
     size = family.norm(change) * strength.size(share)

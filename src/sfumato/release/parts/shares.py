@@ -125,7 +125,7 @@ class PriceSplit:
     """The same ratios if all shares were equal."""
 
     @property
-    def even(self) -> bool:
+    def is_even(self) -> bool:
         """Return whether all shares are equal."""
         return len({share for part in self.shares for share in part}) <= 1
 
@@ -162,7 +162,7 @@ def _wanted_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[Ques
     part, totals = parts[made.part], parts[0]
     if not isinstance(part, NoisyTotals):
         first_share, (index,) = sum(earlier.shares for earlier in parts[: made.part]), made.measures
-        return SplitResult({first_share + part.share_of(index): 1.0}, weight)
+        return SplitResult({first_share + part.share_index(index): 1.0}, weight)
     assert isinstance(totals, NoisyTotals)
     members = [totals.bounded.members[index] for index in made.measures]
     if len(members) == 1:

@@ -55,7 +55,7 @@ class TokenLimit:
             remaining_units = (
                 None
                 if limit is None
-                else max(0, amounts.read(limit) - reduce(amounts.add, reserved, amounts.read(spent)))
+                else max(0, amounts.read(limit) - reduce(amounts.add_rounded_up, reserved, amounts.read(spent)))
             )
             amount = 0 if epsilon is None else charge_amount(epsilon)
             if remaining_units is None or (epsilon is not None and amount <= remaining_units):
@@ -93,7 +93,7 @@ def _settle(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
     ).fetchone()
     if reservation is not None and charged:
         (spent,) = rows.execute("SELECT spent FROM tokens WHERE number = ?", (reservation[0],)).fetchone()
-        total = amounts.write(amounts.add(amounts.read(spent), amounts.read(reservation[1])))
+        total = amounts.write(amounts.add_rounded_up(amounts.read(spent), amounts.read(reservation[1])))
         rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, reservation[0]))
 
 

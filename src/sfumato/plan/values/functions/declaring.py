@@ -116,13 +116,13 @@ def _require_moderate_size(expression: Call) -> Call:
 _signature = functools.cache(inspect.signature)
 
 
-def never_null(expression: Expression) -> bool:
+def is_never_null(expression: Expression) -> bool:
     """Return whether the value is surely not NULL in every row: a column's never is."""
     if isinstance(expression, Literal):
         return expression.value is not None
     if not isinstance(expression, Call):
         return False
-    arguments_never_null = [never_null(argument) for argument in expression.arguments]
+    arguments_never_null = [is_never_null(argument) for argument in expression.arguments]
     match expression.function:
         case "COALESCE" | "LEAST" | "GREATEST" | "CONCAT":
             return any(arguments_never_null)
@@ -378,12 +378,12 @@ def _common_grid(domains: list[Domain]) -> Fraction | None:
     return grid if are_multiples else None
 
 
-def any_nullable(*found: Expression) -> bool:
+def is_any_nullable(*found: Expression) -> bool:
     return any(expression.domain.nullable for expression in found)
 
 
 def boolean_domain(*found: Expression) -> Domain:
-    return Domain(Type.BOOLEAN, values=BOTH, nullable=any_nullable(*found))
+    return Domain(Type.BOOLEAN, values=BOTH, nullable=is_any_nullable(*found))
 
 
 def written(argument: Expression, kind: Type, description: str) -> Value:

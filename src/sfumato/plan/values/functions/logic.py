@@ -18,13 +18,13 @@ from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
     BOTH,
     FOLDING,
-    any_nullable,
     as_common_type,
     as_real,
     as_timestamp,
     boolean_domain,
     call,
     declare_function,
+    is_any_nullable,
     is_null,
     null,
     parse_iso_literal,
@@ -135,7 +135,7 @@ def _case(*arguments: Expression) -> TypedCall:
     otherwise = arguments[-1] if len(arguments) % 2 else null()
     conditions = [require_boolean(condition) for condition in arguments[: len(arguments) // 2 * 2 : 2]]
     values = as_common_type((*arguments[1::2], otherwise))
-    domain = union_domain(values, nullable=any_nullable(*values))
+    domain = union_domain(values, nullable=is_any_nullable(*values))
     branches = [operand for pair in zip(conditions, values, strict=False) for operand in pair]
     return [*branches, values[-1]], domain
 

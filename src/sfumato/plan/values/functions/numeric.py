@@ -19,14 +19,14 @@ from sfumato.plan.values import intervals
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
     MAX_LISTED_VALUES,
-    any_nullable,
     as_common_type,
     as_real,
     declare_function,
+    is_any_nullable,
+    is_never_null,
     is_null,
     literal,
     max_letters,
-    never_null,
     null,
     require_number,
     type_mismatch,
@@ -47,7 +47,7 @@ def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expre
 
     def rule(x: Expression, y: Expression) -> TypedCall:
         x, y = require_number(x), require_number(y)
-        nullable = any_nullable(x, y)
+        nullable = is_any_nullable(x, y)
         integer_domain = _integer_domain(apply, x.domain, y.domain, nullable)
         if integer_domain is not None:
             return (x, y), integer_domain
@@ -77,7 +77,7 @@ def _divide(x: Expression, y: Expression) -> TypedCall:
     if divisor is None or divisor[0] <= 0 <= divisor[1]:
         return (x, y), intervals.real_domain(None, nullable=True)
     corner_values = intervals.corners(operator.truediv, intervals.double_range(x.domain), divisor)
-    return (x, y), intervals.overflowing_real_domain(corner_values, nullable=any_nullable(x, y))
+    return (x, y), intervals.overflowing_real_domain(corner_values, nullable=is_any_nullable(x, y))
 
 
 @declare_function("//", "x // y", "the quotient of two whole numbers, rounded toward 0; NULL where y is 0")
@@ -88,7 +88,7 @@ def _divide_whole(x: Expression, y: Expression) -> TypedCall:
     x, y = (null(Type.INTEGER) if is_null(operand) else operand for operand in (x, y))
     numerator_range: Any = x.domain.range
     divisor_range: Any = y.domain.range
-    nullable = any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
+    nullable = is_any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
     if numerator_range is None:  # the least number of 64 bits has no opposite
         return (x, y), Domain(Type.INTEGER, nullable=nullable or divisor_range[0] <= -1 <= divisor_range[1])
     ends = _quotient_range(numerator_range, divisor_range or (-LARGEST_INTEGER, LARGEST_INTEGER))
@@ -118,7 +118,7 @@ def _remainder(x: Expression, y: Expression) -> TypedCall:
     if not is_integer:
         x, y = as_real(x), as_real(y)
     numerator_range, divisor_range = intervals.double_range(x.domain), intervals.double_range(y.domain)
-    nullable = any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
+    nullable = is_any_nullable(x, y) or divisor_range is None or divisor_range[0] <= 0 <= divisor_range[1]
     if is_integer:
         low, high = _remainder_range(x.domain.range, y.domain.range, 1)
         return (x, y), Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
@@ -288,7 +288,7 @@ def _pow(x: Expression, y: Expression) -> TypedCall:
     x, y = as_real(x), as_real(y)
     base, power = intervals.double_range(x.domain), intervals.double_range(y.domain)
     power_range = intervals.widen_range(_powers(base, power), exact=_exact_powers(base, power))
-    return (x, y), intervals.overflowing_real_domain(power_range, nullable=any_nullable(x, y))
+    return (x, y), intervals.overflowing_real_domain(power_range, nullable=is_any_nullable(x, y))
 
 
 def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] | None:
@@ -340,7 +340,7 @@ def _extreme_limits(least: bool, arguments: Sequence[Expression]) -> Limits:
     """
     argument_limits = [limits(argument) for argument in arguments]
     non_null_limits = [
-        limit for limit, argument in zip(argument_limits, arguments, strict=True) if never_null(argument)
+        limit for limit, argument in zip(argument_limits, arguments, strict=True) if is_never_null(argument)
     ]
     lows, highs = [limit[0] for limit in argument_limits], [limit[1] for limit in argument_limits]
     if least:

@@ -11,11 +11,11 @@ from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.values import calendar
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
-    any_nullable,
     as_common_type,
     as_timestamp,
     call,
     declare_function,
+    is_any_nullable,
     literal,
     require_temporal,
     require_text,
@@ -345,7 +345,7 @@ def _diff(unit: Expression, start: Expression, end: Expression) -> TypedCall:
     bounds = None
     if start_range is not None and end_range is not None:
         bounds = tuple(calendar.between(name, start_range[1 - side], end_range[side]) for side in (0, 1))
-    return (unit, start, end), Domain(Type.INTEGER, bounds=bounds, nullable=any_nullable(start, end))  # type: ignore[arg-type]
+    return (unit, start, end), Domain(Type.INTEGER, bounds=bounds, nullable=is_any_nullable(start, end))  # type: ignore[arg-type]
 
 
 @declare_function("DATE_ADD", "date + INTERVAL 'n unit'", "later, or earlier with -, by " + ", ".join(calendar.UNITS))

@@ -15,13 +15,13 @@ from sfumato.errors import Unsupported
 from sfumato.plan.values.expressions import Call, Expression, Literal
 from sfumato.plan.values.functions.declaring import (
     FOLDING,
-    any_nullable,
     boolean_domain,
     call,
     declare_function,
+    is_any_nullable,
+    is_never_null,
     is_null,
     literal,
-    never_null,
     null,
     require_text,
     type_mismatch,
@@ -42,7 +42,7 @@ _FARTHEST = 2**31
 
 
 def _text_domain(letters: int, *operands: Expression) -> Domain:
-    return Domain(Type.TEXT, nullable=any_nullable(*operands), max_length=max(1, min(letters, LONGEST)))
+    return Domain(Type.TEXT, nullable=is_any_nullable(*operands), max_length=max(1, min(letters, LONGEST)))
 
 
 def _reading_steps(node: Call) -> int:
@@ -180,7 +180,7 @@ def _convert_texts(operands: Sequence[Expression]) -> tuple[list[Expression], in
 )
 def _concat(x: Expression, *others: Expression) -> TypedCall:
     texts, letters = _convert_texts((x, *others))
-    nullable = not any(map(never_null, texts)) and any_nullable(*texts)
+    nullable = not any(map(is_never_null, texts)) and is_any_nullable(*texts)
     return texts, replace(_text_domain(letters), nullable=nullable)
 
 
