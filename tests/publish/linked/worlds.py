@@ -16,8 +16,12 @@ import pyarrow as pa
 import sfumato as sf
 from engine.refilling import refill
 from sfumato.curator.context import Context
-from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
-from sfumato.curator.proposals.linked_tables import LinkedTablesProposal, propose_linked_tables, split_price
+from sfumato.curator.proposals.linked_tables import (
+    LinkedTablesOptions,
+    LinkedTablesProposal,
+    propose_linked_tables,
+    split_price,
+)
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
@@ -213,7 +217,7 @@ def exact_worlds(
     """Return the proposal, which no row decides, and what it reads of each table in each of the worlds."""
     with closing(DuckDB(policies[0])) as engine:
         context = Context(policies[0], engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-        proposal = propose_linked_tables(context, engine.catalog(), LinkedTablesSpec(tuple(tables), **more))
+        proposal = propose_linked_tables(context, engine.catalog(), LinkedTablesOptions(tuple(tables), **more))
         prices = split_price(price, len(proposal.parts))
         parts = zip(proposal.parts.values(), prices, strict=True)
         readings = [part.setting(part_price).reading for part, part_price in parts]

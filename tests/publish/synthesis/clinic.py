@@ -13,8 +13,8 @@ import pyarrow as pa
 
 import sfumato as sf
 from sfumato.curator.context import Context
-from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.proposals.synthesis import SynthesisProposal, propose_synthesis
+from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
@@ -65,7 +65,7 @@ def exact(policy: sf.Policy, price: Price, source: str = "people", **more: Any) 
     """The proposal, and what it reads before noise."""
     with closing(DuckDB(policy)) as engine:
         context = Context(policy, engine, None, ignore_progress, "version 1")  # type: ignore[arg-type]
-        found = propose_synthesis(context, engine.catalog(), SynthesisSpec(source, ways=2, **more))
+        found = propose_synthesis(context, engine.catalog(), SynthesisOptions(source, ways=2, **more))
         return found, engine.read(found.setting(price).reading, 3)
 
 

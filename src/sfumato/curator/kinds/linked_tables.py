@@ -6,8 +6,7 @@ several tables. ``curator.synthesize`` proposes either, by whether it is given o
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sfumato.curator.release_kinds import Count, Name, Names, ReleaseKind, SkinRefusal, Spec, Workspace, option
 from sfumato.quick_dataclass import dataclass
@@ -31,11 +30,11 @@ class LinkedTablesSpec(Spec["LinkedTablesProposal"]):
 
 
 def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposal:
-    from sfumato.curator.proposals.linked_tables import propose_linked_tables
+    from sfumato.curator.proposals.linked_tables import LinkedTablesOptions, propose_linked_tables
 
     # a command leaves them out as empty lists
-    not_given: dict[str, Any] = {name: None for name in ("columns", "given") if getattr(spec, name) == ()}
-    return propose_linked_tables(workspace.context, workspace.catalog, replace(spec, **not_given))
+    not_given = {name: None for name in ("columns", "given") if getattr(spec, name) == ()}
+    return propose_linked_tables(workspace.context, workspace.catalog, LinkedTablesOptions(**vars(spec) | not_given))
 
 
 _PAGE = SkinRefusal(

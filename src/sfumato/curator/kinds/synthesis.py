@@ -44,8 +44,9 @@ class SynthesisSpec(Spec["SynthesisProposal"]):
 
 def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     from sfumato.curator.proposals.synthesis import propose_synthesis
+    from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 
-    return propose_synthesis(workspace.context, workspace.catalog, spec)
+    return propose_synthesis(workspace.context, workspace.catalog, SynthesisOptions(**vars(spec)))
 
 
 _COMMAND = SkinRefusal("synthetic tables are made by a command of their own", "sfumato synthesize")

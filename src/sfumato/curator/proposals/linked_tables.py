@@ -16,10 +16,9 @@ import numpy as np
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.kinds.linked_tables import LinkedTablesSpec
-from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
+from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
 from sfumato.curator.proposals.table_links import LinkOptions, describe_links, link_tables, table_select
 from sfumato.curator.tab_series import TabSeries
@@ -325,7 +324,19 @@ def split_price(price: Price, tables: int = 2) -> tuple[Price, ...]:
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTablesSpec) -> LinkedTablesProposal:
+@dataclass(frozen=True)
+class LinkedTablesOptions:
+    """What is asked of linked tables; their kind says what each of them means."""
+
+    tables: Sequence[str]
+    ways: int = 3
+    columns: Sequence[str] | None = None
+    given: Sequence[str] | None = None
+    order: str | None = None
+    memory: str | int = "1 GiB"
+
+
+def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTablesOptions) -> LinkedTablesProposal:
     """Propose linked synthetic tables; refuse here, before any charge, what cannot be modelled."""
     linked = link_tables(context.policy, spec.tables)
     max_cells = parse_memory(spec.memory) // BYTES_PER_CELL
@@ -335,7 +346,7 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
         limit = table.max_rows if table.max_rows != 1 else None
         ways = _limit_ways(spec.ways, _column_count(links, table.name))
         select = table_select(linked, links, table)
-        part = propose_synthesis(context, catalog, SynthesisSpec(select, ways=ways, rows=limit, memory=spec.memory))
+        part = propose_synthesis(context, catalog, SynthesisOptions(select, ways=ways, rows=limit, memory=spec.memory))
         parts[table.name] = _with_declared_rules(part, table, link_to_parent(links, table.name))
     return LinkedTablesProposal(context, links, parts)
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
 from sfumato.curator.proposals.marginals import MarginalsProposal
 from sfumato.curator.proposals.mwem import check_weights, set_weight, workload_sets
@@ -27,7 +26,13 @@ from sfumato.curator.proposals.selected_columns import (
     is_select,
     zeros_with_condition,
 )
-from sfumato.curator.proposals.synthesis_columns import CodedTable, check_cell_counts, code_select, code_table
+from sfumato.curator.proposals.synthesis_columns import (
+    CodedTable,
+    SynthesisOptions,
+    check_cell_counts,
+    code_select,
+    code_table,
+)
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps, step_phase
 from sfumato.curator.tab_series import TabSeries
 from sfumato.errors import InvalidParameter, Unsupported
@@ -525,7 +530,7 @@ _ROUND_WORDS = {
 # ── parsing the request ──────────────────────────────────────────────────────────────────────────
 
 
-def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisSpec) -> SynthesisProposal:
+def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions) -> SynthesisProposal:
     """Propose a synthetic table; refuse here, before any charge, what cannot be modelled."""
     _check_options(spec)
     max_cells = max(1, parse_memory(spec.memory) // BYTES_PER_CELL)
@@ -551,7 +556,7 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisSpec) -
     )
 
 
-def _check_options(spec: SynthesisSpec) -> None:
+def _check_options(spec: SynthesisOptions) -> None:
     if spec.one_row_per not in (None, "unit") or (spec.one_row_per is None) != (spec.order is None):
         fix = 'write one_row_per="unit", order="date", or order="date DESC" for the last row'
         rule = '"unit" with an order, or left out without one'
@@ -561,7 +566,7 @@ def _check_options(spec: SynthesisSpec) -> None:
 
 
 def _weighted_workload(
-    table: CodedTable, spec: SynthesisSpec, max_cells: int
+    table: CodedTable, spec: SynthesisOptions, max_cells: int
 ) -> tuple[dict[AttributeSet, Fraction], int]:
     """Return the sets of the workload with their weights, and how many were dropped as too large."""
     names, weights = [attribute.name for attribute in table.coded.attributes], spec.weights or {}

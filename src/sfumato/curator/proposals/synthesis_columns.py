@@ -4,12 +4,11 @@ cells that are bought.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.kinds.synthesis import SynthesisSpec
 from sfumato.curator.proposals.marginals import MarginalsProposal, propose_marginals, propose_select_marginals
 from sfumato.curator.proposals.mwem import Sets
 from sfumato.curator.proposals.selected_columns import require_all_coded
@@ -18,11 +17,28 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.cell_rows import MAX_COLUMN_CELLS
 from sfumato.policy import Table
 from sfumato.policy.table_sources import is_on_server
+from sfumato.privacy.numbers import Number
 from sfumato.publish.marginals.attributes import Attributes, coded_names
 from sfumato.publish.synthesis.implications import implied_column, implied_columns
 from sfumato.publish.synthesis.private_cells import CellPlan, fine_codings, has_many_values, plan_cells
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.quick_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class SynthesisOptions:
+    """What is asked of a synthesis; its kind says what each of them means."""
+
+    table: str
+    method: str = "aim"
+    ways: int | Sets = 3
+    columns: Sequence[str] | None = None
+    weights: Mapping[str | tuple[str, ...], Number] | None = None
+    where: str | None = None
+    rows: int | None = None
+    one_row_per: str | None = None
+    order: str | None = None
+    memory: str | int = "1 GiB"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +68,14 @@ class CodedTable:
         return set() if self.cell_plan is None else {*self.cell_plan.cells}
 
 
-def code_select(context: Context, catalog: Catalog, spec: SynthesisSpec) -> CodedTable:
+def code_select(context: Context, catalog: Catalog, spec: SynthesisOptions) -> CodedTable:
     if spec.where is not None or spec.order is not None:
         rule, fix = "left out if the table is a SELECT", "write WHERE or QUALIFY in the SELECT"
         raise InvalidParameter("where", spec.where, rule, fix=fix)
     return CodedTable(propose_select_marginals(context, catalog, spec.table, spec.columns, spec.rows))
 
 
-def code_table(context: Context, catalog: Catalog, spec: SynthesisSpec) -> CodedTable:
+def code_table(context: Context, catalog: Catalog, spec: SynthesisOptions) -> CodedTable:
     table, columns = context.policy.tables.get(spec.table), spec.columns
     buys_cells = table is not None and not table.public and not is_on_server(table.source)
     codings = fine_codings(table) if table is not None and buys_cells else None
