@@ -440,7 +440,7 @@ def test_sets_of_columns() -> None:
         made = outcome(lambda: mwem.check_weights(given, names, [(0, 1), (2,)]))
         found |= claims_of(f"checked {given}", made)
     for cells in (10**5, 10**5 + 1, 10**6 + 1, 10**7):
-        made = outcome(lambda: synthesis._check_columns(["a", "b"], [3, cells]))
+        made = outcome(lambda: synthesis.check_cell_counts(["a", "b"], [3, cells]))
         found |= claims_of(f"columns {cells}", made)
     for memory in (1, 0, -1, "1 GiB", "1.5 MiB", "2kb", "3 B", "0 B", "x", None, True, "0.1 B"):
         found |= claims_of(f"memory {memory}", outcome(lambda: synthesis.parse_memory(memory)))

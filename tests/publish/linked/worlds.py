@@ -27,6 +27,8 @@ from sfumato.plan.readings.cell_rows import CodedRows
 from sfumato.release.prices import Price
 from sfumato.release.releasing import ignore_progress
 
+_SAMPLING_KEY = 1
+"""By which rows beyond a limit are sampled: so that some neighbours keep none alike, and attain the bound."""
 RELATIONS = ("add-remove", "replace")
 LIMIT = 3
 """The most visits, or drugs, of one patient that count."""
@@ -222,7 +224,7 @@ def exact_worlds(
         parts = zip(proposal.parts.values(), prices, strict=True)
         readings = [part.setting(part_price).reading for part, part_price in parts]
         filled = (refill(engine, policy) for policy in policies)
-        return proposal, [tuple(world.read(reading, 3) for reading in readings) for world in filled]
+        return proposal, [tuple(world.read(reading, _SAMPLING_KEY) for reading in readings) for world in filled]
 
 
 @contextmanager
