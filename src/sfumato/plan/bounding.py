@@ -304,6 +304,8 @@ def whole_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int 
 def matched_bounding(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
     """Bound a count of distinct values by matching: at most so many values of one unit, in all groups together."""
     (scaled,) = bounded.measures
+    assert bounded.sample is None
+    assert not bounded.discovers_groups
     plan, limits = replace(bounded.plan, source=bounded.bound.input), Limits(max_values, max_values, max_values)
     matched = _bounded(plan, Strategy.MATCH, limits, scaled.add_remove_sensitivity.groups)
     return for_neighbours(matched, scaled.sensitivity.neighbours)

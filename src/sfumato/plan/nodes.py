@@ -241,9 +241,9 @@ def _admitted_numbers(comparison: LiteralComparison, cap: int) -> int | None:
 @codec.serialisable("cut")
 @dataclass(frozen=True)
 class LimitRowsPerUnit:
-    """At most ``rows`` rows of each unit: those with the smallest keyed digest over every column that is read above.
+    """At most ``rows`` rows of each unit: those with the smallest keyed rank over every column that is read above.
 
-    Rows of equal digest are ordered by the values themselves, so what still ties is equal and either may be kept.
+    Rows of equal rank are ordered by the values themselves, so what still ties is equal and either may be kept.
     """
 
     input: Relation

@@ -252,11 +252,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             raise InvalidParameter("limit", rows or groups, "left out: every row is a unit")
         new_strategy = self.strategy
         if strategy is not None:
-            try:
-                new_strategy = Strategy(strategy)
-            except ValueError:
-                strategy_names = ", ".join(option.value for option in Strategy if option.is_selectable)
-                raise InvalidParameter("strategy", strategy, f"one of {strategy_names}") from None
+            selectable = {option.value: option for option in Strategy if option.is_selectable}
+            if strategy not in selectable:
+                raise InvalidParameter("strategy", strategy, f"one of {', '.join(selectable)}")
+            new_strategy = selectable[strategy]
         plan = self.query.plan
         largest = plan.largest_limits if self.limits == plan.limits else self.limits
         limits = self.limits.tighten(rows, groups, rows_per_group, largest)

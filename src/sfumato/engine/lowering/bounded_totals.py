@@ -102,6 +102,7 @@ def _add_within_limits(
         return decode_keys(coded, _sample(bounded, coded, key))
     if bounded.strategy is Strategy.REWEIGHT:
         return decode_keys(coded, _reweight_rows(bounded, coded))
+    assert bounded.strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2)
     return decode_keys(coded, _clip_pairs(bounded, coded) if by_pair and coded.keys else _clip(bounded, coded))
 
 
