@@ -94,14 +94,14 @@ def test_no_unit_moves_scores_further_apart_than_derived(
 @pytest.mark.parametrize("weights", CHAINS)
 def test_a_chain_needs_no_more_for_replaced_rows(weights: Matrix | Thresholds) -> None:
     both = {relation: LinearScores(Totals(bounded(ROWS, relation)), weights).spread for relation in Neighbours}
-    assert weights.chain
+    assert weights.is_chain
     assert both[Neighbours.REPLACE] <= both[Neighbours.ADD_REMOVE] == weights.column_spread
 
 
 def test_a_claim_that_every_matrix_is_a_chain_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: one row's move from one candidate to another is 2, not 1."""
     weights = OTHERS[0]
-    assert not weights.chain
+    assert not weights.is_chain
     plan = bounded(ROWS, Neighbours.REPLACE)
     assert LinearScores(Totals(plan), weights).spread == spread(weights, plan.limits, Neighbours.REPLACE) == 2
     monkeypatch.setattr(Matrix, "chain", True)

@@ -124,8 +124,8 @@ MISTAKES = [
     ('type = "integer"', "type = 5", "tables.visits.columns.age.type", "integer"),
     ('{ type = "boolean" }', '"boolean"', "tables.visits.columns.smoker", "type"),
     ("nullable = true", "nullable = 1", "tables.visits.columns.ward.nullable", "true or false"),
-    ("age    =", '" a"    =', "tables.visits.columns. a", "a name of 1 to 63"),
-    ("age    =", '"a\\nb"    =', "tables.visits.columns.a\nb", "a name of 1 to 63"),
+    ("age    =", '" a"    =', "tables.visits.columns. a", "must have 1 to 63"),
+    ("age    =", '"a\\nb"    =', "tables.visits.columns.a\nb", "must have 1 to 63"),
     ("age    =", '"SF_a"    =', "tables.visits.columns.SF_a", "sf_"),
     ("age    =", "sf_age    =", "tables.visits.columns.sf_age", "sf_"),
     ("ward   =", "AGE   =", "tables.visits.columns.AGE", "same name"),
@@ -178,7 +178,7 @@ MISTAKES = [
     ("public = true", "public = true\nmax_rows = 1", "tables.hospitals.max_rows", "protects nobody"),
     ("public = true", 'id = "row"\ncolumns = { a = { type = "text" } }', "tables.hospitals.id", "same unit"),
     ("[tables.hospitals]", "[tables.VISITS]", "tables.VISITS", "same name"),
-    ("[tables.hospitals]", '[tables."a\\u202Eb"]', "tables.a\u202eb", "a name of 1 to 63"),
+    ("[tables.hospitals]", '[tables."a\\u202Eb"]', "tables.a\u202eb", "must have 1 to 63"),
 ]  # fmt: skip
 
 

@@ -240,10 +240,10 @@ def test_a_wrong_spelling_is_found_by_its_name(cluster: Cluster) -> None:
     def wrong(spelling: SparkSpelling, *names: str) -> bool:
         some = [cases[name] for name in names]
         try:
-            found = self_test._compute_cases(frames._dialect(session, spelling), some)
+            found = self_test._compute_cases(dialect := frames._dialect(session, spelling), some)
         except EngineFailed:
             return True
-        return bool(self_test._differing(some, found))
+        return bool(self_test._differing(some, found, dialect))
 
     assert [name for name, twin in TWINS.items() if not wrong(twin, name)] == []
     assert not wrong(SparkSpelling(), *TWINS)
@@ -287,7 +287,7 @@ def test_wrong_operations_and_statements_are_found_by_their_names(
     for operation, wrong in OPERATIONS.values():
         monkeypatch.setitem(generator._WRITERS, operation, wrong)
     some = [case for case in self_test.cases() if case.name in OPERATIONS]
-    differing = self_test._differing(some, self_test._compute_cases(dialect, some))
+    differing = self_test._differing(some, self_test._compute_cases(dialect, some), dialect)
     assert {case.name for case, *_ in differing} == set(OPERATIONS)
     monkeypatch.undo()
     monkeypatch.setattr(FrameWriter, "_join", lambda s, f, j, x: joined(s, f, replace(j, outer=not j.outer), x))

@@ -103,7 +103,7 @@ def test_no_file_of_an_account_is_declared_public(ledger: sf.Ledger, visits: Pat
     copy.write_bytes(visits.read_bytes())
     os.link(visits, link)
     for source, seal in ((visits, None), (copy, None), (link, None), ("memory://2", "a table's own")):
-        with pytest.raises(sf.SourceTaken, match="the account 'clinic' protects them"):
+        with pytest.raises(sf.SourceTaken, match="the account 'clinic' protects"):
             ledger.require_public(source if seal else identify_file(source), fingerprint=seal)
     days.write_text("x" * len(visits.read_bytes()))
     ledger.require_public(identify_file(days))
@@ -172,7 +172,7 @@ def test_a_policy_cannot_declare_public_what_it_or_another_protects(tmp_path: Pa
         ("other", "own.csv", "copy.csv"),
     ):
         (tmp_path / f"{name}.toml").write_text(POLICY.format(private=private, public=public))
-        with pytest.raises(sf.SourceTaken, match="the account 'same' protects them"):
+        with pytest.raises(sf.SourceTaken, match="the account 'same' protects"):
             sf.open(tmp_path / f"{name}.toml")
     (tmp_path / "other.toml").write_text(POLICY.format(private="own.csv", public="days.csv"))
     sf.open(tmp_path / "other.toml").close()
@@ -211,7 +211,7 @@ def test_one_database_holds_a_private_and_a_public_table(clinic: Path) -> None:
 @pytest.mark.parametrize("public", ["visits", "VISITS", "main.visits", "Main.Visits", "seen", "plain"])
 def test_the_same_table_of_a_database_is_not_private_and_public(clinic: Path, public: str) -> None:
     """However it is spelt; and a view may read any table of its database."""
-    with pytest.raises(sf.SourceTaken, match="the account 'a' protects them"):
+    with pytest.raises(sf.SourceTaken, match="the account 'a' protects"):
         _opened("a", clinic, private="visits", public=public)
 
 
@@ -226,7 +226,7 @@ def test_a_database_is_known_by_another_policy_too(clinic: Path, private: str, p
     copy = clinic.with_name("copy.duckdb")
     shutil.copy(clinic, copy)
     for name in (clinic.name, copy.name):
-        with pytest.raises(sf.SourceTaken, match="the account 'a' protects them"):
+        with pytest.raises(sf.SourceTaken, match="the account 'a' protects"):
             _opened("b", other, private="t", public=public, other=name)
 
 

@@ -253,9 +253,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         new_strategy = self.strategy
         if strategy is not None:
             selectable = {option.value: option for option in Strategy if option.is_selectable}
-            if strategy not in selectable:
+            name = strategy.value if isinstance(strategy, Strategy) else strategy
+            if name not in selectable:
                 raise InvalidParameter("strategy", strategy, f"one of {', '.join(selectable)}")
-            new_strategy = selectable[strategy]
+            new_strategy = selectable[name]
         plan = self.query.plan
         largest = plan.largest_limits if self.limits == plan.limits else self.limits
         limits = self.limits.tighten(rows, groups, rows_per_group, largest)
