@@ -104,7 +104,7 @@ def test_a_claim_that_every_matrix_is_a_chain_is_caught(monkeypatch: pytest.Monk
     assert not weights.is_chain
     plan = bounded(ROWS, Neighbours.REPLACE)
     assert LinearScores(Totals(plan), weights).spread == spread(weights, plan.limits, Neighbours.REPLACE) == 2
-    monkeypatch.setattr(Matrix, "chain", True)
+    monkeypatch.setattr(Matrix, "is_chain", True)
     weights = Matrix(weights.rows)  # nothing remembered
     assert LinearScores(Totals(plan), weights).spread < spread(weights, plan.limits, Neighbours.REPLACE)
 

@@ -28,8 +28,8 @@ PARTS = (
 # fmt: on
 """How many plans with known keys the questions of each world of the long run have, in all their boundings."""
 FOUND = 2
-BOUNDINGS = [strategy.value for strategy in Strategy if strategy is not Strategy.MATCH]  # which no server does
 """Questions of each of those worlds whose keys are found."""
+BOUNDINGS = [strategy.value for strategy in Strategy if strategy is not Strategy.MATCH]  # which no server does
 
 
 def _compared(

@@ -25,9 +25,9 @@ def policies(small: SmallServer) -> list[Any]:
     return [small.served.curator(name).policy for name in small.served.names]
 
 
-def test_a_proposal_is_made_once_for_each_who_sends_it(small: SmallServer) -> None:
+def test_a_proposal_is_made_once_for_each_who_sends_it(two_policies: SmallServer) -> None:
     known, made = ProposalCache(), []
-    one, other = policies(small)
+    one, other = policies(two_policies)
 
     def make() -> object:
         made.append(object())
@@ -42,7 +42,7 @@ def test_a_proposal_is_made_once_for_each_who_sends_it(small: SmallServer) -> No
 
 
 def test_only_so_many_proposals_are_kept(small: SmallServer) -> None:
-    known, (policy, _) = ProposalCache(), policies(small)
+    known, (policy,) = ProposalCache(), policies(small)
     first = known.get_or_make(SENT, policy, object)
     for number in range(_MAX_CACHED):
         known.get_or_make(SENT._replace(spec=str(number)), policy, object)
