@@ -186,11 +186,11 @@ def _house(top: float) -> Drawing:
 
 
 STEPS = (
-    ("1  Question", "SQL or Python becomes a typed plan", "refused, free", "card"),
-    ("2  Plan and price", "limits, sensitivity, noise, ±: from the policy alone", "refused, free", "card"),
-    ("3  Dry run", "the engine checks the statement; no row is read", "refused, free", "card"),
-    ("4  Charge", "written to the ledger and synced to disk", "over budget: refused, free", "money"),
-    ("5  Statement", "the engine adds up exact totals within the limits", "charged, no answer", "money"),
+    ("1  Plan", "SQL or Python becomes a typed plan", "refused, free", "card"),
+    ("2  Bound", "limits and sensitivity, from the policy alone", "refused, free", "card"),
+    ("3  Price", "noise and ±, from the policy alone", "refused, free", "card"),
+    ("4  Charge", "the engine checks the statement; the ledger syncs the charge to disk", "refused, free", "money"),
+    ("5  Read", "the engine adds up exact totals within the limits", "charged, no answer", "money"),
     ("6  Noise", "drawn exactly, from the system's entropy", "charged, no answer", "money"),
     ("7  Answer", "stored in the ledger, then shown with ±", "stored: ask again, free", "out"),
 )
