@@ -217,9 +217,17 @@ MUTANTS = (
         "a group is clipped to one row more",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_Scaling.of",
+        "measure.contribution_bounds[1] * per_group",
+        "measure.contribution_bounds[1] * (per_group + 1)",
+        _reached(_COUNTS, "CLIP_L1"),
+    ),
+    Mutant(
+        "the totals of a mean are clipped to one row more",
+        Kind.LIMITS,
+        "engine.lowering.bounded_totals:_Scaling.of",
         "measure.size * per_group",
         "measure.size * (per_group + 1)",
-        _reached(_COUNTS, "CLIP_L1"),
+        _reached("AVG(cost) FROM people", "CLIP_L1"),
     ),
     Mutant(
         "a unit is clipped to one row more in all",
