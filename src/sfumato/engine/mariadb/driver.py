@@ -63,7 +63,9 @@ class MariaDB(ServerEngine):
 
     def prove_spelling(self, table: str) -> MariaDBSpelling:
         place = f"tables.{table}.source"
-        self._server_limits = _check_server(self.server.run, place)
+        self._server_limits = _limits(self.server.run)
+        _check_version(self._server_limits[0], place)
+        _check_packet(self._server_limits[1], place)
         require_read_only(self.server.run, place)
         letters = next((name for name in _COLLATIONS if _changes_case_alike(self.server, name)), None)
         spelling = MariaDBSpelling(letters)
@@ -182,7 +184,7 @@ def fetch(table: Table) -> FetchedTable:
     place = f"tables.{table.name}.source"
     server = MariaDBSessions(table.source.address, place)
     try:
-        _check_server(server.run, place)
+        _check_version(_limits(server.run)[0], place)
         relation = find_table(table.source.relation, table.name, server.run)
         server_identity = tuple(map(str, server.run("SELECT @@hostname, @@port, @@datadir")[0]))
         identity = _data(server_identity, relation, table.source.version or "")
@@ -215,22 +217,22 @@ def _limits(run: Run) -> tuple[str, int]:
     return version, max_packet
 
 
-def _check_server(run: Run, place: str) -> tuple[str, int]:
-    """Refuse a server that is too old or accepts short statements alone; return its limits."""
-    version, max_packet = _limits(run)
+def _check_version(version: str, place: str) -> None:
     if not is_supported(version):
         raise InvalidPolicy(
             "MariaDB 10.11 or newer is required",
             place=place,
             fix=f"this server is {version}: copy the tables to a server of MariaDB 10.11 or newer",
         )
+
+
+def _check_packet(max_packet: int, place: str) -> None:
     if max_packet < _MIN_PACKET:
         raise InvalidPolicy(
             f"the server must accept statements of {_MIN_PACKET:,} bytes: its max_allowed_packet is {max_packet:,}",
             place=place,
             fix="SET GLOBAL max_allowed_packet = 16777216, and write it in the server's file of options",
         )
-    return version, max_packet
 
 
 def dialect(spelling: MariaDBSpelling, run: Run) -> self_test.Dialect:
