@@ -1,19 +1,84 @@
-"""Seeded bugs where rows are read on MariaDB: collations, wrapped numbers, rights, snapshots, and sizes of doubles."""
+"""Seeded bugs where rows are read on MariaDB: collations, zeros in texts, wrapped numbers, rights and snapshots."""
 
 from __future__ import annotations
 
 from mutants.running import Kind, Mutant, suite
 
 _TESTS = "engine/mariadb/test_mariadb.py"
+_HOSTILE = "engine/mariadb/test_mariadb_hostile.py"
 _MEANINGS = "engine/mariadb/test_mariadb_meanings.py"
 MUTANTS = (
     Mutant(
         "texts on MariaDB keep the collation of their column",
         Kind.KEYS,
-        "engine.mariadb.stored_tables:_PLAIN_SQL",
+        "engine.mariadb.stored_tables:_without_zero",
         "f'(CONVERT({x} USING utf8mb4) COLLATE {COLLATION})'",
         "x",
         (f"{_TESTS}::test_texts_are_told_apart_by_their_bytes",),
+    ),
+    Mutant(
+        "texts with a zero tie with texts without it",
+        Kind.KEYS,
+        "engine.mariadb.stored_tables:_without_zero",
+        "f'CASE WHEN INSTR({letters}, CHAR(0 USING utf8mb4)) = 0 THEN {letters} END'",
+        "letters",
+        (f"{_HOSTILE}::test_a_text_with_a_zero_is_null", f"{_HOSTILE}::test_an_id_with_a_zero_is_nobody"),
+    ),
+    Mutant(
+        "public texts with a zero are carried",
+        Kind.KEYS,
+        "engine.mariadb.driver:_carried_text",
+        "        text(cell)\n",
+        "        pass\n",
+        (f"{_HOSTILE}::test_public_texts_with_a_zero_are_refused",),
+    ),
+    Mutant(
+        "one row of a group that arrives twice is its total",
+        Kind.SENSITIVITY,
+        "engine.arrays:align_totals",
+        "if len(row_index) < len(rows)",
+        "if False",
+        (f"{_HOSTILE}::test_groups_that_arrive_twice_are_no_totals",),
+    ),
+    Mutant(
+        "unsigned numbers of 32 bits are taken for doubles",
+        Kind.NEIGHBOURS,
+        "engine.sources.clean_scans:_Build._whole_id",
+        "column.type_name.partition(' ')[0] in _SINGLE_PRECISION",
+        "column.type_name in _SINGLE_PRECISION",
+        (f"{_HOSTILE}::test_single_precision_ids_are_exact_or_nobody",),
+    ),
+    Mutant(
+        "the optimiser's switches are those of the server",
+        Kind.HOSTILE,
+        "engine.mariadb.connection:_SETTINGS",
+        "{','.join(_SWITCHES)}",
+        "default",
+        (f"{_HOSTILE}::test_settings_of_the_server_do_not_count",),
+    ),
+    Mutant(
+        "a snapshot begins with the reading, not with the check",
+        Kind.CHARGE_ORDER,
+        "engine.mariadb.driver:MariaDB.lock",
+        "(0, 1)",
+        "(0,)",
+        (f"{_TESTS}::test_what_is_checked_is_what_is_read",),
+    ),
+    Mutant(
+        "a snapshot on MariaDB begins before the locks",
+        Kind.CHARGE_ORDER,
+        "engine.mariadb.connection:MariaDBSessions.begin",
+        "'START TRANSACTION READ ONLY'",
+        "'START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY'",
+        (f"{_HOSTILE}::test_a_partition_that_is_emptied_before_the_lock_is_read",),
+    ),
+    Mutant(
+        "an account may hand on its rights",
+        Kind.CONSENT,
+        "engine.mariadb.stored_tables:_HARMLESS_GRANT",
+        "(?!.*GRANT OPTION)",
+        "",
+        (f"{_HOSTILE}::test_an_account_with_any_other_right_is_refused",),
     ),
     Mutant(
         "unsigned numbers wrap to negative ones",
@@ -35,7 +100,7 @@ MUTANTS = (
         "an account that may write is let in",
         Kind.CONSENT,
         "engine.mariadb.stored_tables:require_read_only",
-        "if others or role is not None",
+        "if others",
         "if False",
         (f"{_TESTS}::test_an_account_that_may_write_is_refused",),
     ),
@@ -51,8 +116,8 @@ MUTANTS = (
         "a transaction on MariaDB may write",
         Kind.CONSENT,
         "engine.mariadb.connection:MariaDBSessions.begin",
-        "'START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY'",
-        "'START TRANSACTION WITH CONSISTENT SNAPSHOT, READ WRITE'",
+        "'START TRANSACTION READ ONLY'",
+        "'START TRANSACTION READ WRITE'",
         (f"{_TESTS}::test_a_session_cannot_write",),
     ),
     Mutant(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import EngineFailed
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.cell_rows import CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts, Values
@@ -370,6 +371,8 @@ def align_totals(rows: Rows, reading: GroupTotals) -> NDArray[np.int64]:
         totals[:] = row_totals
         return totals
     row_index = dict(zip(_lookup_keys(rows, kinds), range(len(rows)), strict=True))
+    if len(row_index) < len(rows):  # the server split a group: neither row is its total
+        raise EngineFailed
     row_of_group = np.fromiter(
         map(row_index.get, _lookup_keys(groups, kinds), repeat(-1)), dtype=np.intp, count=len(groups)
     )

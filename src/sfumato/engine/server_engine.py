@@ -137,6 +137,10 @@ class ServerEngine(ABC):
         """Return a table whose name in statements no longer refers to what was opened; None where locks prevent it."""
         return None
 
+    def check_carried(self, _: str) -> None:
+        """Refuse a public table whose rows the server cannot be sent."""
+        return
+
     def decode(self, rows: list[tuple[Any, ...]], _: Sequence[Type]) -> list[tuple[Any, ...]]:
         """Convert keys of these types, which come first, to Python values of their types."""
         return rows
@@ -152,6 +156,9 @@ class ServerEngine(ABC):
         self.scans = CleanScans(self._policy, tables, self.cells, self.spelling)
         self._scan_texts = {key: self.scans.text(key) for key in tables}
         self._carried_tables = CarriedTables(self._policy)
+        for table in self._policy.tables.values():
+            if table.public:
+                self.check_carried(table.name)
         with self._bind_all() as opened:
             for table in private_tables.values():
                 self._check_ceiling(table, opened)

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from threading import Lock, get_ident
 from typing import Any, TypeVar
 
@@ -45,6 +45,8 @@ class SessionPool(ABC):
         self.statements: deque[str] = deque(maxlen=_LOGGED_STATEMENTS)
         self._process = os.getpid()
         self._lock = Lock()
+        self._cancellation = Lock()
+        """Held while sessions are cancelled, which may take long; taken before the other lock."""
         self._idle_sessions: list[Any] = []
         self._owner_threads: dict[Any, int] = {}
         self._interrupted: set[Any] = set()
@@ -121,17 +123,21 @@ class SessionPool(ABC):
             session.rollback()
         with self._lock:
             self._owner_threads.pop(session, None)
-            is_reusable = self.is_alive(session) and session not in self._interrupted
+            is_interrupted = session in self._interrupted
             self._interrupted.discard(session)
+            is_reusable = self.is_alive(session) and not is_interrupted
             if self._process and is_reusable and len(self._idle_sessions) < _MAX_IDLE:
                 self._idle_sessions.append(session)
                 return
-        with suppress(Exception):
+        with self._cancellation if is_interrupted else nullcontext(), suppress(Exception):
             session.close()
 
     def assign_thread(self, session: Any, thread: int) -> None:
         """Set which thread's interrupts end what runs in a session."""
         with self._lock:
+            if self._owner_threads.get(session) == thread:
+                return
+        with self._cancellation, self._lock:
             if session in self._owner_threads:
                 self._owner_threads[session] = thread
 
@@ -156,14 +162,17 @@ class SessionPool(ABC):
     def interrupt(self, thread: int | None = None) -> None:
         """Interrupt every running statement, or those of one thread: they fail as ``EngineFailed``.
 
-        No session changes hands meanwhile, so no other thread's statement is interrupted.
+        None of their sessions changes hands meanwhile, so no other thread's statement is interrupted.
         """
-        if os.getpid() == self._process:
+        if os.getpid() != self._process:
+            return
+        with self._cancellation:
             with self._lock:
-                for session in [session for session, owner in self._owner_threads.items() if thread in (None, owner)]:
-                    self._interrupted.add(session)
-                    with suppress(Exception):
-                        self.cancel(session)
+                sessions = [session for session, owner in self._owner_threads.items() if thread in (None, owner)]
+                self._interrupted.update(sessions)
+            for session in sessions:
+                with suppress(Exception):
+                    self.cancel(session)
 
     def close(self) -> None:
         """Interrupt what is running and close every session. A forked process leaves its parent's sessions alone."""
@@ -174,9 +183,10 @@ class SessionPool(ABC):
             self._process = 0
             sessions = [*self._idle_sessions, *self._owner_threads]
             self._idle_sessions.clear()
-        for session in sessions:
-            with suppress(Exception):
-                session.close()
+        with self._cancellation:
+            for session in sessions:
+                with suppress(Exception):
+                    session.close()
 
     def check_process(self) -> None:
         if os.getpid() != self._process:

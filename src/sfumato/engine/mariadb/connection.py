@@ -5,6 +5,7 @@ Passwords are read from ``MYSQL_PWD`` or the ``[client]`` group of ``~/.my.cnf``
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import ssl
@@ -26,6 +27,17 @@ _SQL_MODE = (
     "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 )
+_SWITCHES_ON = (
+    "index_merge index_merge_union index_merge_sort_union index_merge_intersection index_condition_pushdown "
+    "derived_merge derived_with_keys firstmatch loosescan materialization in_to_exists semijoin subquery_cache "
+    "partial_match_rowid_merge partial_match_table_scan outer_join_with_cache semijoin_with_cache "
+    "join_cache_incremental join_cache_hashed join_cache_bka optimize_join_buffer_size table_elimination extended_keys "
+    "exists_to_in orderby_uses_equalities condition_pushdown_for_derived split_materialized "
+    "condition_pushdown_for_subquery rowid_filter condition_pushdown_from_having"
+)
+_SWITCHES_OFF = "index_merge_sort_intersection mrr mrr_cost_based mrr_sort_keys not_null_range_scan"
+_SWITCHES = [*(f"{name}=on" for name in _SWITCHES_ON.split()), *(f"{name}=off" for name in _SWITCHES_OFF.split())]
+"""What the optimiser may do: as a server has it that nobody configured; it is not inherited from this one."""
 _SETTINGS = {
     "sql_mode": f"'{_SQL_MODE}'",
     "character_set_client": "utf8mb4",
@@ -36,7 +48,10 @@ _SETTINGS = {
     "div_precision_increment": "4",
     "default_regex_flags": "''",
     "in_predicate_conversion_threshold": "0",
-    "optimizer_switch": "'default'",
+    "optimizer_switch": f"'{','.join(_SWITCHES)}'",
+    "old_mode": "''",
+    "sql_auto_is_null": "0",
+    "standard_compliant_cte": "1",
     "join_cache_level": "8",
     "join_buffer_size": "67108864",
     "join_buffer_space_limit": "268435456",
@@ -51,6 +66,9 @@ _SETTINGS = {
     "idle_transaction_timeout": "0",
     "idle_readonly_transaction_timeout": "0",
     "tmp_disk_table_size": "18446744073709551615",
+    "tmp_memory_table_size": "16777216",
+    "max_heap_table_size": "16777216",
+    "max_session_mem_used": "9223372036854775807",
     "completion_type": "'NO_CHAIN'",
     "tx_isolation": "'REPEATABLE-READ'",
     "tx_read_only": "1",
@@ -58,6 +76,8 @@ _SETTINGS = {
 """Set before each transaction. Sort keys longer than ``max_sort_length`` bytes would be cut: no text has so many. Long
 lists of IN would become joins, and texts of joins are too long for an index, but not for a hash.
 """
+_OLD_SETTINGS = {"big_tables": "0"}
+"""Set where the server still has them."""
 _CONNECT_SECONDS = 20
 _READ_SECONDS = 3_700
 """Longer than a statement may take on the server: a server that says nothing for so long is gone."""
@@ -69,14 +89,19 @@ class MariaDBSessions(SessionPool):
     """The sessions at one MariaDB server."""
 
     server_name = "MariaDB"
+    _settings: dict[str, str] | None = None
 
     def open(self) -> pymysql.Connection[Any]:
         return open_session(self.address, self.place)
 
     def begin(self, session: pymysql.Connection[Any]) -> None:
-        """Begin a transaction with our settings, on a snapshot of this moment."""
-        session.query("SET SESSION " + ", ".join(f"{name} = {value}" for name, value in _SETTINGS.items()))
-        session.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        """Begin a transaction with our settings; its snapshot is of the moment of the first row that is read."""
+        if self._settings is None:
+            names = ", ".join(f"'{name}'" for name in _OLD_SETTINGS)
+            stored = self.fetch(session, f"SHOW VARIABLES WHERE variable_name IN ({names})", ())
+            self._settings = _SETTINGS | {name: _OLD_SETTINGS[name] for name, _ in stored}
+        session.query("SET SESSION " + ", ".join(f"{name} = {value}" for name, value in self._settings.items()))
+        session.query("START TRANSACTION READ ONLY")
 
     def fetch(self, session: pymysql.Connection[Any], statement: str, parameters: Parameters) -> list[tuple[Any, ...]]:
         assert not parameters  # a statement holds all its values
@@ -152,7 +177,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
         "connect_timeout": _CONNECT_SECONDS,
         "read_timeout": _READ_SECONDS,
         "write_timeout": _READ_SECONDS,
-        "password": _password(),
+        "password": _password(place),
         "program_name": "sfumato",
         "autocommit": None,
     }
@@ -179,15 +204,25 @@ def _certificate_check(authority: str | None, place: str) -> ssl.SSLContext:
     )
 
 
-def _password() -> str:
-    """Return the password that MariaDB's own clients would send; none if none is configured."""
+def _password(place: str) -> str:
+    """Return the password that MariaDB's own clients would send; none if none is configured. What is wrong in a file is
+    not quoted: it may be the password.
+    """
     from pymysql.optionfile import Parser
 
     if "MYSQL_PWD" in os.environ:
         return os.environ["MYSQL_PWD"]
     options = Parser(strict=False, interpolation=None)
-    options.read(Path.home() / ".my.cnf", encoding="utf-8")
-    return options.get("client", "password") if options.has_option("client", "password") else ""
+    try:
+        options.read(Path.home() / ".my.cnf", encoding="utf-8")
+        return options.get("client", "password") if options.has_option("client", "password") else ""
+    except (configparser.Error, UnicodeDecodeError, OSError):
+        pass
+    raise InvalidPolicy(
+        "~/.my.cnf cannot be read as a file of options in UTF-8",
+        place=place,
+        fix="write password=… under [client] in it, or set MYSQL_PWD",
+    )
 
 
 _REFUSALS = {

@@ -36,7 +36,7 @@ from sfumato.engine.server_sessions import SessionPool
 from sfumato.engine.sources.clean_cells import Stored, find_column
 from sfumato.engine.sources.clean_scans import AS_TYPES, StoredColumn
 from sfumato.engine.spellings.mariadb import COLLATION, MariaDBSpelling, quote_identifier, text
-from sfumato.errors import EngineFailed, InvalidPolicy, Unsupported
+from sfumato.errors import EngineFailed, InvalidPolicy, SourceChanged, Unsupported
 from sfumato.policy import Policy, Table, Type
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ _COLLATIONS = ("uca1400_nopad_as_cs", "utf8mb4_unicode_520_nopad_ci", "utf8mb4_g
 """Collations under which LOWER and UPPER may map letters one for one; which of them does is proved at opening."""
 _SPARE_PACKET = 1 << 16
 """Bytes by which a statement may grow from its plan to its reading: the keys of samples are longer."""
+_MIN_PACKET = 8 << 20
+"""The bytes of a statement that a server must accept."""
 
 
 class MariaDB(ServerEngine):
@@ -61,9 +63,10 @@ class MariaDB(ServerEngine):
 
     def prove_spelling(self, table: str) -> MariaDBSpelling:
         place = f"tables.{table}.source"
-        _check_server(self.server.run, place)
+        self._server_limits = _limits(self.server.run)
+        _check_version(self._server_limits[0], place)
+        _check_packet(self._server_limits[1], place)
         require_read_only(self.server.run, place)
-        ((self._max_packet,),) = self.server.run("SELECT @@max_allowed_packet")
         letters = next((name for name in _COLLATIONS if _changes_case_alike(self.server, name)), None)
         spelling = MariaDBSpelling(letters)
         self_test.require_correct_results(dialect(spelling, self.server.run), place)
@@ -73,11 +76,29 @@ class MariaDB(ServerEngine):
         """Identify a server by its host name, port and folder, as it reports them."""
         return tuple(map(str, run("SELECT @@hostname, @@port, @@datadir")[0]))
 
+    def check_carried(self, table: str) -> None:
+        """Refuse a public text with U+0000, which no text on MariaDB may hold."""
+        rows = self._public_tables.rows(table)
+        texts = [cells for cells, kind in zip(rows.columns, rows.kinds, strict=True) if kind is Type.TEXT]
+        if any(cell is not None and "\0" in cell for cells in texts for cell in cells):
+            raise InvalidPolicy(
+                f"the public table {table} holds a text with the character U+0000, which MariaDB cannot compare",
+                place=f"tables.{table}.source",
+                fix="leave that character out",
+            )
+
     def look_up(self, table: str, run: Run) -> StoredTable:
         policy = self._policy.tables[table]
         relation = find_table(policy.source.relation, table, run)
         for name in id_columns(policy, self._policy):
-            if not is_short_text(_column(relation, name, f"tables.{table}.id")):
+            column = _column(relation, name, f"tables.{table}.id")
+            if column.kind is Stored.REAL and self._policy.unit.period is not None and self._policy.id_type is None:
+                raise InvalidPolicy(
+                    "ids of a unit with a period are texts on MariaDB, and doubles have no texts of their own",
+                    place=f"tables.{table}.id",
+                    fix='declare id_type = "integer" in [unit], or store the ids as whole numbers or texts',
+                )
+            if not is_short_text(column):
                 raise InvalidPolicy(
                     f"ids on MariaDB are numbers, or texts in a column of at most {MAX_ID_LETTERS} letters",
                     place=f"tables.{table}.id",
@@ -94,9 +115,18 @@ class MariaDB(ServerEngine):
         return relation
 
     def lock(self, session: pymysql.Connection[Any]) -> None:
-        """Take the metadata lock of every table: it is altered, renamed or dropped only after the transaction."""
-        for relation in self.relations.values():
-            self.server.fetch(session, f"SELECT 1 FROM {relation.sql} LIMIT 0", ())
+        """Take the metadata lock of every table, so that it is altered, renamed or dropped only after the transaction,
+        and then a snapshot: one that began before could not read a table that was rebuilt meanwhile.
+        """
+        for limit in (0, 1):  # without a row no snapshot begins
+            for relation in self.relations.values():
+                self.server.fetch(session, f"SELECT 1 FROM {relation.sql} LIMIT {limit}", ())
+
+    def check_unchanged(self, run: Run) -> None:
+        """Raise ``SourceChanged`` also where another version of the server answers, or takes other statements."""
+        if _limits(run) != self._server_limits:
+            raise SourceChanged(next(iter(self.relations)))
+        super().check_unchanged(run)
 
     def carried_scan(self, table: PublicRows, carried: list[object]) -> str:
         return carried_scan(table, carried)
@@ -104,10 +134,11 @@ class MariaDB(ServerEngine):
     def render(self, statement: StagedSelect) -> tuple[str, list[object]]:
         """Render a statement; refuse one that is longer than the server accepts."""
         rendered, carried = super().render(statement)
-        if len(rendered.encode()) + _SPARE_PACKET > self._max_packet:
+        _, max_packet = self._server_limits
+        if len(rendered.encode()) + _SPARE_PACKET > max_packet:
             raise Unsupported(
                 "engine-limits",
-                f"the statement for MariaDB is longer than the {self._max_packet:,} bytes that this server accepts",
+                f"the statement for MariaDB is longer than the {max_packet:,} bytes that this server accepts",
                 fix="ask for less at once, join smaller public tables, or raise max_allowed_packet",
             )
         return rendered, carried
@@ -153,7 +184,7 @@ def fetch(table: Table) -> FetchedTable:
     place = f"tables.{table.name}.source"
     server = MariaDBSessions(table.source.address, place)
     try:
-        _check_server(server.run, place)
+        _check_version(_limits(server.run)[0], place)
         relation = find_table(table.source.relation, table.name, server.run)
         server_identity = tuple(map(str, server.run("SELECT @@hostname, @@port, @@datadir")[0]))
         identity = _data(server_identity, relation, table.source.version or "")
@@ -180,13 +211,27 @@ def _read_rows(table: Table, relation: StoredTable, run: Run) -> Any:
     return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
-def _check_server(run: Run, place: str) -> None:
-    ((version,),) = run("SELECT VERSION()")
+def _limits(run: Run) -> tuple[str, int]:
+    """Return the server's version, and the bytes of a statement that it accepts."""
+    ((version, max_packet),) = run("SELECT VERSION(), @@max_allowed_packet")
+    return version, max_packet
+
+
+def _check_version(version: str, place: str) -> None:
     if not is_supported(version):
         raise InvalidPolicy(
             "MariaDB 10.11 or newer is required",
             place=place,
             fix=f"this server is {version}: copy the tables to a server of MariaDB 10.11 or newer",
+        )
+
+
+def _check_packet(max_packet: int, place: str) -> None:
+    if max_packet < _MIN_PACKET:
+        raise InvalidPolicy(
+            f"the server must accept statements of {_MIN_PACKET:,} bytes: its max_allowed_packet is {max_packet:,}",
+            place=place,
+            fix="SET GLOBAL max_allowed_packet = 16777216, and write it in the server's file of options",
         )
 
 
@@ -224,6 +269,8 @@ def carried_scan(table: PublicRows, _: list[object]) -> str:
 def _carried_text(cell: Any) -> str | None:
     if isinstance(cell, bool):
         return str(int(cell))
+    if isinstance(cell, str):
+        text(cell)  # JSON would write U+0000 in letters that hide it
     return None if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 

@@ -29,7 +29,10 @@ KINDS = {
 """By the name of the type. BIT, SET, TIME, YEAR, bytes, addresses and shapes cannot be read."""
 CHARACTER_SETS = ("ascii", "latin1", "utf8mb3", "utf8mb4")
 """Those whose letters have one code point each."""
-_HARMLESS_RIGHTS = {"USAGE", "SELECT", "SHOW DATABASES", "SHOW VIEW"}
+_HARMLESS_RIGHTS = ("USAGE", "SELECT", "SHOW DATABASES", "SHOW VIEW")
+_RIGHT = rf"(?:{'|'.join(_HARMLESS_RIGHTS)})(?: \(n(?:, n)*\))?"
+_HARMLESS_GRANT = rf"GRANT {_RIGHT}(?:, {_RIGHT})* ON [n*]\.[n*] TO (?!.*GRANT OPTION).*"
+"""A line of SHOW GRANTS, with n for every quoted name, that allows no more than reading."""
 MAX_ID_LETTERS = 230
 """The most letters of a column of ids: an index of a temporary table has at most 1,000 bytes, and a join without one
 compares every pair. A period is written before an id with ten letters; a letter has four bytes.
@@ -99,6 +102,14 @@ def _may_wrap(type_name: str) -> bool:
     return type_name.startswith("bigint") and "unsigned" in type_name
 
 
+def _without_zero(x: str) -> str:
+    """Compare a text by its bytes, and map one with U+0000 to NULL: sort keys are padded with zeros, so it would tie
+    with the text without it, and rows of both would split into many groups.
+    """
+    letters = f"(CONVERT({x} USING utf8mb4) COLLATE {COLLATION})"
+    return f"CASE WHEN INSTR({letters}, CHAR(0 USING utf8mb4)) = 0 THEN {letters} END"
+
+
 def _existing_day(x: str, kind: str) -> str:
     """Map a date with a zero in it, or after the end of its month, to NULL."""
     return f"CASE WHEN DAYOFMONTH({x}) BETWEEN 1 AND DAYOFMONTH(LAST_DAY({x})) THEN CAST({x} AS {kind}) END"
@@ -110,7 +121,7 @@ _PLAIN_SQL: dict[Stored, Callable[[str], str]] = {
     Stored.REAL: lambda x: x,
     Stored.DATE: lambda x: _existing_day(x, "DATE"),
     Stored.TIMESTAMP: lambda x: _existing_day(x, "DATETIME(6)"),
-    Stored.TEXT: lambda x: f"(CONVERT({x} USING utf8mb4) COLLATE {COLLATION})",
+    Stored.TEXT: lambda x: f"({_without_zero(x)})",
 }
 
 
@@ -185,14 +196,29 @@ def _column(name: str, kind: str, type_name: str, character_set: str | None, ext
 
 
 def require_read_only(run: Run, place: str) -> None:
-    """Refuse an account that may do more than read, in its own name or by a role."""
-    tables = ("user_privileges", "schema_privileges", "table_privileges", "column_privileges")
-    rights = " UNION ".join(f"SELECT privilege_type FROM information_schema.{name}" for name in tables)
-    others = sorted({str(right) for (right,) in run(rights)} - _HARMLESS_RIGHTS)
-    (role,) = run("SELECT CURRENT_ROLE()")[0]
-    if others or role is not None:
+    """Refuse an account that may do more than read, in its own name, by a role or as everybody may."""
+    grants = [str(grant) for (grant,) in run("SHOW GRANTS")]
+    others = [right for grant in grants for right in _rights_beyond_reading(grant)]
+    if others:
         raise InvalidPolicy(
-            f"this account may do more than read tables: {', '.join(others) or f'it has the role {role}'}",
+            f"this account may do more than read tables: {', '.join(others)}",
             place=place,
-            fix="CREATE USER … for the curator alone, and GRANT SELECT on the tables of the policy to it, by no role",
+            fix="CREATE USER … for the curator alone, and GRANT SELECT on the tables of the policy to it, by no role "
+            "and without GRANT OPTION; revoke from PUBLIC what everybody may do",
         )
+
+
+def _rights_beyond_reading(grant: str) -> list[str]:
+    """Name what a line of SHOW GRANTS allows beyond reading; the line itself may hold the hash of a password.
+
+    >>> _rights_beyond_reading('GRANT SELECT ("age"), SHOW VIEW ON "clinic".* TO "reader"@"%"')
+    []
+    >>> _rights_beyond_reading('GRANT SELECT, INSERT ON "clinic".* TO PUBLIC')
+    ['INSERT']
+    """
+    bare = re.sub(r'"(?:[^"]|"")*"', "n", grant)
+    if re.fullmatch(_HARMLESS_GRANT, bare, re.DOTALL):
+        return []
+    rights, on, rest = bare.removeprefix("GRANT ").partition(" ON ")
+    names = {*re.findall("[A-Z][A-Z ]*[A-Z]", rights)} - {*_HARMLESS_RIGHTS} if on else {"a role"}
+    return sorted(names | ({"GRANT OPTION"} if "GRANT OPTION" in rest else set())) or ["rights of another kind"]

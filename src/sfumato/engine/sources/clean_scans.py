@@ -73,7 +73,7 @@ AS_TYPES = {
 """The type that a plain cell has."""
 
 _SINGLE_PRECISION = {"real", "float", "float4"}
-"""What servers call numbers of 32 bits with a point."""
+"""What servers call numbers of 32 bits with a point, by the first word of the type."""
 _NUMBERS = {Stored.INTEGER, Stored.NUMBER, Stored.REAL, Stored.BOOLEAN}
 _TIMES = {Stored.DATE, Stored.TIMESTAMP}
 _NO_CELLS = {Stored.BYTES, Stored.LIST, Stored.OTHER}
@@ -644,7 +644,7 @@ class _Build:
             ]
             return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, missing(Type.INTEGER))
         if column.kind is Stored.REAL:
-            limit = real(largest_whole(column.type_name in _SINGLE_PRECISION))
+            limit = real(largest_whole(column.type_name.partition(" ")[0] in _SINGLE_PRECISION))
             size = apply(ScalarFunction.ABS, self._cell(table, self.scans.cells.plain(column)))
             return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, limit), number, missing(Type.INTEGER))
         return number

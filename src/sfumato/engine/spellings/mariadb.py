@@ -26,7 +26,9 @@ TYPES: Mapping[Kind, str] = {
     Wide.INTEGER: "DECIMAL(65,0)",
 }
 COLLATION = "utf8mb4_nopad_bin"
-"""Texts are compared by their bytes, and a space at the end is a letter."""
+"""Texts are compared by their bytes, and a space at the end is a letter. None holds U+0000: neither cells, literals and
+carried texts, nor what a function makes of them.
+"""
 _ENDS = r"\A", r"\z"
 _ESCAPES = "\\!#~^|"
 _ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)\z"
