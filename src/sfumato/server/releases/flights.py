@@ -249,7 +249,7 @@ class _ChargeWatcher:
 
 @dataclass
 class _FlightWork:
-    """A flight as work in the queue (``turns.Work``)."""
+    """A flight as work in the queue (``fair_queue.Work``)."""
 
     flight: Flight
     flights: Flights
