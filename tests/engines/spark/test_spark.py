@@ -214,7 +214,7 @@ def _twin(**changed: Callable[..., str]) -> SparkSpelling:
 
 
 TWINS: dict[str, SparkSpelling] = {
-    "the nearest whole number": _twin(nearest=lambda x: f"CAST({x} AS BIGINT)"),
+    "the nearest whole number": _twin(nearest_integer=lambda x: f"CAST({x} AS BIGINT)"),
     "FLOOR": _twin(floor=lambda x: f"CAST(FLOOR({x}) AS DOUBLE)"),
     "CEIL": _twin(ceiling=lambda x: f"rint({x})"),
     "SUM": _twin(wide_sum=lambda x, over="": f"CAST(SUM(CAST({x} AS DOUBLE)){over} AS DECIMAL(38,0))"),
