@@ -387,7 +387,7 @@ MUTANTS = (
         "engine.lowering.bounded_totals:_ranks",
         "rank(row_numbers, (low, high))",
         "rank(row_numbers, (integer_constant(1), integer_constant(1)))",
-        ("safety/test_samples.py::test_each_key_samples_anew",),
+        ("safety/test_samples.py::test_each_key_chooses_groups_anew",),
     ),
     Mutant(
         "rows of one rank are sampled in the order in which they are read",

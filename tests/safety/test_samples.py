@@ -56,12 +56,17 @@ def test_each_key_samples_anew(engines: dict[str, DuckDB]) -> None:
 
 
 def test_each_key_chooses_groups_anew() -> None:
-    """Where a unit may have more rows than groups, groups are chosen before rows: every one by some key."""
+    """Where a unit may have more rows than groups, groups are chosen before rows: every one by some key; and in each of
+    them, not always the same rows.
+    """
     engine = DuckDB(replace(WORLD, limits=(4, 2, 2)).policy(ROWS))
     try:
-        kept = {tuple(count > 0 for count, _ in _totals(engine, key)) for key in KEYS[:40]}
+        found = [_totals(engine, key) for key in KEYS[:40]]
     finally:
         engine.close()
+    kept = {tuple(count > 0 for count, _ in totals) for totals in found}
+    sums_by_group = [{ages for count, ages in group if count} for group in zip(*found, strict=True)]
+    assert all(len(sums) > 1 for sums in sums_by_group)
     assert all(sum(groups) == 2 for groups in kept)
     assert all(any(groups) for groups in zip(*kept, strict=True))
 
