@@ -61,7 +61,9 @@ def command(policy: Path, given: tuple[str, ...], key: str) -> tuple[str | Path,
     return (name, policy, *rest, "--request-id", key)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(
+    "name", ["bounds", *(pytest.param(each, marks=pytest.mark.long) for each in ("auction", "limits"))]
+)
 def test_the_same_id_is_charged_once_and_names_one_question(market: Path, name: str) -> None:
     first, other = ASKED[name]
     done = run(*command(market, first, "r1"))

@@ -33,7 +33,12 @@ _shared_inspection: ContextVar[_SharedInspection | None] = ContextVar("_shared_i
 
 @contextmanager
 def shared_inspection() -> Iterator[None]:
-    """Let this thread inspect files with one DuckDB: to start one takes longer than most inspections."""
+    """Let this thread inspect files with one DuckDB: to start one takes longer than most inspections. Within another,
+    that one's is used.
+    """
+    if _shared_inspection.get() is not None:
+        yield
+        return
     shared = _SharedInspection()
     token = _shared_inspection.set(shared)
     try:
