@@ -53,7 +53,7 @@ def curator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Curator]:
         yield opened
 
 
-@pytest.fixture(scope="module", params=["add-remove", "replace"])
+@pytest.fixture(scope="module", params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def stage(request: pytest.FixtureRequest) -> Iterator[AuditStage]:
     with open_stage(policy(request.param)) as opened:
         yield opened

@@ -124,7 +124,7 @@ def test_a_bit_that_only_the_whole_row_tells() -> None:
     assert "the whole row" in caught.event
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, pytest.param(-np.inf, marks=pytest.mark.long)])
 def test_what_is_no_number_is_an_output_like_any_other(odd: float) -> None:
     def world(x: int) -> Sampler:
         def run(n: int) -> Any:

@@ -123,7 +123,13 @@ def test_a_sound_release_has_noises_of_its_own(stage: AuditStage, text: str, num
     assert 1 <= compared.draws <= 200
 
 
-@pytest.mark.parametrize("text", _SHARED.values(), ids=_SHARED)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(pytest.param(_SHARED[each], id=each, marks=pytest.mark.long) for each in ("groups", "measures")),
+        pytest.param(_SHARED["both"], id="both"),
+    ],
+)
 def test_a_curator_that_uses_a_noise_twice_is_doubted(
     stage: AuditStage, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

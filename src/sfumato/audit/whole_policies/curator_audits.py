@@ -113,12 +113,13 @@ def curator(
     if allowed_minutes > 24 * 60:
         raise InvalidParameter("minutes", minutes, "at most 1,440, which is one day")
     _require_price(declared)
+    own_questions = read_questions(questions)
     level, started = exact(confidence, "confidence", _CONFIDENCES), time.time()
     used_seed = bits.random_below(_SEEDS) if seed is None else exact_integer(seed, "seed")
     progress("generating tables")
     with open_stage(declared) as stage:
         random_count = max(_MIN_RANDOM_QUERIES, round(_RANDOM_QUERIES_PER_MINUTE * allowed_minutes))
-        queries = tuple(_audit_queries(stage, questions, used_seed, random_count))
+        queries = tuple(_audit_queries(stage, own_questions, used_seed, random_count))
         run = _AuditRun(stage, started + 60 * allowed_minutes, _verdict_confidence(level, len(queries)), progress)
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
@@ -188,9 +189,11 @@ class _AuditQuery:
         return str(self.ask)
 
 
-def _audit_queries(stage: AuditStage, questions: Any, seed: int, random_count: int) -> Iterator[_AuditQuery]:
+def _audit_queries(
+    stage: AuditStage, own_questions: Sequence[str], seed: int, random_count: int
+) -> Iterator[_AuditQuery]:
     """Yield the queries to test: the owner's own, then templates, then random ones."""
-    origins = {**dict.fromkeys(read_questions(questions), OWNER)}
+    origins = {**dict.fromkeys(own_questions, OWNER)}
     origins = {**origins, **{text: TEMPLATE for text in templates(stage.catalog) if text not in origins}}
     delta = bool(stage.policy.budget.delta)
     for index, (text, origin) in enumerate(origins.items()):
