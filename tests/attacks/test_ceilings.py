@@ -89,7 +89,9 @@ def test_nothing_is_learnt_at_zero_and_all_may_be_at_a_large_loss() -> None:
         guess_ceiling(sf.Guarantee(1, 1))
 
 
-@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+@pytest.mark.parametrize(
+    "epsilon", [pytest.param("0.1", marks=pytest.mark.long), "1", pytest.param("3", marks=pytest.mark.long)]
+)
 def test_a_curves_ceiling_is_where_its_trade_off_is_worst(epsilon: str) -> None:
     """Of ε alone it is that of randomised response; of Gaussian noise Φ(μ/2), which the best test reaches, and less
     than all that is known of ρ-zCDP allows.

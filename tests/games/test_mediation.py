@@ -112,7 +112,7 @@ def test_expected_payoffs_of_many_players_by_the_binomial() -> None:
 @pytest.mark.parametrize(
     "crowd",
     [
-        ROADS,
+        pytest.param(ROADS, marks=pytest.mark.long),
         games.market_entry(np.arange(2000) % 3, [0.2, 0.5, 0.7]),
         pytest.param(games.public_good(np.arange(2000) % 3, [-0.3, 0.1, 0.4]), marks=pytest.mark.long),
     ],
