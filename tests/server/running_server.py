@@ -28,7 +28,7 @@ ROLES = {"olga": Role.OWNER, "ana": Role.ANALYST, "ben": Role.ANALYST, "audrey":
 COUNT = "SELECT COUNT(*) AS flights FROM flights"
 BY_ORIGIN = "SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin"
 
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """It trusts nobody, and is quickly made."""
 _FRESH = httpx.Limits(keepalive_expiry=1.0)
 """A connection that was not used for a while is made anew, well before a server closes it, however slow the machine."""
@@ -52,7 +52,7 @@ class RunningServer:
         shown = {} if user is None else {"Authorization": f"Bearer {self.tokens[user]}"}
         transport = httpx.HTTPTransport(uds=self.socket, limits=_FRESH) if self.socket else None
         own = self.counter.settings.certificate
-        trusted = ssl.create_default_context(cafile=own) if own else _NO_TLS
+        trusted = ssl.create_default_context(cafile=own) if own else NO_TLS
         return httpx.Client(
             base_url=self.url, headers=shown, timeout=120, transport=transport, limits=_FRESH, verify=trusted
         )

@@ -80,7 +80,7 @@ class Life:
         yield lambda: requests.withdraw(server.ana, "clinic", self.numbers[-1])
 
 
-@pytest.mark.parametrize("relation", TABLES)
+@pytest.mark.parametrize("relation", [pytest.param("add-remove", marks=pytest.mark.long), "replace"])
 def test_requests_are_the_same_on_neighbours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relation: str, long: bool
 ) -> None:

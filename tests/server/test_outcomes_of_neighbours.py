@@ -51,7 +51,7 @@ TABLES = {
 }
 
 
-@pytest.fixture(scope="module", params=["add-remove", "replace"])
+@pytest.fixture(scope="module", params=["add-remove", pytest.param("replace", marks=pytest.mark.long)])
 def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, RunningServer]]:

@@ -19,7 +19,7 @@ import pytest
 
 import sfumato as sf
 from server.pages.signed_in import SignedIn, fields, sign_in
-from server.running_server import BY_ORIGIN, COUNT, RunningServer, running_server, write_club
+from server.running_server import BY_ORIGIN, COUNT, NO_TLS, RunningServer, running_server, write_club
 from sfumato.server.pages import released_pages
 from sfumato.server.pages.page_routes import PAGES
 from sfumato.server.pages.released_pages import page_kinds
@@ -50,7 +50,7 @@ def people(served: RunningServer) -> Iterator[dict[str, SignedIn]]:
 
 def test_a_link_signs_in_once_and_looking_at_it_uses_nothing_up(served: RunningServer) -> None:
     link = f"/login/{served.counter.people.new_link('ana', by='tests')}"
-    with httpx.Client(base_url=served.url) as client:
+    with httpx.Client(base_url=served.url, verify=NO_TLS) as client:
         for _ in range(3):
             assert "Sign in" in client.get(link).text
             assert not client.cookies
@@ -80,7 +80,7 @@ def test_the_link_that_is_printed_lets_the_owner_in(tmp_path: Path) -> None:
     with subprocess.Popen(serving, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         printed = server.stdout.readline().split()[-1]
-        with httpx.Client(base_url=printed.partition("/login/")[0], timeout=120) as client:
+        with httpx.Client(base_url=printed.partition("/login/")[0], timeout=120, verify=NO_TLS) as client:
             assert "Sign in" in client.get(printed).text
             client.post(printed, data={"sign": "in"}, headers={"Origin": str(client.base_url).rstrip("/")})
             page = client.get("/p/flights/people")
@@ -94,10 +94,10 @@ def test_signing_out_ends_the_session_in_every_window(served: RunningServer) -> 
     ana = sign_in(served, "ana")
     cookie = dict(ana.client.cookies)
     ana.client.close()
-    with httpx.Client(base_url=served.url, cookies=cookie) as other:
+    with httpx.Client(base_url=served.url, cookies=cookie, verify=NO_TLS) as other:
         token = fields(other.get("/").text)["token"]
         assert other.post("/logout", data={"token": token}, headers={"Origin": served.url}).status_code == 200
-    with httpx.Client(base_url=served.url, cookies=cookie) as later:
+    with httpx.Client(base_url=served.url, cookies=cookie, verify=NO_TLS) as later:
         assert later.get("/").status_code == 401
         assert later.get(f"{POLICY}/ask").status_code == 401
 
@@ -142,7 +142,7 @@ SEEN = {
 def test_every_role_sees_its_own_pages_and_no_other(
     served: RunningServer, people: dict[str, SignedIn], path: str
 ) -> None:
-    assert httpx.get(served.url + path).status_code == 401
+    assert httpx.get(served.url + path, verify=NO_TLS).status_code == 401
     for user in ("olga", "ana", "audrey", "eve"):
         status = people[user].get(path).status_code
         elsewhere = 404 if user == "eve" and "/ledger/" not in path else 403

@@ -94,6 +94,7 @@ def test_a_known_proposal_that_may_not_spend_spends_nothing(small: SmallServer) 
 def test_a_replaced_curator_is_closed_when_the_last_release_has_ended(
     small: SmallServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gc.freeze()  # what other tests left is not looked through
     closed: list[object] = []
     close, read = DuckDB.close, DuckDB.read
     going, reading = threading.Event(), threading.Event()
@@ -121,6 +122,7 @@ def test_a_replaced_curator_is_closed_when_the_last_release_has_ended(
 
 
 def test_what_is_replaced_and_in_use_is_closed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.freeze()  # what other tests left is not looked through
     closed: list[object] = []
     close = DuckDB.close
     monkeypatch.setattr(DuckDB, "close", lambda self: closed.append(id(self)) or close(self))

@@ -82,6 +82,7 @@ def test_every_kind_is_explained_and_priced_for_free(curator: sf.Curator, kind: 
     assert len(list(curator.history())) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SPECS)
 def test_every_kind_is_bought_and_what_is_bought_can_be_written(curator: sf.Curator, kind: str) -> None:
     asked = {"epsilon": "0.05", **({"delta": "1e-9"} if kind in NEED_DELTA else {})}
