@@ -7,8 +7,8 @@ import pytest
 from client.curators import Curators, both, served_policy
 
 
-@pytest.fixture(scope="module", params=["open", "connect"])
+@pytest.fixture(scope="module")
 def curators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Curators]:
-    """A curator with an account of its own: in this process, or at a server in another thread."""
+    """A curator with an account of its own: in this process (``open``), or at a server in another thread."""
     with both(request.param, served_policy(tmp_path_factory.mktemp("policy"))) as found:
         yield found

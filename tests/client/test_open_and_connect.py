@@ -27,9 +27,59 @@ COUNT = "SELECT COUNT(*) AS n FROM visits"
 BY_REGION = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refusals are compared between both; what else a curator in this process does is tested in ``tests/curator``, and
+    here in the long run.
+    """
+    if "curators" in metafunc.fixturenames:
+        compared = metafunc.function is test_refusals_say_the_same
+        here = pytest.param("open", marks=() if compared else pytest.mark.long)
+        metafunc.parametrize("curators", [here, "connect"], indirect=True, scope="module")
+
+
 def left(curator: Any) -> Fraction:
     found: Fraction = curator.standing().left["pure"]
     return found
+
+
+REFUSED: dict[str, tuple[Any, type[sf.SfumatoError], str]] = {
+    "no SQL": (lambda it: it.sql("SELEC COUNT(*) FROM visits"), sf.Unsupported, ""),
+    "unknown column": (
+        lambda it: it.sql("SELECT COUNT(*) FROM visits WHERE aeg > 3"),
+        sf.Unsupported,
+        "unknown-column",
+    ),
+    "rows": (lambda it: it.sql("SELECT * FROM visits"), sf.Unsupported, ""),
+    "no price": (lambda it: it.sql(COUNT).release(), sf.InvalidParameter, "invalid-parameter"),
+    "bad price": (lambda it: it.sql(COUNT).release(epsilon=-1), sf.InvalidParameter, "invalid-parameter"),
+    "words": (lambda it: it.sql(COUNT).error(epsilon="half"), sf.InvalidParameter, "invalid-parameter"),
+    "overspent": (lambda it: it.sql(COUNT).release(epsilon=200), sf.Overspent, "overspent"),
+    "no parameter": (lambda it: it.sql("SELECT COUNT(*) FROM visits WHERE age > $1"), sf.Unsupported, "parameter"),
+    "limit": (lambda it: it.sql(COUNT).limit(rows=5), sf.InvalidParameter, "invalid-parameter"),
+    "wider": (lambda it: it.sql(COUNT).limit(rows=1).limit(rows=2), sf.InvalidParameter, "invalid-parameter"),
+    "step": (lambda it: it.table("visits").where("aeg > 3").agg(n=sf.count()), sf.Unsupported, "unknown-column"),
+    "table": (lambda it: it.table("vists").agg(n=sf.count()), sf.Unsupported, "unknown-table"),
+    "workload": (lambda it: it.workload({"a": COUNT, "b": "SELECT * FROM visits"}), sf.Unsupported, ""),
+    "column": (lambda it: it.bounds("visits", "aeg"), sf.SfumatoError, ""),
+    "ways": (lambda it: it.marginals("visits", 9), sf.SfumatoError, ""),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_say_the_same(curators: Curators, name: str) -> None:
+    """The first of all, as what is left is told, too."""
+    asked, kind, code = REFUSED[name]
+    before = left(curators.curator)
+    with pytest.raises(kind) as refused:
+        asked(curators.curator)
+    assert not code or refused.value.code == code
+    said = errors.to_json(refused.value)
+    known = _SAID.setdefault(name, said)
+    assert said == known, "the same class, code, rule, place, fix and facts, here and at a server"
+    assert left(curators.curator) == before
+
+
+_SAID: dict[str, str] = {}
 
 
 def test_a_question_is_explained_priced_and_released(curators: Curators) -> None:
@@ -102,45 +152,6 @@ def test_a_request_id_is_charged_once_and_names_one_question(curators: Curators)
         curator.sql(BY_REGION).release(epsilon="0.1", request_id="study-1")
     assert refused.value.place == "request_id"
     assert [each.request_id for each in curator.history() if not each.cost.is_zero].count("study-1") == 1
-
-
-REFUSED: dict[str, tuple[Any, type[sf.SfumatoError], str]] = {
-    "no SQL": (lambda it: it.sql("SELEC COUNT(*) FROM visits"), sf.Unsupported, ""),
-    "unknown column": (
-        lambda it: it.sql("SELECT COUNT(*) FROM visits WHERE aeg > 3"),
-        sf.Unsupported,
-        "unknown-column",
-    ),
-    "rows": (lambda it: it.sql("SELECT * FROM visits"), sf.Unsupported, ""),
-    "no price": (lambda it: it.sql(COUNT).release(), sf.InvalidParameter, "invalid-parameter"),
-    "bad price": (lambda it: it.sql(COUNT).release(epsilon=-1), sf.InvalidParameter, "invalid-parameter"),
-    "words": (lambda it: it.sql(COUNT).error(epsilon="half"), sf.InvalidParameter, "invalid-parameter"),
-    "overspent": (lambda it: it.sql(COUNT).release(epsilon=200), sf.Overspent, "overspent"),
-    "no parameter": (lambda it: it.sql("SELECT COUNT(*) FROM visits WHERE age > $1"), sf.Unsupported, "parameter"),
-    "limit": (lambda it: it.sql(COUNT).limit(rows=5), sf.InvalidParameter, "invalid-parameter"),
-    "wider": (lambda it: it.sql(COUNT).limit(rows=1).limit(rows=2), sf.InvalidParameter, "invalid-parameter"),
-    "step": (lambda it: it.table("visits").where("aeg > 3").agg(n=sf.count()), sf.Unsupported, "unknown-column"),
-    "table": (lambda it: it.table("vists").agg(n=sf.count()), sf.Unsupported, "unknown-table"),
-    "workload": (lambda it: it.workload({"a": COUNT, "b": "SELECT * FROM visits"}), sf.Unsupported, ""),
-    "column": (lambda it: it.bounds("visits", "aeg"), sf.SfumatoError, ""),
-    "ways": (lambda it: it.marginals("visits", 9), sf.SfumatoError, ""),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusals_say_the_same(curators: Curators, name: str) -> None:
-    asked, kind, code = REFUSED[name]
-    before = left(curators.curator)
-    with pytest.raises(kind) as refused:
-        asked(curators.curator)
-    assert not code or refused.value.code == code
-    said = errors.to_json(refused.value)
-    known = _SAID.setdefault(name, said)
-    assert said == known, "the same class, code, rule, place, fix and facts, here and at a server"
-    assert left(curators.curator) == before
-
-
-_SAID: dict[str, str] = {}
 
 
 def test_overspending_carries_its_numbers(curators: Curators) -> None:
