@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -69,7 +69,7 @@ def test_no_key_is_lost(tmp_path: Path) -> None:
 
 
 def test_other_files_are_no_keys(tmp_path: Path) -> None:
-    other = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    other = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     for content in (other, b"", b"sfumato-ed25519 00", os.urandom(100)):
         path = tmp_path / "other.key"
         path.write_bytes(content)

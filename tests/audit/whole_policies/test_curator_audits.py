@@ -336,11 +336,13 @@ def test_half_of_the_time_is_left_for_questions(monkeypatch: pytest.MonkeyPatch)
     """Every look at the clock is a second later here, so an audit of 15 seconds is late before all is tried. The first
     questions are asked before any fault is planted, to forecast how much there is time for.
     """
+    table = Table("visits", NOWHERE, {"ward": COLUMNS["ward"]}, id="who", max_rows=1)
+    declared = replace(policy(), tables={"visits": table})
     clock, announced = SimpleNamespace(time=partial(next, count())), []
     monkeypatch.setattr(curator_audits, "time", clock)
     questions = ["SELECT COUNT(*) AS n FROM visits"]
     found = sf.audit.curator(
-        policy(), "0.25", questions, confidence=CONFIDENCE, progress=announced.append, announce=announced.append
+        declared, "0.25", questions, confidence=CONFIDENCE, progress=announced.append, announce=announced.append
     )
     assert announced[:2] == ["generating tables", "timing the first 3 questions"]
     assert announced[2].startswith("there is time for about ")

@@ -18,11 +18,10 @@ budget = { epsilon = 3.0 }
 [tables.visits]
 source = "nowhere.csv"
 id = "who"
-max_rows = 2
+max_rows = 1
 
 [tables.visits.columns]
 ward = { values = ["A", "B"] }
-age = { type = "integer", bounds = [0, 20] }
 """
 
 
