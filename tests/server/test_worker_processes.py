@@ -158,7 +158,7 @@ def not_outlived(stopped: Iterable[int]) -> Iterator[None]:
         raise
 
 
-@pytest.mark.parametrize("many", [1, 2])
+@pytest.mark.parametrize("many", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_process_that_was_stopped_is_killed_when_the_time_to_end_is_over(tmp_path: Path, many: int) -> None:
     with started(tmp_path, patience=1.0) as found:
         assert found.ready.poll(_SECONDS)

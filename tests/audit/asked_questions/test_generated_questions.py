@@ -34,7 +34,7 @@ def odd_policy(*, every_row: bool = False) -> Policy:
     return Policy(PrivacyUnit("person", every_row=every_row), Budget(3, "1e-6"), {"order": table}, size=100)
 
 
-@pytest.fixture(scope="module", params=["units", "rows"])
+@pytest.fixture(scope="module", params=["units", pytest.param("rows", marks=pytest.mark.long)])
 def curator(request: pytest.FixtureRequest) -> Iterator[tuple[sf.Curator, Any]]:
     tables = neighbours_of(odd_policy(every_row=request.param == "rows"))
     opened = tables.policy_over(tables.ordinary_population)

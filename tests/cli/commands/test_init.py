@@ -437,12 +437,13 @@ def test_columns_of_one_name_are_told_apart_in_a_copy(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["check", str(tmp_path / "policy.toml")]).exit_code == 0
 
 
-def test_ten_thousand_columns_are_drafted(tmp_path: Path) -> None:
-    names = ["user_id", *(f"c{number}" for number in range(9_999))]
+def test_thousands_of_columns_are_drafted(tmp_path: Path, long: bool) -> None:
+    many = 9_999 if long else 2_000
+    names = ["user_id", *(f"c{number}" for number in range(many))]
     (tmp_path / "t.csv").write_text(",".join(names) + "\n")
     done = draft(tmp_path, ["no", "", "", "", "", "", "1", "*"], data=tmp_path / "t.csv")
     assert done.exit_code == 0, done.output
-    assert len(read(tmp_path / "policy.toml").tables["t"].columns) == 9_999
+    assert len(read(tmp_path / "policy.toml").tables["t"].columns) == many
     assert len(done.output.splitlines()) < 80
 
 

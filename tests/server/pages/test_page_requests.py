@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import html
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 import sfumato as sf
+from forked_commands import forked_command
 from server.pages.signed_in import SignedIn, fields, sign_in
 from server.running_server import BY_ORIGIN, COUNT, NO_TLS, RunningServer, running_server, write_club
 from sfumato.server.pages import released_pages
@@ -68,26 +68,25 @@ def test_a_link_signs_in_once_and_looking_at_it_uses_nothing_up(served: RunningS
 
 
 def test_the_link_that_is_printed_lets_the_owner_in(tmp_path: Path) -> None:
-    serving = [
-        sys.executable,
-        "-m",
-        "sfumato",
-        "serve",
-        str(sf.example(tmp_path / "flights")),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    with subprocess.Popen(serving, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
-        assert server.stdout is not None
-        printed = server.stdout.readline().split()[-1]
-        with httpx.Client(base_url=printed.partition("/login/")[0], timeout=120, verify=NO_TLS) as client:
-            assert "Sign in" in client.get(printed).text
-            client.post(printed, data={"sign": "in"}, headers={"Origin": str(client.base_url).rstrip("/")})
-            page = client.get("/p/flights/people")
-            assert page.status_code == 200
-            assert "Add a user" in page.text
+    reader, writer = os.pipe()
+    with Path(os.devnull).open("r+") as nothing:
+        streams = [nothing.fileno(), writer, nothing.fileno()]
+        serving = ("serve", sf.example(tmp_path / "flights"), "--listen", "127.0.0.1:0")
+        server = forked_command(*serving, streams=streams)
+    os.close(writer)
+    try:
+        with os.fdopen(reader) as said:
+            printed = said.readline().split()[-1]
+            with httpx.Client(base_url=printed.partition("/login/")[0], timeout=120, verify=NO_TLS) as client:
+                assert "Sign in" in client.get(printed).text
+                client.post(printed, data={"sign": "in"}, headers={"Origin": str(client.base_url).rstrip("/")})
+                page = client.get("/p/flights/people")
+                assert page.status_code == 200
+                assert "Add a user" in page.text
+    finally:
         server.terminate()
-        assert server.wait(60) == 0
+        server.join(60)
+    assert server.exitcode == 0
 
 
 def test_signing_out_ends_the_session_in_every_window(served: RunningServer) -> None:

@@ -260,7 +260,7 @@ def test_what_is_described_is_what_happens_for_every_role(
     many = 40 if long else 2 if method == "post" else 1
     _run(served, path, method, GenerationMode.POSITIVE, many)
     if (path, method) in TAKEN:
-        _run(served, path, method, GenerationMode.NEGATIVE, many)
+        _run(served, path, method, GenerationMode.NEGATIVE, many if long else 1)
     for user in ROLES:  # nobody was shut out by what was generated: all of this was said to who is known
         assert served.call(user, "GET", "/v1/policies").status_code == (401 if user is None else 200)
 
