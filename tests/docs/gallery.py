@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -84,7 +85,7 @@ class Declaration(Mistake):
         policy.write_text(written.replace(self.right, self.wrong))
         code, message = _run("sfumato check flights.toml --public")
         policy.write_text(written)
-        mended, after = _run("sfumato check flights.toml --public")
+        mended, after = _checked(written)
         return Made(message, code != 0, mended == 0, after)
 
 
@@ -105,6 +106,13 @@ def _run(command: str) -> tuple[int, str]:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.output
+
+
+@cache
+def _checked(written: str) -> tuple[int, str]:
+    """Check the policy of this folder, as it is written there: the fix of every mistake in it is the same text."""
+    assert Path("flights.toml").read_text() == written
+    return _run("sfumato check flights.toml --public")
 
 
 def _called(code: str) -> str:
