@@ -30,6 +30,8 @@ BY_ORIGIN = "SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin"
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """It trusts nobody, and is quickly made."""
+_SECONDS = 400
+"""How long an answer may take: of a busy machine, many times what one takes alone."""
 _FRESH = httpx.Limits(keepalive_expiry=1.0)
 """A connection that was not used for a while is made anew, well before a server closes it, however slow the machine."""
 
@@ -54,7 +56,7 @@ class RunningServer:
         own = self.counter.settings.certificate
         trusted = ssl.create_default_context(cafile=own) if own else NO_TLS
         return httpx.Client(
-            base_url=self.url, headers=shown, timeout=120, transport=transport, limits=_FRESH, verify=trusted
+            base_url=self.url, headers=shown, timeout=_SECONDS, transport=transport, limits=_FRESH, verify=trusted
         )
 
     def call(self, user: str | None, method: str, path: str, **more: Any) -> httpx.Response:
