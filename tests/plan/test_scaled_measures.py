@@ -150,6 +150,38 @@ def test_matched_values_are_limited_in_all_groups_together() -> None:
         assert matched.measures[0].sensitivity.neighbours is neighbours
 
 
+def test_a_clipped_vector_of_many_groups_is_no_longer_than_its_rows() -> None:
+    """Three rows, one in a group: squares of 3, whatever the number of groups; a multiple of 2^40 covers doubles."""
+    clipped = bounding._sensitivity(Strategy.CLIP_L2, 1, Limits(3, 3, 1), 100)
+    assert (clipped.per_group, clipped.squares, clipped.total) == (1, 3, math.isqrt(300))
+    wide = bounding._sensitivity(Strategy.CLIP_L2, 2**20, Limits(3, 3, 1), 100)
+    assert wide.squares == 3 * 2**40 + 3
+
+
+def test_units_that_are_counted_are_limited_where_a_row_becomes_ten() -> None:
+    joined = f"SELECT COUNT(DISTINCT patient_id) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds"
+    assert [each.limits for each in bounding_strategies(plan(joined), Limits(5, 5, 5), 4)] == [Limits(10, 4, 10)] * 3
+    one = f"SELECT COUNT(DISTINCT patient_id) FROM ({ONE_EACH})"
+    assert [each.strategy for each in bounding_strategies(plan(one), Limits(5, 5, 5), 4)] == [Strategy.WHOLE]
+    grouped = f"SELECT age, COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds GROUP BY age"
+    found = discovery_bounding(plan(grouped), Limits(5, 2, 3))
+    assert (found.strategy, found.limits) == (Strategy.WHOLE, Limits(10, 10, 10))
+    assert found.measures[0].sensitivity.groups == 20
+
+
+def test_the_rounding_of_totals() -> None:
+    """Half a unit where totals are rounded, and half a step for each of 2^40 rows where values are."""
+    wide, exact, real = (
+        bounding_strategies(plan(f"SELECT SUM({value}) AS s FROM visits", rows=True), Limits(1, 1, 1), 1)[0].measures[0]
+        for value in ("age * 10000000", "age", "score * 0 + SQRT(age)")
+        if value != "score * 0 + SQRT(age)" or True
+    )
+    assert wide.bits < 0
+    assert wide.rounding == wide.unit_value / 2 == Fraction(2) ** (-wide.bits - 1)
+    assert (exact.bits, exact.rounding) == (0, 0)
+    assert real.rounding == 2**40 * real.step / 2
+
+
 def test_bits_that_squares_need() -> None:
     """4, and half of those of the number of coordinates, rounded up: 2^(b/2) is at least its root."""
     for coordinates in (1, 2, 3, 4, 7, 8, 1000):
