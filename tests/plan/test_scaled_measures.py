@@ -173,8 +173,7 @@ def test_the_rounding_of_totals() -> None:
     """Half a unit where totals are rounded, and half a step for each of 2^40 rows where values are."""
     wide, exact, real = (
         bounding_strategies(plan(f"SELECT SUM({value}) AS s FROM visits", rows=True), Limits(1, 1, 1), 1)[0].measures[0]
-        for value in ("age * 10000000", "age", "score * 0 + SQRT(age)")
-        if value != "score * 0 + SQRT(age)" or True
+        for value in ("age * 10000000", "age", "SQRT(age)")
     )
     assert wide.bits < 0
     assert wide.rounding == wide.unit_value / 2 == Fraction(2) ** (-wide.bits - 1)
