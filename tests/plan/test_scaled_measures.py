@@ -178,7 +178,7 @@ def test_the_rounding_of_totals() -> None:
     assert wide.bits < 0
     assert wide.rounding == wide.unit_value / 2 == Fraction(2) ** (-wide.bits - 1)
     assert (exact.bits, exact.rounding) == (0, 0)
-    assert real.rounding == 2**40 * real.step / 2
+    assert real.rounding == 2**40 * real.step / 2 + real.unit_value / 2
 
 
 def test_bits_that_squares_need() -> None:
