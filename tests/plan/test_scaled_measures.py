@@ -296,3 +296,11 @@ def test_limits_that_a_question_may_set(
 def test_limits_beyond_the_largest_are_refused(asked: tuple[int | None, ...]) -> None:
     with pytest.raises(InvalidParameter):
         Limits(10, 10, 10).tighten(*asked, largest=Limits(20, 20, 20))
+
+
+def test_limits_may_be_raised_to_what_the_tree_proves() -> None:
+    joined = plan(f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds")
+    assert (joined.limits, joined.largest_limits) == (Limits(1, 1, 1), Limits(10, 10, 10))
+    assert plan("SELECT COUNT(*) FROM visits").largest_limits == plan("SELECT COUNT(*) FROM visits").limits
+    twice = plan("SELECT COUNT(*) FROM visits v JOIN visits w ON v.patient_id = w.patient_id")
+    assert (twice.limits, twice.largest_limits) == (Limits(10, 4, 3), Limits(100, 100, 100))
