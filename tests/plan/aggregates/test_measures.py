@@ -63,6 +63,10 @@ def test_natural_steps_are_kept_as_long_as_sums_of_them_are_exact() -> None:
     assert Mean(AGE).step(MAX_VALUE_STEPS // 120) == 1
     assert Mean(AGE).step(MAX_VALUE_STEPS // 120 + 1) == 2
     assert Sum(CENTS).step(1) == Fraction(1, 100)
+    assert Sum(CENTS).step(2**57) == 2
+    assert Sum(column(Domain("integer", bounds=(0, 2**10)))).step(2**48) == 1
+    assert Sum(column(Domain("integer", bounds=(0, 2**51)))).step(1) == 1
+    assert Count().step(9) == 1
     wide = column(Domain("real", bounds=(0, Fraction(2**50, 100)), grid="0.01"))
     assert Sum(wide).step(1) == Fraction(1, 100)
     wider = column(Domain("real", bounds=(0, Fraction(2**50 + 1, 100)), grid="0.01"))
@@ -88,7 +92,7 @@ def test_ranges_in_steps_hold_the_values() -> None:
 
 
 def test_what_a_row_adds() -> None:
-    assert Count().contributions(Fraction(1), 0, 1) == (Contribution(None, Fraction(1), 0, 0, 1),)
+    assert Count().contributions(Fraction(1), 2, 5) == (Contribution(None, Fraction(1), 0, 2, 5),)
     assert Sum(AGE).contributions(Fraction(2), -5, 55) == (Contribution(AGE, Fraction(2), 0, -5, 55),)
     low_sum, high_sum = Mean(AGE).contributions(Fraction(2), -5, 55)
     assert low_sum == Contribution(AGE, Fraction(2), -5, 0, 60)
@@ -146,13 +150,17 @@ def test_a_mean_of_two_sums() -> None:
     assert made.value == pytest.approx([-2 + 8 * 8 / 32, -2, np.nan], nan_ok=True)
     assert made.low == pytest.approx([-2 + 8 * 6 / 34 - 0.5, -2, -2])
     assert made.high == pytest.approx([-2 + 8 * 10 / 30 + 0.5, 6, 6])
+    small = MeanEstimate(-2, 6).estimate([numbers(0.5, 4), numbers(0.25, 0)], [numbers(0.25, 0), numbers(0.125, 0)])
+    assert small.value == pytest.approx([-2 + 8 * 0.5 / 0.75, 6])
+    assert small.low == pytest.approx([-2 + 8 * 0.25 / 0.625, 6])
+    assert small.high == pytest.approx([-2 + 8 * 0.75 / 0.875, 6])
     exactly = MeanEstimate(-2, 6).estimate([numbers(8), numbers(24)], [0.0, 0.0])
     assert (exactly.low, exactly.value, exactly.high) == (0, 0, 0)
 
 
 def test_combinations_of_totals() -> None:
-    made = CombinedEstimate(Fraction(3, 2), -1, whole=False).estimate([numbers(4), numbers(-2)], [1.0, 0.5])
-    assert (made.value, made.low, made.high) == (8, 8 - 2, 8 + 2)
+    made = CombinedEstimate(Fraction(3, 2), -3, whole=False).estimate([numbers(4), numbers(-2)], [2.0, 0.5])
+    assert (made.value, made.low, made.high) == (12, 12 - 4.5, 12 + 4.5)
     rounded = CombinedEstimate(1, 1, True, Fraction(1, 8)).estimate([numbers(4.2), numbers(-2)], [1.0, 0.5])
     assert rounded.value == 2
     assert (rounded.low, rounded.high) == pytest.approx((2.2 - 1.5 - 5.7 / 8, 2.2 + 1.5 + 5.7 / 8))
@@ -182,6 +190,11 @@ def test_the_steps_of_ranked_values() -> None:
     assert RankedValue(AGE).step(MAX_STEPS // 110) == 1
     assert RankedValue(AGE).step(MAX_STEPS // 110 + 1) == 2
     assert RankedValue(REAL).step(1) == Fraction(4, 2**24)
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step(2**16) == 1
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step(2**16 + 1) == 2
+    assert RankedValue(column(Domain("integer", bounds=(0, 2**10)))).step(2**19) == 8
+    assert RankedValue(CENTS).step(1) == Fraction(1, 100)
+    assert Quantile(AGE, "0.5").probability == Fraction(1, 2)  # type: ignore[arg-type]
     assert RankedValue(column(Domain("real", bounds=(0, 0)))).step(1) == 1
 
 
