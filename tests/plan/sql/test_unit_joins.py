@@ -152,6 +152,8 @@ def test_members_of_a_union() -> None:
         ("SELECT who, a FROM t", "SELECT b, c FROM s", True),
         ("SELECT * FROM t", "SELECT b, who FROM s", False),
         ("SELECT who, a FROM t", "SELECT * FROM s", False),
+        ("SELECT who, a FROM t", "SELECT who, b, c FROM s", False),
+        ("SELECT who, a FROM t", "SELECT a FROM t UNION SELECT who FROM s", False),
     ],
 )
 def test_an_id_stands_at_one_position(first: str, second: str, is_refused: bool) -> None:

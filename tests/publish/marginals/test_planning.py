@@ -13,7 +13,7 @@ from publish.worlds import SIZES, attribute, attributes, average, leveled, subse
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Neighbours, codec
-from sfumato.publish.marginals import blocks
+from sfumato.publish.marginals import blocks, measuring
 from sfumato.publish.marginals.attributes import Attributes, with_branching_levels
 from sfumato.publish.marginals.chains import CellHierarchy
 from sfumato.publish.marginals.planning import (
@@ -421,3 +421,21 @@ def test_what_a_unit_changes_of_a_whole_marginal(fixed_total: bool) -> None:
     )
     assert [replaced.sensitivity(each).total for each in marginals] == [0 if fixed_total else 6, 12]
     assert {replaced.sensitivity(each).neighbours for each in marginals} == {Neighbours.REPLACE}
+
+
+def test_a_dry_run_leaves_out_the_largest_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, sets = attributes((2, 3, 4)), ((1, 2), (0,), (0, 1))
+    marginals = tuple(PlannedMarginal(places, Fraction(7)) for places in sets)
+    pure = NoisePlan(own, MarginalWorkload(sets), (), marginals)
+    blocks_ = tuple(PlannedBlock(block, Fraction(5000)) for block in (((1, 1), (2, 1)), ((0, 1),), ((0, 1), (1, 1))))
+    gaussian = NoisePlan(own, MarginalWorkload(sets), blocks_)
+    sizes = [math.prod(shape) for shape in measuring.shapes_of(pure)]
+    assert sizes == [12, 2, 6]
+    for most, kept in ((20, (0, 1, 2)), (19, (1, 2)), (8, (1, 2)), (7, (1,)), (2, (1,))):
+        monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", most)
+        assert measuring._without_largest_parts(pure).marginals == tuple(marginals[index] for index in kept)
+    monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", 10**5)
+    assert measuring._without_largest_parts(gaussian) is gaussian
+    monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", 0)
+    assert measuring._without_largest_parts(pure).marginals == (PlannedMarginal((), Fraction(7)),)
+    assert measuring._without_largest_parts(gaussian).blocks == (PlannedBlock((), Fraction(5000)),)
