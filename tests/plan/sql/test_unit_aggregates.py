@@ -244,3 +244,12 @@ def test_windows_that_are_refused(text: str, code: str) -> None:
     with pytest.raises(Unsupported) as refused:
         window(text)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize("function", ["SUM(age)", "ROW_NUMBER()"])
+def test_a_named_window_without_a_partition_is_refused_as_a_written_one(function: str) -> None:
+    for windows in ("(ORDER BY day)", "()"):
+        text = f"SELECT COUNT(x) FROM (SELECT {function} OVER w AS x FROM visits WINDOW w AS {windows})"
+        with pytest.raises(Unsupported) as refused:
+            parse(text, CATALOG)
+        assert refused.value.code == "not-by-unit"
