@@ -52,6 +52,7 @@ def _spent(text: str, policy: Policy | None = None) -> str:
 _MET = "a.who = b.who AND DATE_TRUNC('month', a.day) = DATE_TRUNC('month', b.day)"
 _MONTH = "DATE_TRUNC('month', day)"
 _PER_UNIT = f"SELECT who, {_MONTH} AS m, SUM(cost) AS s FROM visits GROUP BY who, {_MONTH}"
+_BY_YEAR = f"SELECT who, {_MONTH} AS m, DATE_TRUNC('year', day) AS y FROM visits GROUP BY who, {_MONTH}, y"
 _EARLY = f"EXISTS (SELECT 1 FROM claims b WHERE {_MET} AND b.day < DATE '2024-02-01')"
 _SECOND = "'2024-01-31 23:59:59' AND TIMESTAMP '2024-01-31 23:59:59.999999'"
 _FEBRUARY, _JULY = "day = DATE '2024-02-29'", "day = DATE '2024-07-01'"
@@ -83,6 +84,8 @@ _TWO = f"SELECT day FROM visits WHERE {_FEBRUARY} UNION ALL SELECT day FROM clai
         (f"{_COUNT} WHERE EXTRACT(year FROM day) = 2024", ALL),
         (f"SELECT COUNT(*) FROM ({_PER_UNIT}) WHERE m = DATE '2024-05-01'", "2024-05"),
         (f"SELECT COUNT(*) FROM ({_PER_UNIT}) WHERE s > 3", ALL),
+        (f"SELECT COUNT(*) FROM ({_BY_YEAR}) WHERE y = DATE '2024-01-01'", ALL),
+        (f"SELECT COUNT(*) FROM ({_BY_YEAR}) WHERE y = DATE '2024-01-01' AND m = DATE '2024-05-01'", "2024-05"),
         (f"{_COUNT} a JOIN claims b ON {_MET} WHERE b.day < DATE '2024-02-01'", "2024-01"),
         (f"{_COUNT} a LEFT JOIN claims b ON {_MET} WHERE a.day < DATE '2024-02-01'", "2024-01"),
         (f"{_COUNT} a WHERE {_EARLY}", "2024-01"),

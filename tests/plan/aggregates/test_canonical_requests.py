@@ -44,5 +44,9 @@ def test_sums_of_cases_are_filtered_sums() -> None:
     assert canonical_request(Sum(read("CASE WHEN member THEN age ELSE 0 END")), []) == Sum(read("age"), read("member"))
     assert canonical_request(Sum(read("CASE WHEN member THEN 1 ELSE 0 END")), []) == where("member")
     assert canonical_request(Mean(read("CASE WHEN member THEN age END")), []) == Mean(read("age"), read("member"))
+    ones = canonical_request(Mean(read("CASE WHEN member THEN 1 END")), [])
+    assert ones == Mean(read("1"), read("member"))  # not a count
+    twos = canonical_request(Sum(read("CASE WHEN member THEN 2 ELSE 0 END")), [])
+    assert twos == Sum(read("2"), read("member"))
     plain = Sum(read("CASE WHEN member THEN age ELSE 1 END"))
     assert canonical_request(plain, []) == plain
