@@ -28,8 +28,8 @@ MUTANTS = (
         "columns that point away from each other are taken to point the same way",
         Kind.NEIGHBOURS,
         "plan.readings.combining:FactoredTotals.sensitivity",
-        "is_replaced and (not scaled.signed) and bool((self._products >= 0).all())",
-        "is_replaced",
+        "not scaled.signed and bool((self._products >= 0).all())",
+        "True",
         (_MOVED,),
     ),
     Mutant(

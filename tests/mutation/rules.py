@@ -291,12 +291,13 @@ def _no_claim() -> frozenset[str]:
 
 
 def _makes_words(node: FunctionNode) -> bool:
-    """Texts for people are no claims: whatever returns a string or a picture, or only writes itself."""
+    """Texts for people are no claims: whatever returns a string, a picture or a refusal, or only writes itself."""
     returns = ast.unparse(node.returns) if node.returns is not None else ""
     if node.name == "to_json":  # what is written must hold no secret
         return False
-    return returns in ("str", "tuple[str, ...]", "tuple[str, str]", "list[str]") or node.name in (
-        *("__repr__", "__str__", "_repr_html_", "words", "explain", "describe", "__reduce__", "__hash__"),
+    texts, refusals = ("str", "tuple[str, ...]", "tuple[str, str]", "list[str]"), ("Unsupported", "InvalidParameter")
+    return returns in (*texts, *refusals) or node.name in (
+        *("__repr__", "__str__", "_repr_html_", "words", "notes", "explain", "describe", "__reduce__", "__hash__"),
     )
 
 

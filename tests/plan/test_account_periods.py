@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from sfumato.errors import Unsupported
+from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan import account_periods
 from sfumato.plan.catalog import Catalog, describe_table
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.nodes import Aggregate, Filter, Scan, relations
 from sfumato.plan.sql.statements import parse
-from sfumato.policy import Policy, Table
+from sfumato.plan.values import calendar
+from sfumato.plan.values.expressions import Column, Field
+from sfumato.policy import Domain, Policy, Table
 from sfumato.privacy import Budget, PrivacyUnit
 
 _YEAR = {"bounds": [dt.date(2024, 1, 1), dt.date(2024, 12, 31)]}
@@ -50,6 +52,7 @@ def _spent(text: str, policy: Policy | None = None) -> str:
 _MET = "a.who = b.who AND DATE_TRUNC('month', a.day) = DATE_TRUNC('month', b.day)"
 _MONTH = "DATE_TRUNC('month', day)"
 _PER_UNIT = f"SELECT who, {_MONTH} AS m, SUM(cost) AS s FROM visits GROUP BY who, {_MONTH}"
+_BY_YEAR = f"SELECT who, {_MONTH} AS m, DATE_TRUNC('year', day) AS y FROM visits GROUP BY who, {_MONTH}, y"
 _EARLY = f"EXISTS (SELECT 1 FROM claims b WHERE {_MET} AND b.day < DATE '2024-02-01')"
 _SECOND = "'2024-01-31 23:59:59' AND TIMESTAMP '2024-01-31 23:59:59.999999'"
 _FEBRUARY, _JULY = "day = DATE '2024-02-29'", "day = DATE '2024-07-01'"
@@ -81,6 +84,8 @@ _TWO = f"SELECT day FROM visits WHERE {_FEBRUARY} UNION ALL SELECT day FROM clai
         (f"{_COUNT} WHERE EXTRACT(year FROM day) = 2024", ALL),
         (f"SELECT COUNT(*) FROM ({_PER_UNIT}) WHERE m = DATE '2024-05-01'", "2024-05"),
         (f"SELECT COUNT(*) FROM ({_PER_UNIT}) WHERE s > 3", ALL),
+        (f"SELECT COUNT(*) FROM ({_BY_YEAR}) WHERE y = DATE '2024-01-01'", ALL),
+        (f"SELECT COUNT(*) FROM ({_BY_YEAR}) WHERE y = DATE '2024-01-01' AND m = DATE '2024-05-01'", "2024-05"),
         (f"{_COUNT} a JOIN claims b ON {_MET} WHERE b.day < DATE '2024-02-01'", "2024-01"),
         (f"{_COUNT} a LEFT JOIN claims b ON {_MET} WHERE a.day < DATE '2024-02-01'", "2024-01"),
         (f"{_COUNT} a WHERE {_EARLY}", "2024-01"),
@@ -219,3 +224,78 @@ def test_rows_outside_of_a_tables_own_bounds_are_not_taken_for_others() -> None:
     for each in filters:
         assert expression_sql(each.predicate).endswith("day >= '2024-07-01')")
     assert len(filters) == 2
+
+
+def test_intervals_meet_and_join() -> None:
+    meet, join = account_periods._intersect, account_periods._unite
+    assert meet(((1, 5), (8, 9)), ((4, 8),)) == ((4, 5), (8, 8))
+    assert meet(((1, 5),), ((6, 9),)) == ()
+    assert meet((), ((6, 9),)) == ()
+    assert join([((4, 5),), ((1, 2), (9, 9))]) == ((1, 2), (4, 5), (9, 9))
+    assert join([((1, 3),), ((4, 5),)]) == ((1, 5),)
+    assert join([((1, 9),), ((2, 3),), ((11, 12),)]) == ((1, 9), (11, 12))
+    assert join([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("per", "name", "start"),
+    [
+        ("day", "2024-02-29", dt.date(2024, 2, 29)),
+        ("week", "2024-W01", dt.date(2024, 1, 1)),
+        ("week", "2020-W53", dt.date(2020, 12, 28)),
+        ("month", "2024-12", dt.date(2024, 12, 1)),
+        ("quarter", "2024-Q1", dt.date(2024, 1, 1)),
+        ("quarter", "2024-Q2", dt.date(2024, 4, 1)),
+        ("quarter", "2024-Q4", dt.date(2024, 10, 1)),
+        ("year", "0007", dt.date(7, 1, 1)),
+    ],
+)
+def test_names_of_periods_are_read_back(per: str, name: str, start: dt.date) -> None:
+    number = account_periods.parse_period(name, per)
+    assert calendar.period_start(per, number) == start
+    assert account_periods.period_names(((number, number + 1),), per)[0] == name
+    assert len(account_periods.period_names(((number, number + 1),), per)) == 2
+    assert account_periods.parse_periods([name, name], per) == ((number, number),)
+
+
+@pytest.mark.parametrize(
+    ("per", "name"),
+    [("day", "2024-2-29"), ("week", "2024-W54"), ("week", "2024-1"), ("month", "2024-13"), ("quarter", "2024-Q5"),
+     ("quarter", "2024-Q0"), ("year", "24"), ("year", 2024), ("month", "2024-1")],
+)  # fmt: skip
+def test_other_names_of_periods_are_refused(per: str, name: Any) -> None:
+    with pytest.raises(InvalidParameter, match="period"):
+        account_periods.parse_period(name, per)
+
+
+def test_a_question_is_charged_to_so_many_accounts_at_most() -> None:
+    first = dt.date(2020, 1, 1)
+    for days, is_refused in ((2000, False), (2001, True)):
+        policy = _policy({"bounds": [first, first + dt.timedelta(days=days - 1)]}, per="day", every="day")
+        if is_refused:
+            with pytest.raises(Unsupported, match="2,000 days"):
+                account_periods.charged_periods(_plan(policy, _COUNT), policy)
+        else:
+            ((low, high),) = account_periods.charged_periods(_plan(policy, _COUNT), policy)
+            assert high - low + 1 == days
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "conditions"),
+    [
+        (2, 3, [">= '2024-02-01'", "< '2024-04-01'"]),
+        (1, 3, ["< '2024-04-01'"]),
+        (2, 12, [">= '2024-02-01'"]),
+        (1, 12, []),
+    ],
+)
+def test_conditions_that_keep_rows_to_an_interval(first: int, last: int, conditions: list[str]) -> None:
+    """Without those that the bounds imply; a moment in the last period is before the next one starts."""
+    number = calendar.period_number("month", dt.date(2024, 1, 1)) - 1
+    for kind, midnight in (("date", ""), ("timestamp", " 00:00:00")):
+        column = Column(Field(0, "visits", "day"), Domain(kind))
+        found = account_periods._interval_conditions(
+            column, number + first, number + last, (number + 1, number + 12), "month"
+        )
+        wanted = [f"(day {each[:-1]}{midnight}')" for each in conditions]
+        assert [expression_sql(each) for each in found] == wanted

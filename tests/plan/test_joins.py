@@ -13,6 +13,7 @@ from sfumato.plan.costs import check_cost
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import AnySemiJoin, Join, LimitRowsPerUnit, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
+from sfumato.plan.sql.unit_joins import periods
 from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.policy import Domain
 
@@ -260,6 +261,46 @@ def test_one_row_for_each_person_and_day() -> None:
     assert parse(text, catalog("day")).plan.source.max_rows == 1
     finer = "SELECT AVG(n) FROM (SELECT who, day, region, COUNT(*) AS n FROM visits GROUP BY who, day, region)"
     assert parse(finer, catalog("day")).plan.source.max_rows is None
+
+
+ROW_PERIODS = {
+    # a relation, the columns that hold a row's period, and those of them that have one value within a unit
+    "SELECT COUNT(*) FROM visits WHERE cost > 1": ("visits.day", "visits.day"),
+    "SELECT COUNT(*) FROM listed": ("listed.day", ""),
+    "SELECT COUNT(*) FROM visits v JOIN claims c USING (who, day)": ("claims.day visits.day",) * 2,
+    "SELECT COUNT(*) FROM visits v JOIN listed c USING (who, day)": ("listed.day visits.day", "visits.day"),
+    "SELECT COUNT(*) FROM visits v LEFT JOIN claims c USING (who, day)": ("visits.day",) * 2,
+    "SELECT COUNT(*) FROM visits v WHERE (who, day) IN (SELECT who, day FROM claims)": ("visits.day",) * 2,
+    "SELECT COUNT(*) FROM visits v WHERE cost > 3 OR (who, day) IN (SELECT who, day FROM claims)": ("visits.day",) * 2,
+    "SELECT COUNT(*) FROM visits JOIN places USING (region)": ("visits.day",) * 2,
+    "SELECT COUNT(*) FROM (SELECT who, day, region, COUNT(*) AS n FROM visits GROUP BY who, day, region)":
+        (".day",) * 2,
+    "SELECT COUNT(*) FROM (SELECT who, day FROM listed GROUP BY who, day)": (".day", ""),
+    "SELECT COUNT(*) FROM (SELECT who, day, cost FROM visits UNION ALL SELECT who, day, euros FROM claims)":
+        (".day",) * 2,
+    "SELECT COUNT(*) FROM (SELECT who, day FROM visits UNION ALL SELECT who, day FROM short)": (".day", ""),
+    "SELECT COUNT(*) FROM (SELECT who, day FROM listed UNION ALL SELECT who, day FROM visits)": (".day", ""),
+    "SELECT COUNT(*) FROM (SELECT who, day d FROM visits UNION ALL SELECT who, day + INTERVAL 1 DAY FROM claims)":
+        ("", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ROW_PERIODS)
+def test_which_columns_hold_the_period_of_a_row(text: str) -> None:
+    """One value within a unit: not of listed values, where a day may be missing, nor of ranges that clamp unlike."""
+    described = catalog("day")
+    listed = Domain("date", values=("2024-01-01", "2024-02-01"))
+    short = Domain("date", bounds=("2024-01-01", "2024-06-30"))
+    tables = {
+        name: Described(name, {"day": domain}, False, "who", Limits(3, 3, 3), period=Period("day", "day"))
+        for name, domain in (("listed", listed), ("short", short))
+    }
+    described = replace(described, tables={**described.tables, **tables})
+    relation = parse(text, described).plan.source
+    for single, expected in zip((False, True), ROW_PERIODS[text], strict=True):
+        found = periods(relation, described, single=single)
+        references = sorted(f"{each.reference.table}.{each.reference.name}" for each in found)  # type: ignore[attr-defined]
+        assert references == expected.split()
 
 
 def wide_catalog(rows: int) -> Catalog:

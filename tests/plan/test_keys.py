@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.errors import Unsupported
+from sfumato.plan import costs, keys as plan_keys
 from sfumato.plan.aggregates.unit_measures import UnitRowCount
 from sfumato.plan.keys import conditions, groups, undeclared_keys
 from sfumato.plan.limits import Limits
@@ -252,3 +255,119 @@ def test_keys_of_units_are_narrowed_by_what_their_rows_meet(engine: DuckDB) -> N
     inner = "SELECT patient_id, hospital, COUNT(*) AS n FROM visits WHERE hospital <= 3 AND age > 9 GROUP BY ALL"
     plan = parse(f"SELECT hospital, AVG(n) FROM ({inner}) GROUP BY hospital", CATALOG).plan
     assert groups(plan.keys, engine.values, conditions(plan.source)) == ((1,), (2,), (3,))
+
+
+# The parts that lists of keys are made of, at their edges
+
+
+def reference(name: str) -> Column:
+    return Column(Field(0, "t", name), Domain("integer"))
+
+
+def test_spans_of_numbers_days_and_hours() -> None:
+    assert list(plan_keys.KeySpan(3, 4)) == [3, 4, 5, 6]
+    assert list(plan_keys.KeySpan(dt.date(2024, 2, 28), 3)) == [
+        dt.date(2024, 2, 28),
+        dt.date(2024, 2, 29),
+        dt.date(2024, 3, 1),
+    ]
+    assert list(plan_keys.KeySpan(dt.datetime(2024, 1, 1, 23), 2)) == [
+        dt.datetime(2024, 1, 1, 23),
+        dt.datetime(2024, 1, 2),
+    ]
+    assert len(plan_keys.KeySpan(3, 4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        (Domain("integer", bounds=(-2, 1)), [-2, -1, 0, 1]),
+        (Domain("integer", values=(5, 1)), [5, 1]),
+        (Domain("integer"), None),
+        (Domain("boolean"), [False, True]),
+        (Domain("date", bounds=("2024-01-31", "2024-02-01")), [dt.date(2024, 1, 31), dt.date(2024, 2, 1)]),
+        (Domain("text"), None),
+        (Domain("real", bounds=(0, 1)), None),
+        (Domain("timestamp", bounds=("2024-01-01 00:00:00", "2024-01-01 02:00:00")), None),
+    ],
+)
+def test_the_values_of_a_domain(domain: Domain, expected: list[Any] | None) -> None:
+    choices = plan_keys._domain_choices(domain)
+    assert (None if choices is None else list(choices)) == expected
+
+
+def test_no_more_values_are_listed_than_are_allowed() -> None:
+    assert plan_keys.MAX_COMBINATIONS == plan_keys.MAX_GROUPS == 200_000
+    most = plan_keys._domain_choices(Domain("integer", bounds=(1, 200_000)))
+    assert most is not None
+    assert len(most) == 200_000
+    assert plan_keys._domain_choices(Domain("integer", bounds=(1, 200_001))) is None
+    hours = plan_keys._hour_span(Domain("timestamp", bounds=("2024-01-01 10:30:00", "2024-01-01 12:00:00")))
+    assert list(hours or ()) == [dt.datetime(2024, 1, 1, hour) for hour in (10, 11, 12)]
+    before = plan_keys._hour_span(Domain("timestamp", bounds=("2024-01-01 10:00:00", "2024-01-01 11:59:59")))
+    assert list(before or ()) == [dt.datetime(2024, 1, 1, hour) for hour in (10, 11)]
+
+
+def test_starts_of_periods_within_a_range() -> None:
+    january, may = dt.date(2024, 1, 1), dt.date(2024, 5, 1)
+    assert plan_keys._starts_within(january, january, may, 2, "month") == (january, dt.date(2024, 3, 1), may)
+    assert plan_keys._starts_within(january, dt.date(2024, 1, 2), dt.date(2024, 4, 30), 1, "month") == tuple(
+        dt.date(2024, month, 1) for month in (2, 3, 4)
+    )
+    last = january + dt.timedelta(days=plan_keys.MAX_STARTS - 1)
+    assert len(plan_keys._starts_within(january, january, last, 1, "day") or ()) == plan_keys.MAX_STARTS == 10_000
+    assert plan_keys._starts_within(january, january, last + dt.timedelta(days=1), 1, "day") is None
+    assert plan_keys._starts_within(dt.date(9999, 12, 1), january, dt.date.max, 1, "month") == (dt.date(9999, 12, 1),)
+
+
+def test_columns_that_are_shared_link_keys() -> None:
+    a, b, c, d = ({reference(name).reference} for name in "abcd")
+    assert plan_keys._connected_components([a, b, c]) == [(0,), (1,), (2,)]
+    assert plan_keys._connected_components([a, b, a | b]) == [(0, 1, 2)]
+    assert plan_keys._connected_components([a | b, c | d, b, d | c, set()]) == [(0, 2), (1, 3), (4,)]
+    assert plan_keys._connected_components([]) == []
+
+
+def test_keys_are_sorted_with_null_last_and_as_numbers() -> None:
+    values = [(None,), (Fraction(1, 3),), (Fraction(-2),), (Fraction(10),)]
+    assert sorted(values, key=plan_keys.sort_key) == [(-2,), (Fraction(1, 3),), (10,), (None,)]
+    assert plan_keys.sort_key((None, 3)) == ((True, 0), (False, 3))
+    required, nullable = (
+        Column(Field(0, "t", "x"), Domain("integer")),
+        Column(Field(0, "t", "y"), Domain("integer", nullable=True)),
+    )
+    pairs: list[Any] = [(2, None), (None, 1), (1, 5), (2, 1)]
+    assert plan_keys._sort_keys(pairs, [required, nullable]) == [(1, 5), (2, 1), (2, None)]
+    assert plan_keys._sort_keys(pairs, [required, required]) == [(1, 5), (2, 1)]
+    assert plan_keys._sort_keys(pairs, [nullable, nullable]) == [(1, 5), (2, 1), (2, None), (None, 1)]
+
+
+def test_combinations_count_null_beside_the_values() -> None:
+    x, y = reference("x"), reference("y")
+    world = plan_keys.ValueCombinations(
+        ((x.reference, x.domain, (1, 2)), (y.reference, y.domain, plan_keys.KeySpan(1, 4))), (x, y)
+    )
+    assert world.combinations == 3 * 5
+    wide = plan_keys.ValueCombinations(((x.reference, x.domain, plan_keys.KeySpan(1, 199_999)),), (x,))
+    assert plan_keys.is_affordable(wide)
+    wider = plan_keys.ValueCombinations(((x.reference, x.domain, plan_keys.KeySpan(1, 200_000)),), (x,))
+    assert not plan_keys.is_affordable(wider)
+    product = [Column(Field(0, "t", name), Domain("integer", bounds=(1, 400))) for name in "xy"]
+    assert (
+        len(plan_keys._key_product([product[0], Column(Field(0, "t", "z"), Domain("integer", bounds=(1, 500)))]))
+        == 200_000
+    )
+    with pytest.raises(Unsupported, match="200,000 groups"):
+        plan_keys._key_product([product[0], Column(Field(0, "t", "z"), Domain("integer", bounds=(1, 501)))])
+
+
+def test_costs_of_evaluating_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = reference("x")
+    dear = call("+", x, literal(Type.INTEGER, 1))
+    steps = costs.max_steps((dear,))
+    assert steps > 0
+    world = plan_keys.ValueCombinations(((x.reference, x.domain, (1, 2)),), (dear,), (dear,))
+    monkeypatch.setattr(plan_keys, "MAX_STEPS", 3 * 2 * steps)
+    assert plan_keys.is_affordable(world)
+    monkeypatch.setattr(plan_keys, "MAX_STEPS", 3 * 2 * steps - 1)
+    assert not plan_keys.is_affordable(world)

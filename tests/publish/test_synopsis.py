@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import zipfile
@@ -357,6 +358,19 @@ def test_releases_of_different_columns_are_one() -> None:
     asked = both.sql("SELECT COUNT(*) AS n FROM people WHERE sex = 'f' AND age < 18 AND smokes")
     low, high = asked.intervals["n"][0]  # type: ignore[misc]
     assert low - 1e-6 <= table[0, 0, 1].sum() <= high + 1e-6
+
+
+def test_the_last_of_several_releases_speaks_for_all() -> None:
+    table = counts(people(1))
+    plans = (planned([["sex"]]), planned([["age"]]), planned([["sex", "age"]]))
+    made = [published(plan, table, line=line) for plan, line in zip(plans, (3, 9, 5), strict=True)]
+    for order in itertools.permutations(made):
+        together = order[0] + order[1] + order[2]
+        assert together.receipt.line == 9
+        assert together.published == made[1].published
+        assert [release.receipt.line for release in together.earlier] == [3, 5]
+    with pytest.raises(InvalidParameter, match="itself"):
+        made[0] + made[1] + made[0]
 
 
 DIFFERENT: dict[str, Any] = {

@@ -429,9 +429,7 @@ def max_squared_norm(per_group: int, total: int) -> int:
 
 def _bits(steps: int, max_bits: int, *, rounds: bool) -> int:
     """Return the finest resolution at which one unit adds at most ``MAX_STEPS``: fractions of a step, or several steps
-    for values that may be rounded; a count of rows is never rounded.
+    for values that may be rounded; a count of rows is never rounded. ``MAX_STEPS`` is a power of two.
     """
-    bits = max_bits
-    while (bits > 0 or rounds) and steps * Fraction(2) ** bits > MAX_STEPS:
-        bits -= 1
-    return bits
+    finest = (MAX_STEPS - 1).bit_length() - (steps - 1).bit_length()
+    return min(max_bits, finest if rounds else max(0, finest))

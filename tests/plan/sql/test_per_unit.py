@@ -9,9 +9,10 @@ import pytest
 
 from plan.described import CATALOG
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.unit_measures import UnitMean, UnitMeasure, UnitSum
+from sfumato.plan.aggregates.unit_measures import MAX_ROWS, UnitFirst, UnitMean, UnitMeasure, UnitSum
 from sfumato.plan.canonical import digest
-from sfumato.plan.nodes import PerUnit, relations
+from sfumato.plan.catalog import Catalog
+from sfumato.plan.nodes import PerUnit, Window, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.warnings import warn_about_undeclared
@@ -121,3 +122,121 @@ def test_warnings_about_results() -> None:
     (unmet,) = warn_about_undeclared(parse(f"{text} WHERE r = 'up'", CATALOG))
     assert unmet.startswith("'up' is not a declared value of FIRST(region ORDER BY day, region) per unit, so no row")
     assert not warn_about_undeclared(parse(f"{text} WHERE n >= 3", CATALOG))
+
+
+# What a subquery may hold, at the edges
+
+
+def refusal(text: str, catalog: Catalog = CATALOG) -> str | None:
+    try:
+        parse(text, catalog)
+    except Unsupported as refused:
+        return refused.code
+    return None
+
+
+def over(count: int) -> str:
+    windows = ", ".join(f"SUM(age + {number}) OVER (PARTITION BY patient_id) AS w{number}" for number in range(count))
+    return f"SELECT COUNT(*) FROM (SELECT {windows} FROM visits) WHERE w0 > 3"
+
+
+def test_windows_and_firsts_are_limited() -> None:
+    assert refusal(over(20)) is None
+    assert refusal(over(21)) == "too-many-windows"
+    twice = over(20).replace(" FROM visits", ", SUM(age + 0) OVER (PARTITION BY patient_id) AS again FROM visits")
+    assert refusal(twice) is None  # the same function again is the same column
+    for count, code in ((20, None), (21, "too-many-windows")):
+        firsts = ", ".join(f"FIRST(age + {number} ORDER BY day) AS f{number}" for number in range(count))
+        assert refusal(f"SELECT COUNT(*) FROM (SELECT {firsts}, COUNT(*) AS n FROM visits GROUP BY patient_id)") == code
+
+
+def test_keys_of_a_subquery_are_limited() -> None:
+    for count, code in ((19, None), (20, "too-many-columns")):
+        keys = ", ".join(f"age + {number}" for number in range(1, count + 1))
+        assert refusal(f"SELECT COUNT(*) FROM (SELECT COUNT(*) AS n FROM visits GROUP BY patient_id, {keys})") == code
+
+
+@pytest.mark.parametrize(
+    ("inner", "keys"),
+    [
+        ("SELECT patient_id, region, COUNT(*) AS n FROM visits GROUP BY patient_id, region", ["region"]),
+        ("SELECT patient_id, region, COUNT(*) AS n FROM visits GROUP BY 1, 2", ["region"]),
+        ("SELECT patient_id, region, COUNT(*) AS n FROM visits GROUP BY ALL", ["region"]),
+        ("SELECT patient_id, age + 1 AS older, COUNT(*) AS n FROM visits GROUP BY patient_id, older", ["(age + 1)"]),
+        ("SELECT patient_id, age + 1 AS age, COUNT(*) AS n FROM visits GROUP BY patient_id, age", None),
+        ("SELECT patient_id, region, COUNT(*) AS n FROM visits GROUP BY patient_id, region, region", ["region"]),
+        ("SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id", []),
+    ],
+)
+def test_what_a_subquery_is_grouped_by(inner: str, keys: list[str] | None) -> None:
+    (node,) = (
+        each
+        for each in relations(parse(f"SELECT COUNT(*) FROM ({inner})", CATALOG).plan.source)
+        if isinstance(each, PerUnit)
+    )
+    names = [name for name, _ in node.keys]
+    assert names == (["age"] if keys is None else keys)
+    assert not node.single
+    assert node.max_rows == (None if names else 1)
+
+
+@pytest.mark.parametrize(
+    ("inner", "code"),
+    [
+        ("SELECT COUNT(*) AS n FROM visits GROUP BY patient_id, 0", "ordinal"),
+        ("SELECT COUNT(*) AS n FROM visits GROUP BY patient_id, 2", "ordinal"),
+        ("SELECT COUNT(*) AS n FROM visits GROUP BY patient_id, 1.5", "ordinal"),
+        ("SELECT COUNT(*) AS n FROM visits GROUP BY patient_id, 'x'", "constant-key"),
+        ("SELECT COUNT(*) AS n, age FROM visits GROUP BY patient_id", "not-grouped"),
+        ("SELECT COUNT(*) AS n, MAX(age) AS N FROM visits GROUP BY patient_id", "duplicate-column"),
+        ("SELECT patient_id AS n, COUNT(*) AS n FROM visits GROUP BY patient_id", "duplicate-column"),
+        ("SELECT COUNT(*) AS n FROM visits GROUP BY patient_id HAVING COUNT(*)", "type-mismatch"),
+        ("SELECT age FROM visits QUALIFY SUM(age) OVER (PARTITION BY patient_id)", "type-mismatch"),
+        ("SELECT MODE(DISTINCT age) AS n FROM visits GROUP BY patient_id", "aggregate"),
+    ],
+)
+def test_subqueries_that_are_refused(inner: str, code: str) -> None:
+    assert refusal(f"SELECT COUNT(*) FROM ({inner}) AS t") == code
+
+
+def measured(text: str) -> list[UnitMeasure]:
+    plan = parse(f"SELECT COUNT(x) FROM (SELECT {text} AS x FROM visits GROUP BY patient_id)", CATALOG).plan
+    (node,) = (each for each in relations(plan.source) if isinstance(each, PerUnit))
+    return [measure for _, measure in node.results]
+
+
+def test_modes_order_rows_by_how_often_their_value_occurs() -> None:
+    (mode,) = measured("MODE(age)")
+    assert measured("MODE() WITHIN GROUP (ORDER BY age)") == [mode]
+    (filtered,) = measured("MODE(age) FILTER (WHERE urgent)")
+    assert filtered != mode
+    assert isinstance(mode, UnitFirst)
+    frequency, value = mode.order
+    assert (frequency.descending, frequency.nulls_first, value.descending) == (True, False, False)
+    assert frequency.expression.domain.range == (0, MAX_ROWS)
+    plan = parse(
+        "SELECT COUNT(x) FROM (SELECT MODE(age) AS x, MODE(age) + 1 AS y FROM visits GROUP BY patient_id)", CATALOG
+    )
+    (window,) = (each for each in relations(plan.plan.source) if isinstance(each, Window))
+    assert len(window.functions) == 1
+
+
+def test_the_unit_itself_counts_once_in_its_rows() -> None:
+    (units,) = measured("COUNT(DISTINCT patient_id)")
+    assert units.domain.range == (1, 1)
+    (some,) = measured("COUNT(DISTINCT patient_id) FILTER (WHERE urgent)")
+    assert some.domain.range == (0, 1)
+    (regions,) = measured("COUNT(DISTINCT region)")
+    assert regions.domain.range == (0, 4)
+
+
+def test_having_and_qualify_name_columns_of_the_subquery() -> None:
+    first = "SELECT COUNT(*) FROM (SELECT COUNT(*) AS Visits FROM visits GROUP BY patient_id HAVING visits > 2)"
+    second = "SELECT COUNT(*) FROM (SELECT COUNT(*) AS v FROM visits GROUP BY patient_id HAVING COUNT(*) > 2)"
+    assert digest(parse(first, CATALOG).plan) == digest(parse(second, CATALOG).plan)
+    named = (
+        "SELECT age, ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) AS Place FROM visits QUALIFY place <= 2"
+    )
+    window = "SELECT age FROM visits QUALIFY ROW_NUMBER() OVER (PARTITION BY patient_id ORDER BY day) <= 2"
+    plans = {digest(parse(f"SELECT SUM(age) AS s FROM ({text})", CATALOG).plan) for text in (named, window)}
+    assert len(plans) == 1

@@ -13,7 +13,7 @@ from publish.worlds import SIZES, attribute, attributes, average, leveled, subse
 from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Neighbours, codec
-from sfumato.publish.marginals import blocks
+from sfumato.publish.marginals import blocks, measuring
 from sfumato.publish.marginals.attributes import Attributes, with_branching_levels
 from sfumato.publish.marginals.chains import CellHierarchy
 from sfumato.publish.marginals.planning import (
@@ -350,3 +350,94 @@ def test_noise_before_the_projection_costs_more_than_is_charged() -> None:
     charged = blocks.sensitivity(block, own, 1).squares / blocks.scale(block, own) ** 2
     assert 1 / charged == 4
     assert Gaussian(10).curve(1).rho() == pytest.approx(4 * float(charged) / 200)
+
+
+def test_scaled_plans_cost_the_price_to_the_last_step() -> None:
+    """Scales grow by ε over the price and by 2^−40 more, deviations by its root and by 1e-12, both rounded up to 2^−20
+    of a step; a deviation has at least 4096 steps on the least grid.
+    """
+    own = attributes((2, 3))
+    sets = ((0,), (0, 1))
+    marginals = tuple(
+        PlannedMarginal(places, Fraction(scale)) for places, scale in zip(sets, (2**41, 2**42), strict=True)
+    )
+    pure = NoisePlan(own, MarginalWorkload(sets), (), marginals)
+    assert pure.epsilon == Fraction(sum(math.ceil(Fraction(10**30, 2**power)) for power in (41, 42)), 10**30)
+    for price in (Fraction(1, 2**40), Fraction(1, 3)):
+        growth = pure.epsilon / price * (1 + Fraction(1, 2**40))
+        scaled = pure.scaled(price)
+        assert [each.scale for each in scaled.marginals] == [
+            Fraction(math.ceil(each.scale * growth * 2**20), 2**20) for each in marginals
+        ]
+        assert scaled.epsilon <= price
+    blocks_ = tuple(PlannedBlock(block, Fraction(5000), 2) for block in ((), ((0, 1),)))
+    plan = NoisePlan(own, MarginalWorkload(((0,),)), blocks_)
+    for price in (plan.rho * 4, plan.rho / 9):
+        growth = Fraction(math.sqrt(plan.rho / price) * (1 + 1e-12))
+        scaled = plan.scaled(price)
+        assert scaled.rho <= price
+        for each in scaled.blocks:
+            assert each.grid == max(1, math.ceil(4096 / (2500 * growth)))
+            assert each.deviation == Fraction(math.ceil(each.grid * 2500 * growth * 2**20), 2**20)
+
+
+def test_planned_blocks_and_workloads_at_their_edges() -> None:
+    assert PlannedBlock((), Fraction(10**12)).grid == 1
+    with pytest.raises(InvalidParameter, match="1e12"):
+        PlannedBlock((), Fraction(10**12) + 1)
+    for wrong in ({"sets": ()}, {"sets": ((0,), (0,))}, {"sets": ((0,),), "weights": (1, 2)}):
+        with pytest.raises(InvalidParameter):
+            MarginalWorkload(**wrong)  # type: ignore[arg-type]
+    assert MarginalWorkload(((0,), (1,)), (1, 1)).weights == ()  # type: ignore[arg-type]
+    assert MarginalWorkload(((0,), (1,)), (1, 2)).weight(1) == 2  # type: ignore[arg-type]
+    assert MarginalWorkload.ways(3, 2, fewer=True).sets == ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
+    assert MarginalWorkload.ways(3, 3).sets == ((0, 1, 2),)
+    for ways in (0, 4):
+        with pytest.raises(InvalidParameter, match="between 1 and 3"):
+            MarginalWorkload.ways(3, ways)
+    own = attributes((2, 3))
+    with pytest.raises(InvalidParameter, match="Attribute values"):
+        NoisePlan((*own, "a"), MarginalWorkload(((0,),)), (PlannedBlock((), Fraction(5)),))  # type: ignore[arg-type]
+    whole = PlannedMarginal((0,), Fraction(2))
+    for blocks_, marginals in (((), ()), ((PlannedBlock((), Fraction(5)),), (whole,)), ((), (whole, whole))):
+        with pytest.raises(InvalidParameter, match="block"):
+            NoisePlan(own, MarginalWorkload(((0,),)), blocks_, marginals)
+
+
+@pytest.mark.parametrize("fixed_total", [False, True])
+def test_what_a_unit_changes_of_a_whole_marginal(fixed_total: bool) -> None:
+    own, sets = attributes((2, 3)), ((), (0,))
+    marginals = tuple(PlannedMarginal(places, Fraction(7)) for places in sets)
+    added = NoisePlan(own, MarginalWorkload(sets), (), marginals, 3, unit_value="0.5")  # type: ignore[arg-type]
+    assert added.max_weight == 6
+    assert [added.sensitivity(each).total for each in marginals] == [6, 6]
+    replaced = NoisePlan(
+        own,
+        MarginalWorkload(sets),
+        (),
+        marginals,
+        3,
+        Neighbours.REPLACE,
+        unit_value="0.5",
+        fixed_total=fixed_total,  # type: ignore[arg-type]
+    )
+    assert [replaced.sensitivity(each).total for each in marginals] == [0 if fixed_total else 6, 12]
+    assert {replaced.sensitivity(each).neighbours for each in marginals} == {Neighbours.REPLACE}
+
+
+def test_a_dry_run_leaves_out_the_largest_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, sets = attributes((2, 3, 4)), ((1, 2), (0,), (0, 1))
+    marginals = tuple(PlannedMarginal(places, Fraction(7)) for places in sets)
+    pure = NoisePlan(own, MarginalWorkload(sets), (), marginals)
+    blocks_ = tuple(PlannedBlock(block, Fraction(5000)) for block in (((1, 1), (2, 1)), ((0, 1),), ((0, 1), (1, 1))))
+    gaussian = NoisePlan(own, MarginalWorkload(sets), blocks_)
+    sizes = [math.prod(shape) for shape in measuring.shapes_of(pure)]
+    assert sizes == [12, 2, 6]
+    for most, kept in ((20, (0, 1, 2)), (19, (1, 2)), (8, (1, 2)), (7, (1,)), (2, (1,))):
+        monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", most)
+        assert measuring._without_largest_parts(pure).marginals == tuple(marginals[index] for index in kept)
+    monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", 10**5)
+    assert measuring._without_largest_parts(gaussian) is gaussian
+    monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", 0)
+    assert measuring._without_largest_parts(pure).marginals == (PlannedMarginal((), Fraction(7)),)
+    assert measuring._without_largest_parts(gaussian).blocks == (PlannedBlock((), Fraction(5000)),)

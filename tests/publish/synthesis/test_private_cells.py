@@ -21,7 +21,9 @@ from publish.synthesis.clinic import METHODS, RELATIONS, exact, pairs, policy_of
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CodedRows, MergedCells
+from sfumato.policy import Domain
 from sfumato.publish.marginals.attributes import Attribute, GroupCell, ListedCell, OtherCell, RangeCell
+from sfumato.publish.synthesis import private_cells
 from sfumato.publish.synthesis.budget import Concentrated, Currency, Pure
 from sfumato.publish.synthesis.candidates import NoisyCells
 from sfumato.publish.synthesis.private_cells import MAX_BINS, MAX_OWN_CELLS, QuantileBins, ValueGroups, fine_codings
@@ -342,3 +344,59 @@ def test_a_text_decided_by_a_grouped_one_is_modelled(tmp_path: Path) -> None:
             (code, half) for code, half in zip(*(drawn[name].to_pylist() for name in ("code", "half")), strict=True)
         }
         assert max(Counter(code for code, _ in halves_of if code in kept).values()) == 1
+
+
+# ── parts, worked out by hand ──────────────────────────────────────────────────────────────────
+
+
+def test_grids_divide_the_bounds_by_one_width() -> None:
+    whole = private_cells._fine_grid(Domain("integer", bounds=(10, 10 + 4095)))
+    assert (whole.starts, whole.end) == (tuple(range(10, 10 + 4096)), 10 + 4095)
+    wide = private_cells._fine_grid(Domain("integer", bounds=(10, 10 + 4096)))
+    assert (wide.starts, wide.end) == (tuple(range(10, 10 + 4097, 2)), 10 + 4096)
+    days = private_cells._fine_grid(Domain("date", bounds=("2024-02-27", "2024-03-01")))
+    assert days.starts == (dt.date(2024, 2, 27), dt.date(2024, 2, 28), dt.date(2024, 2, 29), dt.date(2024, 3, 1))
+    assert days.end == dt.date(2024, 3, 1)
+    assert len(private_cells._fine_grid(Domain("real", bounds=(0, 1))).starts) == 512
+
+
+def test_texts_of_many_values_are_those_of_more_than_a_thousand() -> None:
+    for values, many in ((1000, False), (1001, True)):
+        assert private_cells.has_many_values(Domain("text", values=tuple(map(str, range(values))))) is many
+    assert not private_cells.has_many_values(Domain("text"))
+    assert not private_cells.has_many_values(Domain("integer", values=tuple(range(1001))))
+
+
+def test_groups_are_those_of_the_finest_level_with_few_parts() -> None:
+    cells = (*(ListedCell(f"v{index}") for index in range(130)), OtherCell())
+    fine, coarse = tuple(index // 2 for index in range(130)), tuple(7 - index // 26 for index in range(130))
+    both = Attribute("x", "text", cells, ((*fine, 65), (*coarse, 9)))
+    assert private_cells._level_groups(both) == tuple(4 - index // 26 for index in range(130))  # 65 parts are too many
+    few = Attribute("x", "text", cells, ((*(min(part, 63) for part in fine), 65),))
+    assert private_cells._level_groups(few) == tuple(min(part, 63) for part in fine)
+    assert private_cells._level_groups(few.without_levels) == (0,) * 130
+
+
+def test_planned_bins_are_equally_wide_and_planned_values_those_listed_first() -> None:
+    planned = QuantileBins(FINE).planned_parts
+    assert planned.tolist() == [*(cell * 16 // 40 for cell in range(40)), 16]
+    own = ValueGroups(Attribute("code", "text", (*map(ListedCell, CODES), OtherCell())), (0,) * 600 + (1,) * 600)
+    parts = own.planned_parts
+    assert parts[:250].tolist() == list(range(250))
+    assert {*parts[250:600].tolist()} == {250}
+    assert {*parts[600:1200].tolist()} == {251}
+    assert parts[1200] == 252
+
+
+@pytest.mark.parametrize("noise", [Gaussian(10), Laplace(10)])
+def test_the_threshold_of_values(noise: Any) -> None:
+    """What noise alone reaches in about one of n values: σ·√(2·ln n), or b·ln n."""
+    own = ValueGroups(Attribute("code", "text", (*map(ListedCell, CODES), OtherCell())), (0,) * 1200)
+    step = MeasureStep(None, noise, NoisyCells.of)  # type: ignore[arg-type]
+    threshold = 10 * (math.log(1200) if isinstance(noise, Laplace) else math.sqrt(2 * math.log(1200)))
+    counts = np.zeros(1201, np.int64)
+    counts[[3, 8, 9]] = math.floor(threshold), math.ceil(threshold), 10**6
+    counts[1200] = 10**6  # what is missing has a cell of its own in any case
+    parts = own.parts_from(step, NoisyCells.of(counts))
+    assert (parts[8], parts[9], parts[1200]) == (0, 1, 3)
+    assert {*np.delete(parts, [8, 9, 1200]).tolist()} == {2}

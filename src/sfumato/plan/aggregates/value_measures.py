@@ -45,8 +45,6 @@ from sfumato.quick_dataclass import dataclass
 
 MAX_DECIMALS = 10**6
 """The resolution of probabilities: six decimals."""
-_DOUBLE = 2**52
-"""The most steps in a value: a double tells no finer ones apart."""
 
 
 @codec.serialisable("ranked-value")
@@ -61,9 +59,7 @@ class RankedValue(Sum):
         largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
         if step is None:
             step = power_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
-        while largest_value * rows / step > MAX_STEPS or largest_value / step > _DOUBLE:
-            step *= 2
-        return step
+        return step * power_above(max(largest_value * rows / (step * MAX_STEPS), Fraction(1)))
 
 
 @dataclass(frozen=True)

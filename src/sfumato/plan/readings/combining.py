@@ -22,12 +22,12 @@ rest of T for the next.
 
 Theorem. (1) ‖B·v‖₁ ≤ T·max_j ‖B_j‖₁, with the columns B_j of B, and |(B·v)_i| ≤ T·max|B_ij|.
 (2) ‖B·v‖₂² ≤ T·max_i x_i(c, T).
-(3) Where a unit is replaced by another, the squared length of the change of B·t is at most four times the bound of (2);
-and at most twice where no contribution is negative, and no number of X.
+(3) Where a unit is replaced by another, the squared length of the change of B·t is at most the bound of (2) for what
+bounds v − v′; and at most twice that for one unit where no contribution is negative, and no number of X.
 Proof. (1) is convexity (``readings``, combinations). (2) One series: ‖B·v‖² = Σ_i v_i·(Xv)_i ≤ Σ_i|v_i|·Σ_j|X_ij||v_j|
 ≤ T·max_i x_i(c, T). Several: series s with T_s of T has at most T_s·max_i x_i(c, T_s) ≤ T_s·max_i x_i(c, T), and T_s
 add up to at most T.
-(3) The change is v − v′, both within (2), so its length is at most twice as long. With v, v′, X ≥ 0 the squares obey
+(3) The change is v − v′, of which (2) holds as it does of v. With v, v′, X ≥ 0 the squares obey
 ‖B(v − v′)‖² = ‖Bv‖² + ‖Bv′‖² − 2·Σ v_i·X_ij·v′_j ≤ ‖Bv‖² + ‖Bv′‖². ∎
 
 (2) equals T²·max_j ‖B_j‖² where a unit may have all its rows in one period (c = T), and less where it may not: columns
@@ -168,12 +168,12 @@ class FactoredTotals:
         """What one unit can change: see the theorem above."""
         scaled, magnitudes = self.totals.scaled, np.abs(self.weights)
         totals_sensitivity, added = scaled.sensitivity, scaled.add_remove_sensitivity
-        is_replaced = totals_sensitivity.neighbours is Neighbours.REPLACE
-        is_nonnegative = is_replaced and not scaled.signed and bool((self._products >= 0).all())
-        squares_bound = (1 if not is_replaced else 2 if is_nonnegative else 4) * self._squares(added)
+        squares_bound = self._squares(totals_sensitivity)
+        is_nonnegative = not scaled.signed and bool((self._products >= 0).all())
+        if is_nonnegative and totals_sensitivity.neighbours is Neighbours.REPLACE:
+            squares_bound = min(squares_bound, 2 * self._squares(added))
         coordinates = len(self.weights) * self.series
-        # of whole numbers, as are the roots below
-        squares = math.floor(min(squares_bound, self._squares(totals_sensitivity)))
+        squares = math.floor(squares_bound)  # of whole numbers, as are the roots below
         largest: Fraction = min(totals_sensitivity.total * int(magnitudes.max()), Fraction(math.isqrt(squares)))
         total: Fraction = min(
             totals_sensitivity.total * int(magnitudes.sum(axis=0).max()), Fraction(math.isqrt(coordinates * squares))

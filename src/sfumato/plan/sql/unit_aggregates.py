@@ -365,10 +365,11 @@ class WindowParsing:
         if offset_node is not None:
             offset_literal = lower_expression(offset_node, self.resolve)
             is_integer = isinstance(offset_literal, Literal) and offset_literal.domain.type is Type.INTEGER
-            if not is_integer or not 0 <= int(offset_literal.value or 0) <= FARTHEST:  # type: ignore[union-attr,arg-type]
+            written = offset_literal.value if is_integer else None  # type: ignore[union-attr]
+            if not isinstance(written, int) or not 0 <= written <= FARTHEST:
                 rule = f"the offset of LAG and LEAD must be a whole number from 0 to {FARTHEST:,}"
                 raise refuse(node, "window", rule, "write LAG(x, 1)")
-            offset = int(offset_literal.value or 0)  # type: ignore[union-attr,arg-type]
+            offset = written
         offset = -offset if isinstance(node, exp.Lag) else offset
         default = node.args.get("default")
         if default is None:

@@ -1,0 +1,112 @@
+"""Multiplicative weights: single updates worked out by hand, and what a model keeps of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from plan.readings.test_reading_edges import CELLS, two_keys
+from sfumato.plan.readings.dense_readings import Marginals, MarginalView
+from sfumato.publish import mwem
+from sfumato.publish.mwem import CandidateCounts, CellView, MwemModel, MwemRound, initial_model, replayed
+
+
+def test_one_update_of_a_marginal_and_of_some_cells() -> None:
+    weights = np.full((2, 3), 10.0)
+    changed = mwem.update_weights(weights, 60.0, MwemRound(CellView((0,)), (50, -5)))
+    factors = np.exp(np.array([50 - 30, 0 - 30]) / 120)  # counts are clipped to [0, n̂]
+    expected = weights * factors[:, None]
+    assert changed == pytest.approx(expected * 60 / expected.sum())
+    above = mwem.update_weights(weights, 60.0, MwemRound(CellView((1,)), (500, 20, 20)))
+    factors = np.exp(np.array([60 - 20, 0, 0]) / 120)
+    expected = weights * factors
+    assert above == pytest.approx(expected * 60 / expected.sum())
+    some = mwem.update_weights(weights, 60.0, MwemRound(CellView((0, 1), (1, 5)), (44,)))
+    expected = weights.copy()
+    expected[0, 1] *= math.exp((44 - 20) / 120)
+    expected[1, 2] *= math.exp((44 - 20) / 120)
+    assert some == pytest.approx(expected * 60 / expected.sum())
+
+
+def test_one_update_by_a_threshold() -> None:
+    weights = np.full((2, 3), 10.0)
+    found = MwemRound(CellView((0, 1), (0, 1)), (5,))
+    assert mwem.threshold_update(weights, 60.0, found, 15.0, 0.25) is weights
+    for measured, factor in ((4, 0.75), (36, 1.25)):
+        changed = mwem.threshold_update(weights, 60.0, MwemRound(found.view, (measured,)), 15.0, 0.25)
+        expected = weights.copy()
+        expected[0, :2] *= factor
+        assert changed == pytest.approx(expected * 60 / expected.sum())
+
+
+def test_a_model_starts_evenly() -> None:
+    model = MwemModel.uniform((2, 3), 60, 4)
+    assert (model.weights.tolist(), model.total, model.measured) == ([[10.0] * 3] * 2, 60.0, 60)
+    assert MwemModel.uniform((2,), -7, 4).weights.tolist() == [0.5, 0.5]
+    assert MwemModel.uniform((2,), -7, 4).measured == -7
+    assert MwemModel.uniform((2,), 1 << 70, 4).total == mwem._MAX_TOTAL
+    assert MwemModel.uniform((2,), 5, 4, textbook=True).passes == 1
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 7])
+def test_as_many_passes_as_updates_are_allowed(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rounds together update cells·rounds·(rounds + 1)/2 weights in each pass."""
+    per_pass = 6 * rounds * (rounds + 1) // 2
+    for allowed, passes in (
+        (per_pass * 5, 5),
+        (per_pass * 5 - 1, 4),
+        (per_pass - 1, 1),
+        (per_pass * 10**6, mwem._MAX_PASSES),
+    ):
+        monkeypatch.setattr(mwem, "_MAX_UPDATES", allowed)
+        assert MwemModel.uniform((2, 3), 60, rounds).passes == passes
+
+
+def test_what_a_model_keeps() -> None:
+    first, second = MwemRound(CellView((0,)), (50, 10)), MwemRound(CellView((1,)), (30, 20, 10))
+    textbook = replayed(MwemModel.uniform((2, 3), 60, 2, textbook=True), [first, second])
+    one = mwem.update_weights(np.full((2, 3), 10.0), 60.0, first)
+    two = mwem.update_weights(one, 60.0, second)
+    assert textbook.weights == pytest.approx(two)
+    assert textbook.fitted_weights == pytest.approx((one + two) / 2)
+    assert textbook.rounds == (first, second)
+    model = MwemModel.uniform((2, 3), 60, 2)
+    again = replayed(MwemModel(model.weights, 60.0, 60, passes=2), [first, second])
+    weights = model.weights
+    for each in (first, first, first, second, first, second):
+        weights = mwem.update_weights(weights, 60.0, each)
+    assert again.fitted_weights == pytest.approx(weights)
+    assert again.added is None
+    assert again.predicted(CellView((0,))).tolist() == np.rint(weights.sum(1)).tolist()
+
+
+def test_a_model_with_a_threshold_answers_from_the_last_round_that_changed_nothing() -> None:
+    start = initial_model((2, 3), 60, 4, textbook=False, threshold=Fraction(15))
+    assert (start.threshold, start.rate) == (15.0, math.sqrt(math.log(6) / 4))
+    cells = CellView((0, 1), (0, 1))
+    moved = start.updated(MwemRound(cells, (50,)))
+    assert moved.settled is None
+    assert moved.fitted_weights is moved.weights
+    kept = moved.updated(MwemRound(cells, (round(float(moved.weights[0, :2].sum())),)))
+    assert kept.settled is moved.weights
+    later = kept.updated(MwemRound(cells, (0,)))
+    assert later.fitted_weights is moved.weights
+    assert initial_model((2, 3), 60, 4, textbook=True, threshold=None).textbook
+    assert initial_model((2, 3), 60, 4, textbook=False, threshold=None).threshold is None
+
+
+def test_candidates_are_views_or_single_counts() -> None:
+    reading = Marginals(two_keys(), CELLS, ((0, 1),))
+    views = (MarginalView(reading, (0,)), MarginalView(reading, (1,), (0, 2)), MarginalView(reading, (1,)))
+    whole, single = CandidateCounts(views), CandidateCounts(views, single_cells=True)
+    assert (len(whole), len(single)) == (3, 3 + 1 + 4)
+    assert [whole.view(index) for index in range(3)] == list(views)
+    chosen = [single.view(index) for index in range(8)]
+    assert [view.places for view in chosen] == [(0,)] * 3 + [(1,)] * 5
+    assert [view.cells for view in chosen] == [(0,), (1,), (2,), (0, 2), (0,), (1,), (2,), (3,)]
+    scores = single.scores(lambda view: np.zeros(view.size, np.int64))
+    assert scores.per_count
+    assert not whole.scores(lambda view: np.zeros(view.size, np.int64)).per_count
