@@ -180,6 +180,8 @@ def test_extremes_ignore_null_whatever_noise_decides(function: str) -> None:
         assert (found.low[row], found.high[row]) == (min(kept), max(kept)), (a, b)
         assert found.nulls_sure[row] == (None not in results), (a, b)
     assert found.statements == frozenset(ABOUT[:2])
+    nothing = NumberColumn(*(np.array([NAN]),) * 3, nulls_sure=np.array([True]))
+    assert called(function, nothing, nothing).nulls_sure.tolist() == [True]
 
 
 COMPARISONS = {"=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
@@ -213,6 +215,8 @@ def test_keys_are_compared_as_they_are() -> None:
     for chosen in ((True, False), (False, True)):
         pair = [ExactColumn(column.value, by_noise) for column, by_noise in zip((left, right), chosen, strict=True)]
         assert not called("=", *pair, domain=BOOLEAN).sure.any()
+    mixed = called("<", ExactColumn(objects([1, 3])), boxed([(2, 2), (2, 2)]), domain=BOOLEAN)
+    assert (mixed.true.tolist(), mixed.sure.tolist()) == ([True, False], [True, True])
     truth = TruthColumn(*(np.array(part, bool) for part in ((1, 0, 0), (1, 1, 0), (1, 0, 1))))
     equal = called("=", truth, ExactColumn(objects([True, True, True])), domain=BOOLEAN)
     assert (equal.true.tolist(), equal.known.tolist(), equal.sure.tolist()) == (
@@ -224,7 +228,7 @@ TRUTHS = tuple((value, sure) for value in (True, False, None) for sure in (True,
 
 def truth_column(cells: Sequence[tuple[bool | None, bool]], about: int = 0) -> TruthColumn:
     true, known, sure = (np.array(part, bool) for part in zip(
-        *((bool(value), value is not None, is_sure) for value, is_sure in cells), strict=True))  # fmt: skip
+        *((value is not False, value is not None, is_sure) for value, is_sure in cells), strict=True))  # fmt: skip
     return TruthColumn(true, known, sure, frozenset([ABOUT[about]]))
 
 
@@ -273,6 +277,8 @@ def test_is_null_is_as_sure_as_it_is_stated() -> None:
     assert found.known.all()
     unstated = called("IS NULL", boxed([(1, 1), (1, 2)]), domain=BOOLEAN)
     assert unstated.sure.tolist() == [True, False]
+    decided = called("IS NULL", truth_column([(True, False), (None, True)]), domain=BOOLEAN)
+    assert (decided.true.tolist(), decided.sure.tolist()) == ([False, True], [False, True])
     chosen = called("IS NULL", ExactColumn(objects(["x", None]), chosen_by_noise=True), domain=BOOLEAN)
     assert (chosen.true.tolist(), chosen.sure.tolist()) == ([False, True], [False, False])
 
@@ -303,7 +309,7 @@ def test_a_case_covers_its_branches() -> None:
 def test_a_case_takes_the_first_test_that_is_true() -> None:
     first, second = truth_column([(True, True), (False, True), (None, True)]), truth_column([(True, True)] * 3)
     one, two, three = (ExactColumn(objects([text] * 3)) for text in ("one", "two", "three"))
-    for noises in (0, 1):
+    for noises in (0, 1, 2):
         found = called("CASE", first, one, second, two, three, domain=TEXT, noises=noises)
         assert found.value.tolist() == ["one", "two", "two"]
         assert found.chosen_by_noise == bool(noises)
@@ -332,7 +338,12 @@ def test_coalesce_and_nullif_say_where_null_is_sure() -> None:
     assert [bool(nulled.nulls_sure[row]) for row in sure] == [
         x[2][0] == x[2][1] == y[2][0] == y[2][1] for x, y in (CELL_PAIRS[row] for row in sure)
     ]
+    third = maybe([(7.0, True, (7, 7))] * len(CELL_PAIRS), 2)
+    for row, value in enumerate(called("COALESCE", a, b, third).value):
+        assert value == next(cell for cell in (a.value[row], b.value[row], 7.0) if not math.isnan(cell))
     assert found.statements == nulled.statements == frozenset(ABOUT[:2])
+    shown = called("NULLIF", *(ExactColumn(objects(cells)) for cells in (["a", "b"], ["b", "b"])), domain=TEXT)
+    assert shown.value.tolist() == ["a", None]
 
 
 def test_casts_round_and_a_truth_that_noise_decided_may_be_either() -> None:
@@ -350,6 +361,7 @@ def test_casts_round_and_a_truth_that_noise_decided_may_be_either() -> None:
         assert public.low[:2].tolist() == public.high[:2].tolist() == [1, 0]
     texts = ExactColumn(objects(["x"]))
     assert called("CAST", texts, domain=TEXT) is texts
+    assert called("CAST", truth, domain=BOOLEAN) is truth
 
 
 def test_numbers_beyond_the_reals_of_rows_are_null_or_zero() -> None:
@@ -375,11 +387,12 @@ def test_literals_are_exact() -> None:
     number = evaluate_on(Literal(2, INTEGER), {}, 3)
     assert isinstance(number, NumberColumn)
     assert number.value.tolist() == number.low.tolist() == number.high.tolist() == [2, 2, 2]
-    truth = evaluate_on(Literal(True, BOOLEAN), {}, 2)
-    assert isinstance(truth, TruthColumn)
-    assert truth.true.all()
-    assert truth.known.all()
-    assert truth.sure.all()
+    for value in (True, False):
+        truth = evaluate_on(Literal(value, BOOLEAN), {}, 2)
+        assert isinstance(truth, TruthColumn)
+        assert truth.true.tolist() == [value] * 2
+        assert truth.known.all()
+        assert truth.sure.all()
     for literal in (Literal(None, INTEGER), Literal("x", TEXT)):
         text = evaluate_on(literal, {}, 2)
         assert isinstance(text, ExactColumn)
@@ -451,6 +464,12 @@ def test_linear_functions_keep_the_noise_of_their_numbers() -> None:
     for nonlinear in (called("*", n, s), called("/", n, s), called("/", exact, s), called("CAST", s, domain=INTEGER)):
         assert isinstance(nonlinear, NumberColumn)
     ranged = boxed([(1, 2), (1, 2)])
+    spread = called("ABS", s)
+    assert (spread.low.tolist(), spread.high.tolist()) == (
+        np.maximum(np.maximum(s.ranged.low, -s.ranged.high), 0).tolist(),
+        np.maximum(-s.ranged.low, s.ranged.high).tolist(),
+    )
+    assert isinstance(called("/", ranged, as_linear(exact, s)), NumberColumn)  # type: ignore[arg-type]
     for function, pair in itertools.product("+-*/", ((s, ranged), (ranged, s))):
         assert isinstance(called(function, *pair), NumberColumn)
 
@@ -472,6 +491,11 @@ def test_linear_cases_have_the_noise_of_the_branch_of_each_row() -> None:
         called("CASE", first, n, boxed([(1, 2)] * 3)),
     ):
         assert isinstance(nonlinear, NumberColumn)
+    tests = [truth_column([(row == place, True) for row in range(3)]) for place in range(3)]
+    many = called("CASE", tests[0], n, tests[1], s, tests[2], linear([7.0, 8.0, 9.0], 6), numbered)
+    assert_linear(many, [4, 6, 9], [4.25, 5.5, 9.25], rows_of({0: 1}, {4: 1}, {8: 1}))
+    open_ended = called("CASE", tests[1], n, tests[0], s, tests[2], linear([7.0, 8.0, 9.0], 6))
+    assert_linear(open_ended, [10, NAN, 9], [9.5, NAN, 9.25], rows_of({3: 1}, {1: 1}, {8: 1}))
     assert_linear(called("COALESCE", n, s), [4, 6, 1], [4.25, 5.5, 1.25], rows_of({0: 1}, {4: 1}, {2: 1}))
     nothing = ExactColumn(objects([None, None, Fraction(1, 2)]))
     assert_linear(called("COALESCE", nothing, n, s), [4, 6, 0.5], [4.25, 5.5, 0.5], rows_of({0: 1}, {4: 1}, {}))
@@ -492,6 +516,7 @@ def test_what_is_linear_has_a_number_without_noise() -> None:
     for column in (
         ExactColumn(objects(["x", 1])),
         ExactColumn(objects([True, 1])),
+        ExactColumn(objects([1, None]), chosen_by_noise=True),
         ExactColumn(objects([1, 2]), chosen_by_noise=True),
         truth_column([(True, True)] * 2),
         boxed([(1, 1), (1, 2)]),
@@ -534,7 +559,9 @@ def test_what_is_sure_and_what_is_null() -> None:
     assert are_nulls_sure(column).tolist() == [True, True]
     assert is_sure(column).tolist() == [False, False]
     assert null_mask(column).tolist() == [False, True]
-    unstated = NumberColumn(np.array([1.0, NAN, NAN, NAN]), np.array([0.0, 1.0, 0.0, NAN]), np.array([2.0, 1.0, 2.0, NAN]))
+    unstated = NumberColumn(
+        np.array([1.0, NAN, NAN, NAN]), np.array([0.0, 1.0, 0.0, NAN]), np.array([2.0, 1.0, 2.0, NAN])
+    )
     assert are_nulls_sure(unstated).tolist() == [True, True, False, True]
     truth = truth_column([(True, False), (None, True), (None, False)])
     assert are_nulls_sure(truth).tolist() == [True, True, False]
@@ -556,6 +583,8 @@ def test_other_columns_as_numbers_and_as_truths() -> None:
     assert (chosen.low.tolist(), chosen.high.tolist()) == ([-INFINITY] * 2, [INFINITY] * 2)
     assert chosen.nulls_sure is sure
     made = truths(ExactColumn(objects([True, False, None])))
+    unknown = truths(ExactColumn(np.array([None, None], object)))
+    assert not unknown.true.any()
     assert (made.true.tolist(), made.known.tolist()) == ([True, False, False], [True, True, False])
     assert made.sure.all()
     assert truths(truth) is truth

@@ -78,9 +78,12 @@ def test_taken_rows_are_null_where_there_is_none() -> None:
     shown: Any = take_rows(texts(["a", "b", "c"], chosen=True, sure=[True, False, False]), rows)
     assert (shown.value.tolist(), shown.chosen_by_noise) == (["c", None, "a"], True)
     assert shown.nulls_sure.tolist() == [False, True, True]
-    told: Any = take_rows(truth([True, False, True], [False, False, True]), rows)
-    assert told.true.tolist() == [True, False, True]
-    assert (told.known.tolist(), told.sure.tolist()) == ([True, False, True], [True, True, False])
+    public: Any = take_rows(texts(["a"], sure=[False]), np.array([0, -1]))
+    assert (public.value.tolist(), public.nulls_sure.tolist()) == (["a", None], [False, True])
+    told: Any = take_rows(truth([True, False, None], [False, False, True]), np.array([2, -1, 0, 1]))
+    assert told.true.tolist() == [False, False, True, False]
+    assert told.known.tolist() == [False, False, True, True]
+    assert told.sure.tolist() == [True, True, False, False]
     assert take_rows(truth([True, False, True], [False] * 3), rows).sure.tolist() == [False, True, False]  # type: ignore[union-attr]
     form: Any = take_rows(linear([1, 2, 3]), rows)
     assert dense(form.form) == unit(2, None, 0)
@@ -93,14 +96,19 @@ def test_columns_below_one_another() -> None:
     np.testing.assert_equal(stacked.centre, [1.25, 2.25, 5.25, NAN, 7.25, 3, NAN])
     assert dense(stacked.form) == unit(0, 1, 2, 3, 4, None, None)
     assert stacked.statement.total == 2 + 3 + 2  # what has no noise counts too
+    part = linear([1, 2, 3, 4]).take(np.array([3]))
+    assert stack_columns([part, part]).statement.total == 4 + 4  # type: ignore[union-attr]
+    plain: Any = stack_columns([number([1], 0), number([2], 0)])
+    assert isinstance(plain, NumberColumn)
+    assert plain.value.tolist() == [1, 2]
     public: Any = stack_columns([texts(["x"], sure=[False]), texts([None, "z"])])
     assert (public.value.tolist(), public.chosen_by_noise) == (["x", None, "z"], False)
     assert public.nulls_sure.tolist() == [False, True, True]
     for chosen in ((True, False), (False, True)):
         assert stack_columns([texts(["x"], chosen=each) for each in chosen]).chosen_by_noise  # type: ignore[union-attr]
-    told: Any = stack_columns([truth([True, None], [True, False]), texts([False])])
+    told: Any = stack_columns([truth([True, None], [False, True]), texts([False])])
     assert (told.true.tolist(), told.known.tolist()) == ([True, False, False], [True, False, True])
-    assert (told.sure.tolist(), told.statements) == ([True, False, True], {ABOUT[0]})
+    assert (told.sure.tolist(), told.statements) == ([False, True, True], {ABOUT[0]})
     mixed: Any = stack_columns([a, number([5, NAN], about=1, sure=[False, True])])
     assert isinstance(mixed, NumberColumn)
     np.testing.assert_equal(mixed.value, [1, 2, 5, NAN])
@@ -119,18 +127,31 @@ def test_rows_of_two_columns_by_a_public_condition() -> None:
     ranged: Any = select_rows(number([1, 2, 3], sure=[False, True, True]), number([7, 8, 9], 2, 1, [True] * 3), test)
     assert (ranged.value.tolist(), ranged.low.tolist(), ranged.high.tolist()) == ([1, 8, 3], [0, 6, 2], [3, 12, 5])
     assert (ranged.statements, ranged.nulls_sure.tolist()) == (frozenset(ABOUT[:2]), [False, True, True])
-    widened: Any = select_rows(linear([1, 2, 3]), number([7, 8, 9]), test)
-    assert isinstance(widened, NumberColumn)
+    other: Any = select_rows(number([7, 8, 9], 0), linear([1, 2, 3]), test)
+    np.testing.assert_equal(other.value, [7, 2, 9])
+    assert dense(other.form) == unit(None, 1, None)
+    for pair in ((linear([1, 2, 3]), number([7, 8, 9])), (number([1, 2, 3], 0), number([7, 8, 9], 0))):
+        widened: Any = select_rows(*pair, test)
+        assert isinstance(widened, NumberColumn)
+        assert widened.value.tolist() == [1, 8, 3]
     for by_noise in ((True, False), (False, True)):
-        pair = [texts(cells, chosen=each) for cells, each in zip((["a", "b", "c"], ["x", "y", None]), by_noise, strict=True)]
+        pair = [
+            texts(cells, chosen=each) for cells, each in zip((["a", "b", "c"], ["x", "y", None]), by_noise, strict=True)
+        ]
         shown: Any = select_rows(*pair, test)
         assert (shown.value.tolist(), shown.chosen_by_noise) == (["a", "y", "c"], True)
     public: Any = select_rows(texts(["a", None, "c"], sure=[False, True, True]), texts(["x", None, "z"]), test)
     assert (public.nulls_sure.tolist(), public.chosen_by_noise) == ([False, True, True], False)
-    told: Any = select_rows(truth([True, False, None], [True, True, False]), truth([None, True, True], [False] * 3, 1), test)
+    told: Any = select_rows(
+        truth([True, False, None], [True, True, False]), truth([None, True, True], [False] * 3, 1), test
+    )
     assert (told.true.tolist(), told.known.tolist()) == ([True, True, False], [True, True, False])
     assert (told.sure.tolist(), told.statements) == ([True, False, False], frozenset(ABOUT[:2]))
-    assert isinstance(select_rows(texts([True] * 3), truth([True] * 3, [True] * 3), test), TruthColumn)
+    public_truth, noisy_truth = texts([True] * 3), truth([True, None, False], [True] * 3)
+    kept: Any = select_rows(public_truth, noisy_truth, test)
+    assert (kept.true.tolist(), kept.known.tolist()) == ([True, False, True], [True, False, True])
+    kept = select_rows(noisy_truth, public_truth, test)
+    assert (kept.true.tolist(), kept.known.tolist()) == ([True, True, False], [True, True, True])
 
 
 @pytest.mark.parametrize(("descending", "nulls_first"), list(itertools.product((False, True), repeat=2)))
@@ -141,6 +162,8 @@ def test_ranks_order_values_and_put_null_at_one_end(descending: bool, nulls_firs
     assert ranks(texts(cells), descending, nulls_first).tolist() == expected
     floats = [NAN if cell is None else float(cell) for cell in cells]
     assert ranks(number(floats), descending, nulls_first).tolist() == expected
+    assert ranks(texts([5, None]), descending, nulls_first).tolist() == [0, -1 if nulls_first else 1]
+    assert ranks(texts([]), descending, nulls_first).tolist() == []
     told = ranks(truth([True, None, False], [True] * 3), descending, nulls_first).tolist()
     assert told == [0 if descending else 1, -1 if nulls_first else 2, 1 if descending else 0]
 
@@ -202,17 +225,26 @@ def test_joins_are_those_of_nested_loops(keep_left: bool, keep_right: bool) -> N
 
 
 def test_keys_are_matched_by_what_they_are_worth() -> None:
-    """A float beside a fraction; whole numbers beyond 2⁵³ stay apart; truths and noisy numbers are keys too."""
+    """A float beside the fraction it stands for; whole numbers beyond 2⁵³ stay apart; truths and noisy numbers are keys too."""
     large = 2**53
-    left = source([texts([Fraction(1, 2), large, large + 1, 2])], [0, 1, 2, 3])
-    right = source([texts([large + 1, 0.5, 2])], [0, 1, 2])
-    assert joined(left, right, [(0, 0)], False, False).columns[1].value.tolist() == [0.5, large + 1, 2]
+    left = source([texts([Fraction(1, 3), large, large + 1, 2])], [0, 1, 2, 3])
+    right = source([texts([large + 1, 1 / 3, 2])], [0, 1, 2])
+    assert joined(left, right, [(0, 0)], False, False).columns[1].value.tolist() == [1 / 3, large + 1, 2]
     told = source([truth([True, None, False], [True] * 3)], [0, 1, 2])
     assert joined(told, source([texts([False, None, True])], [0, 1, 2]), [(0, 0)], False, False).columns[
         1
     ].value.tolist() == [True, False]
     noisy = source([number([3.0, NAN])], [0, 1])
     assert joined(noisy, source([texts([3, 4])], [0, 1]), [(0, 0)], False, False).columns[1].value.tolist() == [3]
+
+
+def test_all_pairs_of_equal_keys_are_joined() -> None:
+    left = source([texts(["a", "b", "a"]), number([1, 2, 3])], [0, 1, 2])
+    right = source([texts(["b", "a", "a", "b"]), number([4, 5, 6, 7])], [3, 2, 1, 0])
+    found = joined(left, right, [(0, 0)], False, False)
+    assert [*found.columns[0].value] == ["a", "a", "b", "b", "a", "a"]
+    assert found.columns[1].value.tolist() == [1, 1, 2, 2, 3, 3]
+    assert found.columns[3].value.tolist() == [6, 5, 7, 4, 6, 5]
 
 
 def test_a_side_without_groups_is_null() -> None:
@@ -229,6 +261,8 @@ def united(members: Sequence[Finished], distinct: bool) -> Any:
 def test_unions_put_rows_below_one_another() -> None:
     first = source([texts(["a", "b", "c"]), number([1, 2, 3])], [2, 0])
     second = source([texts(["d", "e"]), number([4, 5], about=1)], [1], 1)
+    twice = united([first, first], False)
+    assert twice.columns[0].value[twice.shown].tolist() == ["c", "a"] * 2
     found = united([first, second], False)
     assert found.columns[0].value[found.shown].tolist() == ["c", "a", "e"]
     assert found.columns[1].value[found.shown].tolist() == [3, 1, 5]

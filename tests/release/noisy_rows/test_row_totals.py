@@ -173,6 +173,9 @@ def test_correlations_and_slopes_are_those_of_the_rows_with_both(function: str) 
     present = Presence(np.arange(ROWS) != 3, np.ones(ROWS, bool))
     exact = NumberColumn(*(np.array(x),) * 3, nulls_sure=np.ones(ROWS, bool))
     found = correlation_or_slope(function, linear(y), exact, present, codes, 3)
+    ranged = correlation_or_slope(function, linear(y).ranged, exact, present, codes, 3)
+    assert isinstance(ranged, NumberColumn)
+    np.testing.assert_allclose(ranged.value, found.value)
     values = []
     for group in range(3):
         pairs = [(Fraction(x[row]), Fraction(y[row]), row) for row in here if codes[row] == group]
@@ -280,3 +283,5 @@ def test_groups_are_numbered_by_their_first_row_the_present_ones_first() -> None
         assert members.tolist() == [next(row for row in order if pairs[row] == pair) for pair in numbered]
     codes, members = group_codes([], Presence.everywhere(3))
     assert (codes.tolist(), members.tolist()) == ([0, 0, 0], [0])
+    codes, members = group_codes([], Presence.everywhere(0))
+    assert (codes.tolist(), members.tolist()) == ([], [0])

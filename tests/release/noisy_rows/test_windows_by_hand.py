@@ -177,6 +177,61 @@ def test_totals_of_frames_are_those_of_their_rows(frame: Frame | None) -> None:
         assert_equal(found(counted, made), rows, frozenset())  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("function", TOTALS)
+def test_a_window_without_an_order_is_about_its_whole_partition(function: str) -> None:
+    for seed, frame in itertools.product(range(2), (None, Frame(-1, 0))):
+        made = world(f"whole {seed}", exact_key=True, certain=True)
+        made.key = [(0.0, 0.0, 0.0)] * made.rows
+        over = NoisyWindow(function, column(ARGUMENT), partition=(column(PARTITION),), frame=frame)
+        expected = [total(function, made, made.frame(row, frame))[0] for row in range(made.rows)]
+        result = found(over, made)
+        np.testing.assert_equal(result.value, [cells[0] for cells in expected])
+        assert isinstance(result, NumberColumn)
+    named = NoisyWindow("LAST_VALUE", column(ARGUMENT), partition=(column(PARTITION),))
+    assert_equal(found(named, made), [made.argument[made.frame(row, None)[-1]] for row in range(made.rows)],
+                 frozenset([ABOUT]), [made.null_sure[made.frame(row, None)[-1]] for row in range(made.rows)])  # fmt: skip
+
+
+def test_rows_that_are_surely_absent_are_in_no_frame() -> None:
+    made = world("absent", exact_key=True, certain=True)
+    made.present = [row % 3 != 1 for row in range(made.rows)]
+    made.columns[ARGUMENT] = linear([float(row) for row in range(made.rows)])
+    for function, frame in itertools.product(("SUM", "AVG"), FRAMES):
+        result = found(asked(function, argument=column(ARGUMENT), frame=frame), made)
+        assert isinstance(result, LinearColumn)
+        for row in range(made.rows):
+            rows = made.frame(row, frame) if made.present[row] else []
+            divisor = max(len(rows), 1) if function == "AVG" else 1
+            np.testing.assert_equal(result.value[row], sum(rows) / divisor if rows else NAN)
+            np.testing.assert_allclose(dense(result.form)[row], [(r in rows) / divisor for r in range(20)])
+
+
+def test_other_totals_of_linear_numbers_have_their_ranges() -> None:
+    made = world("linear ranges", exact_key=True, certain=True)
+    argument = linear([float(row * row) for row in range(made.rows)])
+    made.columns[ARGUMENT], frame = argument, Frame(-1, 1)
+    made.argument = list(zip(argument.value, argument.ranged.low, argument.ranged.high, strict=True))
+    made.null_sure = [True] * made.rows
+    for function in ("MIN", "MAX", "COUNT"):
+        expected = [total(function, made, made.frame(row, frame))[0] for row in range(made.rows)]
+        assert_equal(found(asked(function, argument=column(ARGUMENT), frame=frame), made), expected,
+                     over_rows(argument.ranged.statements), [True] * made.rows)  # fmt: skip
+
+
+def test_a_running_total_of_too_many_rows_has_the_sum_of_their_ranges() -> None:
+    """4,000 rows would have more than eight million weights."""
+    rows, one = 4000, np.arange(4000.0)
+    noises = IndependentNoises(((NoisyScale(1, sf.Laplace(7)), rows),), Fraction("0.95"))
+    argument = LinearColumn(one, one, NoiseForm.single(np.arange(rows)), noises, 1, ConfidenceStatement.about(rows))
+    order = NumberColumn(one, one, one)
+    over = NoisyWindow("SUM", column(ARGUMENT), order=(Order(column(KEY), False, False),))
+    result: Any = window(over, lambda each: {KEY: order, ARGUMENT: argument}[each.reference.index],  # type: ignore[union-attr]
+                         Presence.everywhere(rows))  # fmt: skip
+    assert isinstance(result, NumberColumn)
+    np.testing.assert_allclose(result.low, np.cumsum(argument.ranged.low))
+    np.testing.assert_allclose(result.value, np.cumsum(one))
+
+
 def test_an_infinite_end_is_one_of_the_sums_that_hold_it_alone() -> None:
     made = world("infinite", exact_key=True, certain=True)
     made.partition, made.key = ["a"] * 9, [(float(r),) * 3 for r in range(9)]  # type: ignore[misc]
@@ -184,8 +239,7 @@ def test_an_infinite_end_is_one_of_the_sums_that_hold_it_alone() -> None:
     made.null_sure = [True] * 9
     made.columns = {PARTITION: ExactColumn(objects(made.partition)), KEY: numbers(made.key),
                     ARGUMENT: numbers(made.argument, made.null_sure)}  # fmt: skip
-    for function in TOTALS:
-        frame = Frame(-1, 1)
+    for function, frame in itertools.product(TOTALS, (Frame(-1, 1), Frame(None, 0))):
         expected = [total(function, made, made.frame(row, frame))[0] for row in range(9)]
         assert_equal(found(asked(function, argument=column(ARGUMENT), frame=frame), made), expected,
                      frozenset(), [True] * 9)  # fmt: skip
@@ -221,6 +275,13 @@ def test_frames_that_noise_decided_may_hold_any_rows(frame: Frame | None, noisy:
         expected = [any_total(function, made, row, value) for row, value in enumerate(values)]
         relied = frozenset([ABOUT, ABOUT_ROWS, *([ABOUT_KEYS] if noisy else [])])
         assert_equal(found(over, made), expected, over_rows(relied))
+
+
+def test_counted_rows_in_an_order_of_noise_may_be_all() -> None:
+    made = world("counted", exact_key=False, certain=True)
+    result = found(asked("COUNT", noisy=True), made)
+    sizes = [float(made.partition.count(cell)) for cell in made.partition]
+    assert (result.low.tolist(), result.high.tolist()) == ([0] * made.rows, sizes)
 
 
 def linear(values: Sequence[float], first_noise: int = 0) -> LinearColumn:
@@ -352,6 +413,43 @@ def test_ranks_by_two_keys_are_exact_or_any(function: str) -> None:
         assert_equal(result, expected, over_rows(frozenset([ABOUT_ROWS])))
 
 
+@pytest.mark.parametrize("nulls_first", [True, False])
+def test_keys_that_are_null_are_peers_at_one_end(nulls_first: bool) -> None:
+    first, second = ["b", None, "a", "b", None, "b"], [1, None, None, None, 2, 2]
+    made = world("nulls", exact_key=True, certain=True, rows=6)
+    made.columns |= {KEY: ExactColumn(objects(first)), SECOND_KEY: ExactColumn(objects(second))}
+    over = NoisyWindow("RANK", order=tuple(Order(column(key), False, nulls_first) for key in (KEY, SECOND_KEY)))
+    end = -1 if nulls_first else 9
+    keys = [(end if a is None else ord(a[0]) - ord("a"), end if b is None else b)
+            for a, b in zip(first, second, strict=True)]  # fmt: skip
+    expected = [1 + sum(other < key for other in keys) for key in keys]
+    assert_equal(found(over, made), [(rank,) * 3 for rank in expected], over_rows(frozenset([ABOUT_ROWS])))  # type: ignore[misc]
+    single = NoisyWindow("RANK", order=(Order(column(KEY), False, nulls_first),))
+    assert found(single, made).low.tolist() == [1 + sum(other[0] < key[0] for other in keys) for key in keys]
+
+
+def test_ranks_by_linear_numbers_have_the_ranges_of_these() -> None:
+    made = world("linear keys", exact_key=True, certain=True)
+    made.columns[KEY] = linear([float(30 * row) for row in range(made.rows)])
+    ranged = made.columns[KEY].ranged
+    made.key = list(zip(ranged.value, ranged.low, ranged.high, strict=True))
+    result = found(NoisyWindow("RANK", order=(Order(column(KEY, 1), False, False),)), made)
+    lows = [1 + sum(other[2] < key[1] for other in made.key) for key in made.key]
+    highs = [sum(other[1] <= key[2] for other in made.key) for key in made.key]
+    assert (result.low.tolist(), result.high.tolist()) == (lows, highs)
+    assert lows != highs
+    assert result.statements == over_rows(ranged.statements | {ABOUT_ROWS})
+
+
+def test_a_rank_in_a_partition_that_may_be_empty_is_one() -> None:
+    made = world("empty", exact_key=True, certain=True, rows=3)
+    made.partition, made.present, made.sure = ["a", "b", "b"], [False, True, True], [True, True, False]
+    made.columns[PARTITION] = ExactColumn(objects(made.partition))
+    made.columns[KEY] = ExactColumn(objects([1, 2, 3]))
+    result = found(asked("RANK"), made)
+    assert (result.low.tolist(), result.high.tolist()) == ([1, 1, 1], [1, 2, 2])
+
+
 def test_a_rank_by_a_number_that_may_be_null_may_be_any() -> None:
     made = world("null keys", exact_key=False, certain=True)
     made.partition = ["a"] * made.rows
@@ -385,6 +483,9 @@ def test_shares_are_exact_where_the_order_is(function: str, number: int | None) 
     for seed in range(12):
         for exact_key, certain in itertools.product((True, False), repeat=2):
             made = world(f"share {seed}", exact_key=exact_key, certain=certain)
+            if seed % 2:
+                made.partition = ["a"] * made.rows
+                made.columns[PARTITION] = ExactColumn(objects(made.partition))
             values = [share(function, number or 1, made, row) if made.present[row] else NAN
                       for row in range(made.rows)]  # fmt: skip
             ends = (1.0, float(number)) if number else (0.0, 1.0)
@@ -396,6 +497,9 @@ def test_shares_are_exact_where_the_order_is(function: str, number: int | None) 
 
 def test_a_share_in_an_order_that_was_chosen_by_noise_may_be_any() -> None:
     made = world("chosen", exact_key=True, certain=True)
+    made.columns[KEY] = ExactColumn(objects([key[0] for key in made.key]))
+    exact = found(asked("CUME_DIST"), made)
+    assert exact.low.tolist() == exact.high.tolist() == [share("CUME_DIST", 1, made, row) for row in range(made.rows)]
     made.columns[KEY] = ExactColumn(objects([key[0] for key in made.key]), chosen_by_noise=True)
     for function, ends in (("CUME_DIST", (0.0, 1.0)), ("PERCENT_RANK", (0.0, 1.0))):
         result = found(asked(function), made)

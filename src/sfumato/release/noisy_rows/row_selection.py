@@ -28,6 +28,9 @@ from sfumato.release.noisy_rows.noisy_columns import (
     truths,
 )
 
+NO_ROW = -1
+"""The index of a row that is not there: NULL, without noise."""
+
 
 def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
     """Return these rows of a column; −1 is NULL."""
@@ -106,6 +109,14 @@ def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.
     return np.where(
         is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
     )
+
+
+def refine(codes: NDArray[np.intp], value_ranks: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Number rows by their codes, and rows of one code by their ranks: equal pairs alike, in ascending order.
+
+    The ranks of n rows, NULL among them, have at most n different values that follow one another, so no two pairs meet.
+    """
+    return np.unique(codes * len(value_ranks) + value_ranks, return_inverse=True)[1].reshape(-1)
 
 
 def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
