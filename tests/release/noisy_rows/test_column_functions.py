@@ -163,7 +163,7 @@ CELL_PAIRS = tuple(itertools.product(CELLS, CELLS))
 
 
 def outcomes(cell: tuple[float | None, bool, tuple[int, int]]) -> list[int | None]:
-    value, sure, box = cell
+    _, sure, box = cell
     return [*inside(box), *([] if sure else [None])]
 
 

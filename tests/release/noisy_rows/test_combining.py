@@ -225,7 +225,7 @@ def test_joins_are_those_of_nested_loops(keep_left: bool, keep_right: bool) -> N
 
 
 def test_keys_are_matched_by_what_they_are_worth() -> None:
-    """A float beside the fraction it stands for; whole numbers beyond 2⁵³ stay apart; truths and noisy numbers are keys too."""
+    """A float beside its fraction; whole numbers beyond 2⁵³ stay apart; truths and noisy numbers are keys too."""
     large = 2**53
     left = source([texts([Fraction(1, 3), large, large + 1, 2])], [0, 1, 2, 3])
     right = source([texts([large + 1, 1 / 3, 2])], [0, 1, 2])

@@ -103,7 +103,7 @@ def test_a_total_has_the_range_of_all_sets_of_rows_that_may_be_there(function: s
 
 
 def test_counted_rows_rely_on_what_selected_them() -> None:
-    argument, present, codes = columns(rows("counted"))
+    _, present, codes = columns(rows("counted"))
     found = row_total("COUNT", None, present, codes, GROUPS)
     assert isinstance(found, NumberColumn)
     for group in range(GROUPS):

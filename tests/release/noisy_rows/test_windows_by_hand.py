@@ -188,8 +188,9 @@ def test_a_window_without_an_order_is_about_its_whole_partition(function: str) -
         np.testing.assert_equal(result.value, [cells[0] for cells in expected])
         assert isinstance(result, NumberColumn)
     named = NoisyWindow("LAST_VALUE", column(ARGUMENT), partition=(column(PARTITION),))
-    assert_equal(found(named, made), [made.argument[made.frame(row, None)[-1]] for row in range(made.rows)],
-                 frozenset([ABOUT]), [made.null_sure[made.frame(row, None)[-1]] for row in range(made.rows)])  # fmt: skip
+    last = [made.frame(row, None)[-1] for row in range(made.rows)]
+    expected = [made.argument[row] for row in last]
+    assert_equal(found(named, made), expected, frozenset([ABOUT]), [made.null_sure[row] for row in last])
 
 
 def test_rows_that_are_surely_absent_are_in_no_frame() -> None:

@@ -115,7 +115,7 @@ class _OrderedRows:
 
 
 def _run_ends(codes: Places) -> tuple[Places, Places]:
-    """Return for each position of ascending codes where its run of equal ones starts, and the position after its end."""
+    """Return for each position of ascending codes where its run of equal ones starts, and where it has ended."""
     return np.searchsorted(codes, codes, side="left"), np.searchsorted(codes, codes, side="right")
 
 
