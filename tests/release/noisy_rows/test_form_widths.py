@@ -27,7 +27,11 @@ from sfumato.release.noisy_rows.noise_forms import IndependentNoises, NoiseForm
 from sfumato.release.noisy_rows.noisy_columns import ConfidenceStatement, NumberColumn
 from sfumato.release.parts.scales import NoisyScale
 
-LAPLACE, SMALL, GAUSSIAN = NoisyScale(2, sf.Laplace(30)), NoisyScale("0.5", sf.Laplace(11)), NoisyScale(3, sf.Gaussian(80))
+LAPLACE, SMALL, GAUSSIAN = (
+    NoisyScale(2, sf.Laplace(30)),
+    NoisyScale("0.5", sf.Laplace(11)),
+    NoisyScale(3, sf.Gaussian(80)),
+)
 BLOCKS = ((LAPLACE, 3), (SMALL, 2), (None, 1), (GAUSSIAN, 3), (LAPLACE, 2))
 NOISES = IndependentNoises(BLOCKS, Fraction("0.9"))
 
@@ -102,7 +106,8 @@ def test_a_total_that_was_rounded_adds_its_rounding() -> None:
 def test_lengths_are_rounded_up_only_where_there_are_many() -> None:
     noises = IndependentNoises(((NoisyScale(1, sf.Laplace(50)), 300),), Fraction("0.95"))
     few, many = (
-        NoiseForm.single(np.arange(300)).over_ranges(np.zeros(count, int), np.arange(1, count + 1)) for count in (64, 200)
+        NoiseForm.single(np.arange(300)).over_ranges(np.zeros(count, int), np.arange(1, count + 1))
+        for count in (64, 200)
     )
     assert few is not None
     assert many is not None
@@ -232,7 +237,9 @@ def test_a_limit_is_certain_only_in_a_public_order() -> None:
     made = finish(unlimited, answer_rows((), groups), lambda _: [estimate], joint=False)
     assert made.shown.tolist() == [0, 2]
     assert made.sure.tolist() == [True, False, True, True]
-    selected = query("SELECT region, COUNT(*) AS n FROM visits GROUP BY region HAVING COUNT(*) > 2 ORDER BY region LIMIT 3")
+    selected = query(
+        "SELECT region, COUNT(*) AS n FROM visits GROUP BY region HAVING COUNT(*) > 2 ORDER BY region LIMIT 3"
+    )
     made = finish(selected, answer_rows((), groups), lambda _: [estimate], joint=False)
     assert made.shown.tolist() == [2, 0]
     assert not made.sure.any()
