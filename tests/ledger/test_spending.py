@@ -84,6 +84,9 @@ def test_a_currency_that_was_never_held_is_not_stated() -> None:
     opened = Spending().after(NO_COST, NO_COST, Cost(1, 2, 3))
     assert opened.after(Cost(1, 2, 3), Cost(1, 2, 3), NO_COST).held_renyi == 0
     assert read_spending("") == Spending()
+    running = RunningTotals(Spending(1, 2, 3, 4, 5, 6, 1))
+    assert running.add_line(Cost(10, 20, 30)) == running.text == "11 22 33 4 5 6 1"
+    assert running.add_line(Cost(10, 20, 30)) == "21 42 63 4 5 6 1"
 
 
 def test_equal_parts_are_charged_once_with_a_count() -> None:

@@ -180,6 +180,10 @@ def test_extremes_ignore_null_whatever_noise_decides(function: str) -> None:
         assert (found.low[row], found.high[row]) == (min(kept), max(kept)), (a, b)
         assert found.nulls_sure[row] == (None not in results), (a, b)
     assert found.statements == frozenset(ABOUT[:2])
+    sign = 1 if function == "LEAST" else -1
+    null = maybe([(None, True, (0, 2) if sign > 0 else (-2, 0))])
+    beside = called(function, null, boxed([(4, 6) if sign > 0 else (-6, -4)]))
+    assert (beside.high[0] if sign > 0 else beside.low[0]) == 6 * sign  # what is surely NULL bounds nothing
     nothing = NumberColumn(*(np.array([NAN]),) * 3, nulls_sure=np.array([True]))
     assert called(function, nothing, nothing).nulls_sure.tolist() == [True]
 
@@ -408,6 +412,7 @@ def test_statements_are_counted_once_each() -> None:
     )
     assert count_statements([first, again, other], jointly=False) == 5 + 2
     assert count_statements([first, again, other], jointly=True) == 12 + 4
+    assert count_statements([ConfidenceStatement(9, 0, 0)], jointly=True) == 0
     assert over_rows(frozenset([first])) == {ConfidenceStatement(7, 12, 12)}
     about = ConfidenceStatement.about(5, 3)
     assert (about.per_cell, about.total) == (3, 15)
@@ -461,6 +466,8 @@ def test_linear_functions_keep_the_noise_of_their_numbers() -> None:
     assert_linear(called("NEGATE", s), [-10, -6], [-9.5, -5.5], rows_of({2: -1}, {3: -1}))
     assert called("CAST", s) is s
     assert called("CAST", s, domain=INTEGER, domains=[INTEGER]) is s
+    apart = called("<", linear([0.0]), linear([1000.0], 1), domain=BOOLEAN)
+    assert (apart.true.tolist(), apart.sure.tolist()) == ([True], [True])
     for nonlinear in (called("*", n, s), called("/", n, s), called("/", exact, s), called("CAST", s, domain=INTEGER)):
         assert isinstance(nonlinear, NumberColumn)
     ranged = boxed([(1, 2), (1, 2)])
@@ -484,6 +491,8 @@ def test_linear_cases_have_the_noise_of_the_branch_of_each_row() -> None:
     numbered = NumberColumn(*(np.array([1.0, 2.0, 3.0]),) * 3)
     assert_linear(called("CASE", first, s, second, n, numbered), [10, NAN, 3], [9.5, NAN, 3],
                   rows_of({3: 1}, {1: 1}, {}))  # fmt: skip
+    repeated = linear([1.0] * 5).take(np.arange(3))
+    assert called("CASE", first, repeated, s).statement.total == 5
     unsure = truth_column([(True, True), (True, False), (True, True)])
     for nonlinear in (
         called("CASE", unsure, n, s),

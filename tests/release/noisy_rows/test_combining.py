@@ -80,7 +80,7 @@ def test_taken_rows_are_null_where_there_is_none() -> None:
     assert shown.nulls_sure.tolist() == [False, True, True]
     public: Any = take_rows(texts(["a"], sure=[False]), np.array([0, -1]))
     assert (public.value.tolist(), public.nulls_sure.tolist()) == (["a", None], [False, True])
-    told: Any = take_rows(truth([True, False, None], [False, False, True]), np.array([2, -1, 0, 1]))
+    told: Any = take_rows(truth([None, False, True], [True, False, False]), np.array([0, -1, 2, 1]))
     assert told.true.tolist() == [False, False, True, False]
     assert told.known.tolist() == [False, False, True, True]
     assert told.sure.tolist() == [True, True, False, False]

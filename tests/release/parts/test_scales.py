@@ -77,7 +77,7 @@ def test_the_range_of_a_sampled_total_ends_where_the_divergence_does(rate: str) 
         reach = float(noise.half_width((1 + Fraction(confidence)) / 2, parts))
         exponent = mp.log(4 * parts / (1 - mpf(confidence)))
 
-        def divergence(n: mpf, s: mpf) -> mpf:
+        def divergence(n: mpf, s: mpf, exponent: mpf = exponent) -> mpf:
             first = s * mp.log(s / (q * n)) if s else mpf(0)
             rest = n - s
             return first + (rest * mp.log(rest / ((1 - q) * n)) if rest else mpf(0)) - exponent

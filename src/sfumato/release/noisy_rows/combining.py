@@ -149,8 +149,7 @@ def _comparable(value: object) -> object:
     """
     if isinstance(value, (int, np.integer)):
         return int(value)
-    is_number = hasattr(value, "__float__") and not isinstance(value, str)
-    return float(value) if is_number else value  # type: ignore[arg-type]
+    return float(value) if hasattr(value, "__float__") else value
 
 
 def _unite(members: Sequence[Finished]) -> Finished:

@@ -616,12 +616,12 @@ def _linear_cast(call: Call, _: list[Evaluated], operand: LinearColumn) -> Linea
 
 def _linear_case(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
     """Evaluate a CASE whose conditions are public: each row has the noise of its own branch."""
-    tests = [truths(test) for test in arguments[: len(arguments) // 2 * 2 : 2]]
+    tests = [truths(test) for test in arguments[:-1:2]]
     if not all(test.sure.all() for test in tests):
         return None
     count = len(first.value)
     otherwise = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
-    branches = [as_linear(branch, first) for branch in (*arguments[1 : len(arguments) // 2 * 2 : 2], otherwise)]
+    branches = [as_linear(branch, first) for branch in (*arguments[1::2], otherwise)]
     choice = np.full(count, len(tests))
     for index, test in reversed(list(enumerate(tests))):
         choice[test.true & test.known] = index

@@ -62,10 +62,11 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
         total = sum(column.statement.total for column in parts)
         stacked = first.derived(value, centre, stack([column.form for column in parts]))
         return replace(stacked, statement=replace(stacked.statement, total=total))
-    if all(isinstance(column, ExactColumn) for column in columns):
-        values = [column.value for column in columns if isinstance(column, ExactColumn)]
-        is_chosen = any(isinstance(column, ExactColumn) and column.chosen_by_noise for column in columns)
-        return ExactColumn(np.concatenate(values), is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
+    exact = [column for column in columns if isinstance(column, ExactColumn)]
+    if len(exact) == len(columns):
+        is_chosen = any(column.chosen_by_noise for column in exact)
+        values = np.concatenate([column.value for column in exact])
+        return ExactColumn(values, is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
     if any(isinstance(column, TruthColumn) for column in columns):
         truth_columns = [truths(column) for column in columns]
         true, known, sure = (
@@ -105,7 +106,7 @@ def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.
     """Return dense ranks that sort a column, equal for equal values."""
     is_null = null_mask(column)
     value_ranks = _value_ranks(column, ~is_null)
-    rank_count = value_ranks.max(initial=-1) + 1
+    rank_count = value_ranks.max(initial=0) + 1
     return np.where(
         is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
     )
