@@ -47,11 +47,16 @@ BOXES = tuple((low, high) for low in range(-2, 3) for high in range(low, 3))
 
 
 def called(
-    function: str, *columns: Evaluated, domain: Domain = REAL, noises: int = 1, domains: Sequence[Domain] = ()
+    function: str,
+    *columns: Evaluated,
+    domain: Domain = REAL,
+    noises: int | Sequence[int] = 1,
+    domains: Sequence[Domain] = (),
 ) -> Any:
     """A function of columns, with as many rows as they have."""
     kinds = domains or [REAL] * len(columns)
-    names = [Column(NoisyColumn(index, noises), kind) for index, kind in enumerate(kinds)]
+    counts = [noises] * len(columns) if isinstance(noises, int) else noises
+    names = [Column(NoisyColumn(index, counts[index]), kind) for index, kind in enumerate(kinds)]
     call = Call(function, tuple(names), domain)
     given = {name.reference: column for name, column in zip(names, columns, strict=True)}
     first = columns[0]
@@ -221,6 +226,8 @@ def test_keys_are_compared_as_they_are() -> None:
         assert not called("=", *pair, domain=BOOLEAN).sure.any()
     mixed = called("<", ExactColumn(objects([1, 3])), boxed([(2, 2), (2, 2)]), domain=BOOLEAN)
     assert (mixed.true.tolist(), mixed.sure.tolist()) == ([True, False], [True, True])
+    mixed = called("<", boxed([(2, 2), (2, 2)]), ExactColumn(objects([1, 3])), domain=BOOLEAN)
+    assert (mixed.true.tolist(), mixed.sure.tolist()) == ([False, True], [True, True])
     truth = TruthColumn(*(np.array(part, bool) for part in ((1, 0, 0), (1, 1, 0), (1, 0, 1))))
     equal = called("=", truth, ExactColumn(objects([True, True, True])), domain=BOOLEAN)
     assert (equal.true.tolist(), equal.known.tolist(), equal.sure.tolist()) == (
@@ -231,9 +238,10 @@ TRUTHS = tuple((value, sure) for value in (True, False, None) for sure in (True,
 
 
 def truth_column(cells: Sequence[tuple[bool | None, bool]], about: int = 0) -> TruthColumn:
-    true, known, sure = (np.array(part, bool) for part in zip(
-        *((value is not False, value is not None, is_sure) for value, is_sure in cells), strict=True))  # fmt: skip
-    return TruthColumn(true, known, sure, frozenset([ABOUT[about]]))
+    """Of what is not known it means nothing whether it is true."""
+    true = [row % 2 == 0 if value is None else value for row, (value, _) in enumerate(cells)]
+    known, sure = [value is not None for value, _ in cells], [is_sure for _, is_sure in cells]
+    return TruthColumn(np.array(true), np.array(known), np.array(sure), frozenset([ABOUT[about]]))
 
 
 def logic(function: str, values: Sequence[bool | None]) -> bool | None:
@@ -317,6 +325,7 @@ def test_a_case_takes_the_first_test_that_is_true() -> None:
         found = called("CASE", first, one, second, two, three, domain=TEXT, noises=noises)
         assert found.value.tolist() == ["one", "two", "two"]
         assert found.chosen_by_noise == bool(noises)
+    assert called("CASE", first, one, second, two, domain=TEXT, noises=(0, 0, 1, 0)).chosen_by_noise
     assert called("CASE", first, one, domain=TEXT, noises=0).value.tolist() == ["one", None, None]
 
 

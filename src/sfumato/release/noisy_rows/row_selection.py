@@ -117,7 +117,7 @@ def refine(codes: NDArray[np.intp], value_ranks: NDArray[np.intp]) -> NDArray[np
 
     The ranks of n rows, NULL among them, have at most n different values that follow one another, so no two pairs meet.
     """
-    return np.unique(codes * len(value_ranks) + value_ranks, return_inverse=True)[1].reshape(-1)
+    return np.unique(codes * len(value_ranks) + value_ranks, return_inverse=True)[1]
 
 
 def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:
