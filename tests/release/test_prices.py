@@ -131,8 +131,13 @@ def test_a_price_list_is_sorted_and_made_whole() -> None:
     for wrong in ([], "12", b"12", 3, [0], [-1], [10**12 + 1], [10**12, "0.5"], None):
         with pytest.raises(InvalidParameter):
             price_list(wrong)
-    with pytest.raises(InvalidParameter, match="at most 1,000,000 prices"):
-        price_list(range(1, prices.MAX_PRICES + 2))
+
+
+def test_a_price_list_has_at_most_so_many_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prices, "MAX_PRICES", 3)
+    assert price_list([1, 2, 3]) == ((1, 2, 3), 1)
+    with pytest.raises(InvalidParameter, match="at most 3 prices"):
+        price_list([1, 2, 3, 4])
 
 
 def test_even_prices_reach_the_highest() -> None:

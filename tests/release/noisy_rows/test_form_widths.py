@@ -127,7 +127,24 @@ def test_lengths_are_rounded_up_only_where_there_are_many() -> None:
         assert wide[terms - 1] == scale.sum_width(math.ceil(terms / step) * step, miss, 1), terms
 
 
+def test_lengths_of_few_kinds_stay_as_they_are() -> None:
+    noises = IndependentNoises(((NoisyScale(1, sf.Laplace(50)), 300),), Fraction("0.95"))
+    ends = np.resize([101, 67, 203], 200)
+    made = NoiseForm.single(np.arange(300)).over_ranges(np.zeros(200, int), ends)
+    assert made is not None
+    scale = noises.blocks[0][0]
+    assert scale is not None
+    assert noises.widths(made, 1)[:3].tolist() == [scale.sum_width(int(end), "0.95", 1) for end in ends[:3]]
+
+
+def test_two_mixed_rows_have_their_own_widths() -> None:
+    rows = {0: 1.0, 1: 2.0}, {0: 5.0, 3: 1.0}
+    assert NOISES.widths(form(*rows), 1).tolist() == [pytest.approx(expected(row, 1), rel=2e-14) for row in rows]
+
+
 def test_equal_rows_are_taken_and_ranged() -> None:
+    assert form({0: 1.0}).take(np.array([-1, 0])).starts.tolist() == [0, 0, 1]
+    assert (len(NoiseForm.zero(3)), len(NoiseForm.zero(3).weights), len(NoiseForm.zero(3).noises)) == (3, 0, 0)
     made = form({0: 1.0}, {}, {1: 2.0, 2: 3.0})
     taken = made.take(np.array([2, -1, 0, 2]))
     assert (taken.starts.tolist(), taken.noises.tolist()) == ([0, 2, 2, 3, 5], [1, 2, 0, 1, 2])
