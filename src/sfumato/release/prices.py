@@ -59,6 +59,12 @@ class Price:
             Guarantee(self.epsilon, self.delta)
 
     @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of a price in ε."""
+        assert self.epsilon is not None
+        return Guarantee(self.epsilon, self.delta)
+
+    @property
     def allows_gaussian(self) -> bool:
         return self.rho is not None or bool(self.delta)
 
@@ -70,7 +76,7 @@ class Price:
         """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
             return math.inf if curve.failure else excess_over(curve.rho(), self.rho)
-        return shortfall(curve, Guarantee(self.epsilon or 0, self.delta))
+        return shortfall(curve, self.guarantee)
 
     def __str__(self) -> str:
         if self.rho is not None:

@@ -179,7 +179,7 @@ def test_a_unit_is_no_group_of_itself(tmp_path: Path) -> None:
         assert made.limits("visits", by="ward").by == ("ward",)
 
 
-def test_private_tables_alone_are_named(tmp_path: Path) -> None:
+def test_private_tables_alone_are_named() -> None:
     wards = sf.Table("wards", pd.DataFrame({"ward": ["a"]}), {"ward": {"values": ["a"]}}, public=True)
     declared = policy_of(frame("a"))
     declared = replace(declared, tables={**declared.tables, "wards": wards})
