@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,99 @@ def test_a_file_that_cannot_be_written_is_told_once_and_fails_no_charge(
         warnings.simplefilter("error")
         clinic.charge(pure("0.1"))
     assert [line.kind for line in ledger].count("charge") == 2
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_shared_ledger_that_has_lost_the_line_of_its_move_is_not_charged(ledger: sf.Ledger) -> None:
+    account(ledger).charge(pure("0.1"))
+    guarded, kept = ledger._guarded, ledger.anchor()
+    place = guarded.store.anchor_places[0]
+    lost = replace(kept, hash="0" * 64)
+    for anchor, refused in (
+        (kept, False),
+        (replace(kept, moved="/new"), False),
+        (lost, False),
+        (replace(lost, moved="/new"), True),
+    ):
+        anchor.save(place)
+        with guarded.reading() as transaction:
+            if refused:
+                with pytest.raises(LedgerUnavailable, match="was moved to /new and has lost the line"):
+                    guarded.require_sealed(transaction)
+            else:
+                guarded.require_sealed(transaction)
+
+
+def test_a_file_of_ones_own_is_never_the_old_one_of_a_move(ledger: sf.Ledger) -> None:
+    account(ledger).charge(pure("0.1"))
+    replace(ledger.anchor(), hash="0" * 64, moved="/new").save(ledger._guarded.store.anchor_places[0])
+    with ledger._guarded.reading() as transaction:
+        ledger._guarded.require_sealed(transaction)
+
+
+def test_anchors_that_are_known(tmp_path: Path) -> None:
+    """The given one, or those of the opening; and that of lines this process wrote, where the ledger has lost them."""
+    with sf.Ledger.open(tmp_path / "l.db") as ledger, sf.Ledger.open(tmp_path / "m.db") as other:
+        clinic = account(ledger)
+        clinic.charge(pure("0.1"))
+        guarded, given = ledger._guarded, ledger.anchor()
+        guarded.anchors = (replace(given, moved="here"),)
+        assert guarded.known_anchors(None) == guarded.anchors
+        assert guarded.known_anchors(given) == (given,)
+        own = guarded.memory.anchor
+        assert own is not None
+        account(other, name="another")
+        other._guarded.memory = guarded.memory  # what was written elsewhere is lost here
+        assert other._guarded.known_anchors(None) == (*other._guarded.anchors, own)
+        assert other._guarded.known_anchors(given) == (given, own)
+        with other._guarded.reading() as transaction:
+            assert other._guarded.missing_line(transaction) == own.number
+        with guarded.reading() as transaction:
+            assert guarded.missing_line(transaction) is None
+            guarded.anchors = (replace(given, hash="0" * 64, marks=()),)
+            assert guarded.missing_line(transaction) == given.number
+
+
+def test_an_answer_of_more_than_64_kib_is_in_a_file(ledger: sf.Ledger) -> None:
+    guarded, most = ledger._guarded, 1 << 16
+    assert guarded.body("x" * most) == {"body": "x" * most}
+    assert guarded.body("ü" * (most // 2)) == {"body": "ü" * (most // 2)}
+    for large in ("x" * (most + 1), "ü" * (most // 2) + "x"):
+        (name,) = guarded.body(large).values()
+        assert guarded.store.bodies.read(name) == large
+        assert guarded.body(large) == {"file": name}
+
+
+def test_every_epsilon_of_an_account_is_told_in_order(ledger: sf.Ledger) -> None:
+    clinic = account(ledger, sf.Budget(1))
+    clinic.charge(pure("0.1"))
+    guarded = ledger._guarded
+    for epsilon in (1, 3, 2):
+        clinic.amend(epsilon=epsilon, reason="a new study")
+        clinic.charge(pure("0.1"))
+    account(ledger, sf.Budget(7), "other")
+    with guarded.reading() as transaction:
+        assert guarded.epsilons(transaction, "clinic") == (1, 3, 2)
+        assert guarded.epsilons(transaction, "other") == (7,)
+        assert guarded.terms(transaction, "clinic").budget.epsilon == 2
+
+
+def test_what_is_written_is_watched_and_what_stopped_is_told(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    line = clinic.charge(pure("0.1"))
+    guarded = ledger._guarded
+    guarded.unrecorded_stops[line.number] = line.hash
+    guarded.unrecorded_stops[line.number + 50] = "0" * 64
+    assert {line.number, line.number + 50} <= {*guarded._watched_lines()}
+    clinic.charge(pure("0.1"))
+    assert [each.about for each in ledger if each.kind == "stopped"] == [line.number]
+    assert [*guarded.unrecorded_stops] == [line.number + 50]
+    assert guarded.wrote
+
+
+def test_a_data_version_is_written_under_a_key_and_an_empty_one_is_not(ledger: sf.Ledger) -> None:
+    guarded = ledger._guarded
+    assert guarded.data("") == ""
+    assert guarded.data("v1") == guarded.data("v1") == guarded.columns(pure("0.1", data="v1"))["data"]
+    assert guarded.data("v1") != guarded.data("v2")
+    assert "v1" not in guarded.data("v1")

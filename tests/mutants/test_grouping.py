@@ -67,7 +67,7 @@ MUTANTS = (
         "rows that may be there add nothing to a range",
         Kind.LIMITS,
         "release.noisy_rows.row_totals:_sum_rows",
-        "np.where(unsure, np.maximum(column.high, 0), 0)",
+        "np.where(possibly, np.maximum(column.high, 0), 0)",
         "0",
         _OUTER,
     ),

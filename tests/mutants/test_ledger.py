@@ -156,8 +156,8 @@ MUTANTS = (
         "noise is charged for a sensitivity of one",
         Kind.SENSITIVITY,
         "ledger.spending:Charged.curve",
-        "once = self.mechanism.curve(self.sensitivity or 0) if additive",
-        "once = self.mechanism.curve() if additive",
+        "() if self.sensitivity is None else (self.sensitivity,)",
+        "() if self.sensitivity is None else (1,)",
         ("ledger/test_recomputing.py::test_every_kind_of_charge_is_recomputed_from_its_line",),
     ),
     Mutant(

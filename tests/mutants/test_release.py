@@ -10,8 +10,8 @@ MUTANTS = (
         "a price is the largest that does not suffice",
         Kind.RANGES,
         "release.prices:least_in_four_digits",
-        "return _in_four_digits(high)",
-        "return _in_four_digits(low)",
+        "between[0] + bisect.bisect_left(between, True, key=enough)",
+        "between[0] + bisect.bisect_left(between, True, key=enough) - 1",
         ("release/test_pricing.py::test_the_least_price_of_four_digits_is_found_in_few_tries",),
     ),
     Mutant(

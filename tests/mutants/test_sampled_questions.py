@@ -115,7 +115,7 @@ MUTANTS = (
         "the range of a sample is that of the noise",
         Kind.RANGES,
         "release.parts.scales:SampledScale.widths",
-        "np.maximum(largest - totals, totals - least) * (1 + 1e-09)",
+        "(largest - totals) * (1 + 1e-09)",
         "np.full(len(totals), noise / rate)",
         (COVERED,),
     ),

@@ -76,7 +76,7 @@ MUTANTS = (
         "the price that is stated is that of the first question",
         Kind.CHARGE_ORDER,
         "release.batch_prices:composed_price",
-        "sum((price.epsilon or 0 for price in prices))",
+        "sum(epsilons)",
         "max((each.epsilon or 0 for each in prices))",
         (f"{_CURATOR}::test_wanted_accuracies_decide_the_split",),
     ),

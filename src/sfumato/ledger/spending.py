@@ -100,8 +100,7 @@ class Spending(NamedTuple):
     @property
     def total(self) -> Cost:
         """Spent plus held: admission is decided on this."""
-        spent = self.spent
-        return spent if self[3:] == _NOTHING_HELD and not spent.is_zero else spent + self.held
+        return self.spent + self.held
 
     def __str__(self) -> str:
         if Fraction in map(type, self):
@@ -109,9 +108,6 @@ class Spending(NamedTuple):
         pure, renyi, failure, held_pure, held_renyi, held_failure, unbounded = self
         spent = f"{'-' if pure is None else pure} {'-' if renyi is None else renyi} {failure}"
         return f"{spent} {held_pure} {'-' if held_renyi is None else held_renyi} {held_failure} {unbounded}"
-
-
-_NOTHING_HELD = Spending()[3:]
 
 
 class RunningTotals:
@@ -205,8 +201,8 @@ class Charged:
     @cached_property
     def curve(self) -> Curve:
         """The privacy curve of all its runs."""
-        additive = self.sensitivity is not None  # others have none
-        once = self.mechanism.curve(self.sensitivity or 0) if additive else self.mechanism.curve()  # type: ignore[call-arg]
+        sensitivities = () if self.sensitivity is None else (self.sensitivity,)
+        once = self.mechanism.curve(*sensitivities)
         return once if self.times == 1 else compose([(once, self.times)])
 
     @cached_property

@@ -132,15 +132,16 @@ def price_batch_within(
     if family is not None or not delta:
         return prepare_all(family or Laplace)
     laplace, gaussian = prepare_all(Laplace), prepare_all(Gaussian)
-    gain = float((laplace.price.epsilon or 0) / (gaussian.price.epsilon or 1))
+    gain = float(laplace.price.guarantee.epsilon / gaussian.price.guarantee.epsilon)
     return gaussian if gain >= _required_gain(laplace, account) else laplace
 
 
 def composed_price(batch: PricedBatch, delta: Fraction) -> Price:
     """Return the composed price of a batch: the least ε at this δ, or their total ρ without a δ."""
     prices = [question.price for question in batch.prepared]
-    if all(price.epsilon is not None for price in prices):  # ε's and δ's add up, whatever composition would prove
-        summed = Price(sum(price.epsilon or 0 for price in prices), sum(price.delta for price in prices))
+    epsilons = [price.epsilon for price in prices if price.epsilon is not None]
+    if len(epsilons) == len(prices):  # ε's and δ's add up, whatever composition would prove
+        summed = Price(sum(epsilons), sum(price.delta for price in prices))
         if not delta or summed.kept_by(batch.curve):
             return summed
     if not delta:
@@ -160,7 +161,7 @@ def _split_epsilon(offers: Sequence[BatchQuestionPrice], price: Price) -> Priced
         question_price = (
             Price(rho=price.rho * offer.share)
             if price.rho is not None
-            else Price((price.epsilon or 0) * offer.share, delta)
+            else Price(price.guarantee.epsilon * offer.share, delta)
         )
         prepared.append(offer.prepare(question_price, Laplace))
     charged_price = price if discovery_share or price.rho is not None else Price(price.epsilon)

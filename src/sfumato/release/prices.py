@@ -5,6 +5,7 @@ A price list states at which prices a good may be sold; it is fixed without look
 
 from __future__ import annotations
 
+import bisect
 import inspect
 import math
 import warnings
@@ -58,6 +59,12 @@ class Price:
             Guarantee(self.epsilon, self.delta)
 
     @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of a price in ε."""
+        assert self.epsilon is not None
+        return Guarantee(self.epsilon, self.delta)
+
+    @property
     def allows_gaussian(self) -> bool:
         return self.rho is not None or bool(self.delta)
 
@@ -69,7 +76,7 @@ class Price:
         """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
             return math.inf if curve.failure else excess_over(curve.rho(), self.rho)
-        return shortfall(curve, Guarantee(self.epsilon or 0, self.delta))
+        return shortfall(curve, self.guarantee)
 
     def __str__(self) -> str:
         if self.rho is not None:
@@ -86,7 +93,9 @@ def rounded_up(epsilon: Fraction) -> Fraction:
 
 _NUMBERS_OF_A_DECADE = 9000
 """Numbers of four significant digits from 1 to below 10."""
-_LARGEST_POSITION, _FIRST_STRIDE, _LARGEST_GUESS = 60 * _NUMBERS_OF_A_DECADE, 16, 25.0
+_LARGEST_POSITION, _LARGEST_GUESS = 60 * _NUMBERS_OF_A_DECADE, 25.0
+_STRIDES = tuple(16 << doublings for doublings in range(18))
+"""The last one is longer than the way to any price."""
 
 
 def _in_four_digits(position: int) -> Fraction:
@@ -114,16 +123,14 @@ def least_in_four_digits(short: Callable[[Fraction], float]) -> Fraction:
         return short(_in_four_digits(position)) <= 0
 
     first = min(_LARGEST_GUESS, max(-_LARGEST_GUESS, short(Fraction(1))))
-    position, stride = _position(math.exp(first)), _FIRST_STRIDE
+    position = _position(math.exp(first))
     is_enough = enough(position)
-    step = -1 if is_enough else 1
-    while enough(position + step * stride) is is_enough:
-        position, stride = position + step * stride, 2 * stride
-    low, high = sorted((position, position + step * stride))
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return _in_four_digits(high)
+    for stride in _STRIDES:
+        before, position = position, position - stride if is_enough else position + stride
+        if enough(position) is not is_enough:
+            break
+    between = range(*sorted((before, position)))
+    return _in_four_digits(between[0] + bisect.bisect_left(between, True, key=enough))
 
 
 def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:

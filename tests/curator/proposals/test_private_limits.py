@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -16,7 +17,9 @@ import sfumato as sf
 from engine.refilling import refill
 from mechanisms.recorded import seeded
 from sfumato.curator import UnitLimits
+from sfumato.curator.proposals.private_bounds import private_table
 from sfumato.engine.duckdb.driver import DuckDB
+from sfumato.errors import InvalidParameter
 
 UNITS = ("", "a", "ab", "aaab", "abcaaaaaaaab")
 """The wards of one unit's rows: the policy's limit of 3, one row more, and far beyond it."""
@@ -163,3 +166,25 @@ def test_a_period_is_part_of_the_unit(tmp_path: Path) -> None:
         assert table(made, totals(made)) == {(1,): 1, (2,): 1}
         draw = made.bounds("visits", "when")._strategy_at(1)
         assert made._context.engine.read(draw.reading, 7).sum() == 2
+
+
+def test_a_unit_is_no_group_of_itself(tmp_path: Path) -> None:
+    columns = {"who": {"type": "integer"}, "ward": {"values": ["a", "b", "c"]}}
+    table = sf.Table("visits", frame("aab", "c"), columns, id="who", max_rows=3)
+    declared = sf.Policy(sf.PrivacyUnit("patient"), sf.Budget(10), {"visits": table}, size=1000)
+    with sf.Curator(declared, tmp_path / "l.ledger") as made:
+        for wrong in ("who", ["ward", "who"], ["ward", "ward"], "age"):
+            with pytest.raises(InvalidParameter, match="different columns of visits"):
+                made.limits("visits", by=wrong)
+        assert made.limits("visits", by="ward").by == ("ward",)
+
+
+def test_private_tables_alone_are_named() -> None:
+    wards = sf.Table("wards", pd.DataFrame({"ward": ["a"]}), {"ward": {"values": ["a"]}}, public=True)
+    declared = policy_of(frame("a"))
+    declared = replace(declared, tables={**declared.tables, "wards": wards})
+    assert private_table(declared, "visits") is declared.tables["visits"]
+    for wrong in ("wards", "beds"):
+        with pytest.raises(InvalidParameter) as told:
+            private_table(declared, wrong)
+        assert "one of the private tables: visits;" in f"{told.value};".replace("\n", ";")

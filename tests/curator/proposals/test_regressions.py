@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,11 @@ def test_warnings_name_what_noise_hides(tmp_path: Path) -> None:
 def test_a_written_answer_and_its_moments_have_stable_tags() -> None:
     assert codec.kind(RegressionAnswer) == "regression-answer/1"
     assert codec.kind(RegressionForecast) == "regression-forecast/1"
+
+
+@pytest.mark.parametrize("size", [None, 500])
+def test_forecasts_assume_the_rows_of_the_policy_or_ten_thousand(tmp_path: Path, size: int | None) -> None:
+    with curator(people(40), tmp_path) as made:
+        proposal = made.regress("hours ~ age", "people")
+        declared = replace(proposal._context, policy=replace(proposal._context.policy, size=size))
+        assert replace(proposal, _context=declared).assumed_rows == (10_000 if size is None else size)

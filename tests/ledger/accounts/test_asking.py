@@ -526,3 +526,14 @@ def test_answers_are_found_up_to_the_line_that_is_named_and_not_after(ledger: sf
         assert (None if stored is None else stored.body) == body
         if body is not None:
             assert ask(view, "new", pause=0) == (True, body)
+
+
+def test_a_question_that_stopped_is_recorded_at_once_and_one_that_paid_nothing_is_not(ledger: sf.Ledger) -> None:
+    clinic = account(ledger)
+    question = clinic.ask(pure(**ENTRY), {"n": 5})
+    question.stop()
+    assert [line.kind for line in ledger if line.kind == "stopped"] == []
+    question.begin()
+    question.stop()
+    assert [line.about for line in ledger if line.kind == "stopped"] == [question.line.number]
+    assert not ledger._guarded.unrecorded_stops

@@ -38,7 +38,7 @@ from sfumato.plan.sql.building import selection, where as filter_rows
 from sfumato.plan.sql.row_sources import RowSource
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import Coding
-from sfumato.privacy import Curve, Guarantee, Sensitivity
+from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
@@ -494,7 +494,7 @@ def price_in_rho(price: Price) -> Fraction:
     """Return the ρ that a price pays for."""
     if price.rho is not None:
         return price.rho
-    sigma = calibrate(_ContinuousGaussian, Guarantee(price.epsilon or 0, price.delta)).sigma
+    sigma = calibrate(_ContinuousGaussian, price.guarantee).sigma
     return 1 / (2 * sigma**2)
 
 

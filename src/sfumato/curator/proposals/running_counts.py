@@ -34,7 +34,7 @@ from sfumato.plan.readings.combining import FactoredTotals
 from sfumato.plan.readings.total_readings import Totals
 from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
-from sfumato.privacy import Budget, Guarantee, codec
+from sfumato.privacy import Budget, codec
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import calibrate, least
 from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
@@ -429,7 +429,7 @@ def _calibrate_noise(reading: FactoredTotals, price: Price, family: Family) -> A
     unit_scale = family.closed_form(epsilon=price.epsilon, rho=price.rho)
     if unit_scale is not None:
         return _mechanism_of_size(family, size * unit_scale, price)
-    guarantee = Guarantee(price.epsilon or 0, price.delta)
+    guarantee = price.guarantee
     return calibrate(lambda scale: _mechanism_of_size(family, scale * size, price), guarantee, sensitivity)
 
 

@@ -34,7 +34,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     over_rows,
     relying_on,
 )
-from sfumato.release.noisy_rows.row_selection import ranks, stack_columns, take_rows
+from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine, stack_columns, take_rows
 from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes
 
 SourceRows = Callable[[int], Finished]
@@ -77,7 +77,7 @@ def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
     order = np.argsort(right_codes, kind="stable")
     sorted_codes = right_codes[order]
     first = np.searchsorted(sorted_codes, left_codes, side="left")
-    counts = np.where(left_codes < 0, 0, np.searchsorted(sorted_codes, left_codes, side="right") - first)
+    counts = np.searchsorted(sorted_codes, left_codes, side="right") - first
     left_rows = np.repeat(np.arange(len(left_codes)), counts)
     offsets = np.arange(len(left_rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     right_rows = order[np.repeat(first, counts) + offsets]
@@ -85,14 +85,14 @@ def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
         unmatched = np.flatnonzero(counts == 0)
         left_rows, right_rows = (
             np.concatenate([left_rows, unmatched]),
-            np.concatenate([right_rows, np.full(len(unmatched), -1)]),
+            np.concatenate([right_rows, np.full(len(unmatched), NO_ROW)]),
         )
         by_left = np.argsort(left_rows, kind="stable")
         left_rows, right_rows = left_rows[by_left], right_rows[by_left]
     if join.keep_right:
         unmatched = np.setdiff1d(np.arange(len(right_codes)), right_rows)
         left_rows, right_rows = (
-            np.concatenate([left_rows, np.full(len(unmatched), -1)]),
+            np.concatenate([left_rows, np.full(len(unmatched), NO_ROW)]),
             np.concatenate([right_rows, unmatched]),
         )
     columns = (*_take_columns(left, left_rows), *_take_columns(right, right_rows))
@@ -103,8 +103,8 @@ def _join(join: NoisyJoin, left: Finished, right: Finished) -> Finished:
 def _take_columns(rows: Finished, indices: Places) -> tuple[Evaluated, ...]:
     """Return the shown rows with these positions; −1 is NULL."""
     if not len(rows.shown):
-        return tuple(take_rows(column, np.full(len(indices), -1)) for column in _with_one_row(rows.columns))
-    chosen = np.where(indices >= 0, rows.shown[indices], -1)
+        return tuple(take_rows(column, np.full(len(indices), NO_ROW)) for column in _with_one_row(rows.columns))
+    chosen = np.where(indices >= 0, rows.shown[indices], NO_ROW)
     return tuple(take_rows(column, chosen) for column in rows.columns)
 
 
@@ -118,28 +118,23 @@ def _length(column: Evaluated) -> int:
 
 
 def _pair_codes(join: NoisyJoin, left: Finished, right: Finished) -> tuple[Places, Places]:
-    """Number the key values of both sides, equal ones alike; −1 for the left and −2 for the right where one is NULL."""
-    codes = [np.zeros(len(side.shown), np.intp) for side in (left, right)]
-    is_null = [np.zeros(len(side.shown), bool) for side in (left, right)]
-    split = len(left.shown)
+    """Number the key values of both sides, equal ones alike; where one of the right is NULL, it has no number of the
+    left.
+    """
+    split, count = len(left.shown), len(left.shown) + len(right.shown)
+    codes, is_null = np.zeros(count, np.intp), np.zeros(count, bool)
     for pair in join.pairs:
         sides = [_key(expression, side) for expression, side in zip(pair, (left, right), strict=True)]
         both = ExactColumn(objects([_comparable(value) for side in sides for value in side]))
-        value_ranks = ranks(both, descending=False, nulls_first=False)
-        merged = np.concatenate(codes) * (int(value_ranks.max(initial=0)) + 1) + value_ranks
-        renumbered = np.unique(merged, return_inverse=True)[1].reshape(-1)
-        codes = [renumbered[:split], renumbered[split:]]
-        nulls = null_mask(both)
-        is_null = [is_null[0] | nulls[:split], is_null[1] | nulls[split:]]
-    return np.where(is_null[0], -1, codes[0]), np.where(is_null[1], -2, codes[1])
+        codes = refine(codes, ranks(both, descending=False, nulls_first=False))
+        is_null |= null_mask(both)
+    return codes[:split], np.where(is_null, NO_ROW, codes)[split:]
 
 
 def _key(expression: Expression, rows: Finished) -> list[object]:
     names: dict[Reference, Evaluated] = {NoisyColumn(index): column for index, column in enumerate(rows.columns)}
-    column = evaluate_on(expression, names, _length(rows.columns[0]) if rows.columns else 0)
-    if isinstance(column, TruthColumn):
-        values = np.where(column.known, column.true, None)  # type: ignore[call-overload]
-    elif isinstance(column, ExactColumn):
+    column = evaluate_on(expression, names, _length(rows.columns[0]))
+    if isinstance(column, ExactColumn):
         values = column.value
     else:
         numeric = numbers(column).value
@@ -154,8 +149,7 @@ def _comparable(value: object) -> object:
     """
     if isinstance(value, (int, np.integer)):
         return int(value)
-    is_number = hasattr(value, "__float__") and not isinstance(value, str)
-    return float(value) if is_number else value  # type: ignore[arg-type]
+    return float(value) if hasattr(value, "__float__") else value
 
 
 def _unite(members: Sequence[Finished]) -> Finished:
@@ -190,10 +184,10 @@ def _without_duplicates(rows: Finished) -> Finished:
 
 def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:
     """Add a column for each scalar subquery: its first row, or NULL where it has none."""
-    count = _length(rows.columns[0]) if rows.columns else 0
+    count = len(rows.sure)
     added = []
     for scalar in scalars:
-        position = int(scalar.shown[0]) if len(scalar.shown) else -1
+        position = int(scalar.shown[0]) if len(scalar.shown) else NO_ROW
         column = _with_one_row(scalar.columns)[0]
         taken = take_rows(column, np.full(count, position))
         added.append(relying_on(taken, over_rows(scalar.statements)))

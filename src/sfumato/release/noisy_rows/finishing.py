@@ -160,7 +160,7 @@ def count_noise_draws(query: Query, rows: int) -> int:
     if not (innermost.windows or query.outer):
         return rows * sum(noise_count(output.expression) for output in innermost.outputs)
     expressions = [output.expression for output in innermost.outputs] + [order.expression for order in innermost.order]
-    expressions += [] if innermost.having is None else [innermost.having]
+    expressions += filter(None, [innermost.having])
     for window_function in innermost.windows:
         expressions += window_function.expressions
     references = {node.reference for expression in expressions for node in walk(expression) if isinstance(node, Column)}

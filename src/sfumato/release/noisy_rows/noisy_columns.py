@@ -325,7 +325,7 @@ def _negate(_: Call, arguments: list[Evaluated]) -> Evaluated:
 def _abs(_: Call, arguments: list[Evaluated]) -> Evaluated:
     operand = numbers(arguments[0])
     high = np.maximum(np.abs(operand.low), np.abs(operand.high))
-    low = np.where((operand.low <= 0) & (operand.high >= 0), 0, np.minimum(np.abs(operand.low), np.abs(operand.high)))
+    low = np.maximum(np.maximum(operand.low, -operand.high), 0)
     return NumberColumn(np.abs(operand.value), low, high)
 
 
@@ -563,7 +563,7 @@ def _is_number(value: Any) -> bool:
 
 def _moderate(column: LinearColumn) -> LinearColumn | None:
     """Return the column with magnitudes below 2^-500 flushed to 0; None where one is above 2^500."""
-    if (np.abs(column.value) > _LARGEST).any() or np.isinf(column.value).any():
+    if (np.abs(column.value) > _LARGEST).any():
         return None
     return replace(column, value=np.where(np.abs(column.value) < _SMALLEST, 0.0, column.value))
 
@@ -605,23 +605,23 @@ def _times(column: LinearColumn, factors: Floats) -> LinearColumn | None:
     )
 
 
-def _linear_negation(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
-    return _times(first, np.full(len(first.value), -1.0)) if arguments[0] is first else None
+def _linear_negation(_: Call, __: list[Evaluated], operand: LinearColumn) -> LinearColumn | None:
+    return _times(operand, np.full(len(operand.value), -1.0))
 
 
-def _linear_cast(call: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
+def _linear_cast(call: Call, _: list[Evaluated], operand: LinearColumn) -> LinearColumn | None:
     is_same = call.domain.type is Type.REAL or call.arguments[0].domain.type is Type.INTEGER
-    return first if is_same and arguments[0] is first else None
+    return operand if is_same else None
 
 
 def _linear_case(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
     """Evaluate a CASE whose conditions are public: each row has the noise of its own branch."""
-    tests = [truths(test) for test in arguments[: len(arguments) // 2 * 2 : 2] if not isinstance(test, LinearColumn)]
-    if len(tests) < len(arguments) // 2 or not all(test.sure.all() for test in tests):
+    tests = [truths(test) for test in arguments[:-1:2]]
+    if not all(test.sure.all() for test in tests):
         return None
     count = len(first.value)
     otherwise = arguments[-1] if len(arguments) % 2 else ExactColumn(objects([None] * count))
-    branches = [as_linear(branch, first) for branch in (*arguments[1 : len(arguments) // 2 * 2 : 2], otherwise)]
+    branches = [as_linear(branch, first) for branch in (*arguments[1::2], otherwise)]
     choice = np.full(count, len(tests))
     for index, test in reversed(list(enumerate(tests))):
         choice[test.true & test.known] = index

@@ -28,6 +28,9 @@ from sfumato.release.noisy_rows.noisy_columns import (
     truths,
 )
 
+NO_ROW = -1
+"""The index of a row that is not there: NULL, without noise."""
+
 
 def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
     """Return these rows of a column; −1 is NULL."""
@@ -59,10 +62,11 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
         total = sum(column.statement.total for column in parts)
         stacked = first.derived(value, centre, stack([column.form for column in parts]))
         return replace(stacked, statement=replace(stacked.statement, total=total))
-    if all(isinstance(column, ExactColumn) for column in columns):
-        values = [column.value for column in columns if isinstance(column, ExactColumn)]
-        is_chosen = any(isinstance(column, ExactColumn) and column.chosen_by_noise for column in columns)
-        return ExactColumn(np.concatenate(values), is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
+    exact = [column for column in columns if isinstance(column, ExactColumn)]
+    if len(exact) == len(columns):
+        is_chosen = any(column.chosen_by_noise for column in exact)
+        values = np.concatenate([column.value for column in exact])
+        return ExactColumn(values, is_chosen, np.concatenate([*map(are_nulls_sure, columns)]))
     if any(isinstance(column, TruthColumn) for column in columns):
         truth_columns = [truths(column) for column in columns]
         true, known, sure = (
@@ -102,10 +106,18 @@ def ranks(column: Evaluated, descending: bool, nulls_first: bool) -> NDArray[np.
     """Return dense ranks that sort a column, equal for equal values."""
     is_null = null_mask(column)
     value_ranks = _value_ranks(column, ~is_null)
-    rank_count = value_ranks.max(initial=-1) + 1
+    rank_count = value_ranks.max(initial=0) + 1
     return np.where(
         is_null, -1 if nulls_first else rank_count, rank_count - 1 - value_ranks if descending else value_ranks
     )
+
+
+def refine(codes: NDArray[np.intp], value_ranks: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Number rows by their codes, and rows of one code by their ranks: equal pairs alike, in ascending order.
+
+    The ranks of n rows, NULL among them, have at most n different values that follow one another, so no two pairs meet.
+    """
+    return np.unique(codes * len(value_ranks) + value_ranks, return_inverse=True)[1]
 
 
 def _value_ranks(column: Evaluated, is_present: Bools) -> NDArray[np.intp]:

@@ -29,7 +29,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     numbers,
     over_rows,
 )
-from sfumato.release.noisy_rows.row_selection import ranks
+from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine
 
 Places = NDArray[np.intp]
 
@@ -88,8 +88,7 @@ def group_codes(keys: Sequence[Evaluated], present: Presence) -> tuple[Places, P
         return np.zeros(len(present.present), np.intp), np.zeros(1, np.intp)
     codes = np.zeros(len(present.present), np.intp)
     for column in keys:
-        value_ranks = ranks(column, descending=False, nulls_first=False)
-        codes = np.unique(codes * (int(value_ranks.max(initial=0)) + 2) + value_ranks + 1, return_inverse=True)[1]
+        codes = refine(codes, ranks(column, descending=False, nulls_first=False))
     order = np.argsort(~present.present, kind="stable")
     _, first_rows, group_numbers = np.unique(codes[order], return_index=True, return_inverse=True)
     row_order = np.argsort(first_rows)
@@ -137,7 +136,7 @@ def _linear_total(
     row_counts = sum_by(here, codes, count)
     divisor = np.where(row_counts == 0, np.nan, row_counts if function == "AVG" else 1.0)
     value, centre = (sum_by(np.where(here, part, 0), codes, count) for part in (argument.value, argument.centre))
-    form = argument.form.summed(np.where(here, codes, -1), count)
+    form = argument.form.summed(np.where(here, codes, NO_ROW), count)
     return argument.derived(value / divisor, centre / divisor, form.scaled(np.nan_to_num(1 / divisor)))
 
 
@@ -163,10 +162,10 @@ def group_minimum(values: Floats, rows: Bools, codes: Places, count: int) -> Flo
 
 
 def _sum_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
-    here, surely, unsure = present.present, present.surely, present.possibly & ~present.surely
+    here, surely, possibly = present.present, present.surely, present.possibly
     value = sum_by(np.where(here, column.value, 0), codes, count)
-    low = np.where(surely, column.low, np.where(unsure, np.minimum(column.low, 0), 0))
-    high = np.where(surely, column.high, np.where(unsure, np.maximum(column.high, 0), 0))
+    low = np.where(surely, column.low, np.where(possibly, np.minimum(column.low, 0), 0))
+    high = np.where(surely, column.high, np.where(possibly, np.maximum(column.high, 0), 0))
     empty = ~_any_row(here, codes, count)
     return NumberColumn(np.where(empty, np.nan, value), sum_by(low, codes, count), sum_by(high, codes, count))
 
@@ -231,13 +230,13 @@ def correlation_or_slope(
     spread, y_spread, joint = (sum_by(product, codes, count) for product in (x_gaps**2, y_gaps**2, x_gaps * y_gaps))
     with np.errstate(divide="ignore", invalid="ignore"):
         if function == "CORR":
-            value = np.where((spread > 0) & (y_spread > 0), joint / np.sqrt(spread * y_spread), np.nan)
+            value = joint / np.sqrt(spread * y_spread)  # 0/0 where one of them has a single value: NULL
             return NumberColumn(value, np.full(count, -1.0), np.ones(count), over_rows(confidence_statements(y, x)))
-        slope = np.where(spread > 0, joint / spread, np.nan)
-        weights = np.where(here & (spread > 0)[codes], x_gaps / spread[codes], 0)
+        slope = joint / spread
+        weights = np.nan_to_num(x_gaps / spread[codes])
     if isinstance(y, LinearColumn) and present.sure.all() and is_sure(xs)[here].all():
         centre = np.where(np.isnan(slope), np.nan, sum_by(np.where(here, weights * y.centre, 0), codes, count))
-        return y.derived(slope, centre, y.form.scaled(weights).summed(np.where(here, codes, -1), count))
+        return y.derived(slope, centre, y.form.scaled(weights).summed(np.where(here, codes, NO_ROW), count))
     return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(confidence_statements(y, x)))
 
 

@@ -31,7 +31,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     over_rows,
     relying_on,
 )
-from sfumato.release.noisy_rows.row_selection import ranks, select_rows, take_rows
+from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine, select_rows, take_rows
 from sfumato.release.noisy_rows.row_totals import (
     Places,
     Presence,
@@ -56,16 +56,13 @@ def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], prese
         key.ranged if isinstance(key, LinearColumn) else key
         for key in map(evaluate, (o.expression for o in over.order))
     ]
-    order_positions = np.zeros(len(codes), np.intp)
+    peers = codes
     for order, key in zip(over.order, keys, strict=True):
-        key_ranks = ranks(key, order.descending, order.nulls_first) + 1
-        order_positions = np.unique(
-            order_positions * (int(key_ranks.max(initial=0)) + 1) + key_ranks, return_inverse=True
-        )[1]
+        peers = refine(peers, ranks(key, order.descending, order.nulls_first))
     statements = over_rows(present.statements | confidence_statements(*keys, argument))
     if over.function in RANKS:
-        return relying_on(_rank_rows(over, keys, order_positions, present, codes), statements)
-    ordered = _OrderedRows.of(order_positions, codes, present)
+        return relying_on(_rank_rows(over, keys, peers, present, codes), statements)
+    ordered = _OrderedRows.of(peers, codes, present)
     if over.function in SHARES:
         return relying_on(_share(over, ordered, present, keys), statements)
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in over.order)
@@ -94,17 +91,16 @@ class _OrderedRows:
     end_peer: Places
 
     @classmethod
-    def of(cls, order_positions: Places, codes: Places, present: Presence) -> _OrderedRows:
-        order = np.lexsort((np.arange(len(codes)), order_positions, codes))
+    def of(cls, peers: Places, codes: Places, present: Presence) -> _OrderedRows:
+        """Order rows by the numbers of their peers, which go up from partition to partition, and then by their own."""
+        order = np.argsort(peers, kind="stable")
         rows = order[present.present[order]]
-        partition_ends = _run_ends(codes[rows])
-        peer_ends = _run_ends(codes[rows] * (int(order_positions.max(initial=0)) + 1) + order_positions[rows])
-        return cls(rows, len(codes), *partition_ends, *peer_ends)
+        return cls(rows, len(codes), *_run_ends(codes[rows]), *_run_ends(peers[rows]))
 
     def frame(self, over: NoisyWindow) -> tuple[Places, Places]:
         """Return the first position of each frame, and the one after its last."""
         if over.frame is None:
-            return self.first, self.end_peer if over.order else self.end
+            return self.first, self.end_peer
         position = np.arange(len(self.rows))
         first = self.first if over.frame.start is None else np.maximum(self.first, position + over.frame.start)
         end = self.end if over.frame.end is None else np.minimum(self.end, position + over.frame.end + 1)
@@ -119,12 +115,8 @@ class _OrderedRows:
 
 
 def _run_ends(codes: Places) -> tuple[Places, Places]:
-    """Return for each position the start of its run of equal codes, and the position after its end."""
-    position = np.arange(len(codes))
-    starts = np.concatenate([[True], codes[1:] != codes[:-1]])[: len(codes)]
-    first = np.maximum.accumulate(np.where(starts, position, 0)) if len(codes) else position
-    run_ends = np.concatenate([np.flatnonzero(starts)[1:], [len(codes)]])
-    return first, run_ends[np.cumsum(starts) - 1] if len(codes) else position
+    """Return for each position of ascending codes where its run of equal ones starts, and where it has ended."""
+    return np.searchsorted(codes, codes, side="left"), np.searchsorted(codes, codes, side="right")
 
 
 def _picked_values(
@@ -143,8 +135,8 @@ def _picked_values(
     }[over.function]
     low, high = (ordered.first, ordered.end) if over.function in ("LAG", "LEAD") else (first, end)
     is_inside = (picked >= low) & (picked < high)
-    source = np.full(ordered.count, -1)
-    source[ordered.rows] = np.where(is_inside, ordered.rows[np.where(is_inside, picked, 0)], -1)
+    source = np.full(ordered.count, NO_ROW)
+    source[ordered.rows] = np.where(is_inside, ordered.rows.take(picked, mode="clip"), NO_ROW)
     values = take_rows(argument, source)
     return values if default is None else select_rows(values, default, source >= 0)
 
@@ -159,9 +151,9 @@ def _frame_total(over: NoisyWindow, argument: Evaluated | None, ordered: _Ordere
     row_counts = _range_sums(is_value, first, end)
     if isinstance(argument, LinearColumn) and over.function in ("SUM", "AVG"):
         divisor = np.where(row_counts == 0, np.nan, row_counts if over.function == "AVG" else 1.0)
-        form = argument.form.take(np.where(is_value, ordered.rows, -1)).over_ranges(first, end)
+        form = argument.form.take(np.where(is_value, ordered.rows, NO_ROW)).over_ranges(first, end)
         if form is not None:
-            position = np.full(ordered.count, -1)
+            position = np.full(ordered.count, NO_ROW)
             position[ordered.rows] = np.arange(len(ordered.rows))
             parts = [np.where(is_value, part[ordered.rows], 0) for part in (argument.value, argument.centre)]
             value, centre = (ordered.values_by_row(_range_sums(part, first, end) / divisor) for part in parts)
@@ -195,7 +187,7 @@ class _Frames:
         if function == "COUNT":
             return *counts, np.ones(len(nulls_sure), bool)
         if function in ("MIN", "MAX"):
-            return *self._extreme(1.0 if function == "MIN" else -1.0), nulls_sure
+            return *self._extreme(largest=function == "MAX"), nulls_sure
         value, low, high = self._summed()
         value = np.where(counts[0] == 0, np.nan, value)
         if function == "SUM":
@@ -212,14 +204,14 @@ class _Frames:
         low, high = np.where(self.surely, low, np.minimum(low, 0)), np.where(self.surely, high, np.maximum(high, 0))
         return self._sums(np.where(self.here, self.column.value, 0)), self._sums(low), self._sums(high)
 
-    def _extreme(self, sign: float) -> tuple[Floats, Floats, Floats]:
+    def _extreme(self, *, largest: bool) -> tuple[Floats, Floats, Floats]:
         """Return the minimum of each frame, or the maximum, as the minimum of what is negated."""
-        column = self.column if sign > 0 else negated(self.column)
+        column = negated(self.column) if largest else self.column
         value, low = self._minima(column.value, self.here), self._minima(column.low, self.possibly)
         sure_high = self._minima(column.high, self.surely)
         high = np.where(np.isinf(sure_high), -self._minima(-column.high, self.possibly), sure_high)
         value = np.where(self._sums(self.here) == 0, np.nan, value)
-        return (value, low, high) if sign > 0 else (-value, -high, -low)
+        return (-value, -high, -low) if largest else (value, low, high)
 
     def _sums(self, values: NDArray[Any]) -> Floats:
         return _range_sums(values, self.first, self.end)
@@ -234,21 +226,21 @@ def _range_sums(values: NDArray[Any], first: Places, end: Places) -> Floats:
     sums = np.concatenate([[0.0], np.cumsum(np.where(is_infinite, 0, values), dtype=np.float64)])
     totals: Floats = sums[end] - sums[first]
     for sign in (np.inf, -np.inf):
-        if is_infinite.any():
-            hits = np.concatenate([[0], np.cumsum(values == sign)])
-            totals = np.where(hits[end] > hits[first], sign, totals)
+        hits = np.concatenate([[0], np.cumsum(values == sign)])
+        totals = np.where(hits[end] > hits[first], sign, totals)
     return totals
 
 
 def _range_minima(values: Floats, first: Places, end: Places) -> Floats:
-    """Return the minimum of each range: two ranges whose length is a power of 2 cover it."""
+    """Return the minimum of each range: two ranges whose length is a power of 2 cover it, the largest that fits."""
     lengths = end - first
     minima = np.full(len(first), np.inf)
-    level, size = values, 1
-    while size <= int(lengths.max(initial=0)):
-        here = (lengths >= size) & (lengths < 2 * size)
+    level = values
+    for power in range(len(values).bit_length()):
+        size = 1 << power
+        here = lengths >= size
         minima[here] = np.minimum(level[first[here]], level[end[here] - size])
-        level, size = np.minimum(level[: max(len(level) - size, 0)], level[size:]), 2 * size
+        level = np.minimum(level[:-size], level[size:])
     return minima
 
 
@@ -260,7 +252,7 @@ def _any_frame(
         return replace(made, chosen_by_noise=True)
     if isinstance(made, TruthColumn):
         return replace(made, sure=np.zeros(len(codes), bool))
-    count = int(codes.max(initial=0)) + 1
+    count = len(codes)  # never fewer than there are partitions
     possible = present.possibly if argument is None else present.not_null(argument).possibly
     if over.function == "COUNT":
         sizes = sum_by(possible, codes, count)[codes]
@@ -285,14 +277,13 @@ def _share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Se
     if over.function == "PERCENT_RANK":
         values = (ordered.first_peer - ordered.first) / np.maximum(sizes - 1, 1)
     elif over.function == "CUME_DIST":
-        values = (ordered.end_peer - ordered.first) / np.maximum(sizes, 1)
+        values = (ordered.end_peer - ordered.first) / sizes
     else:
-        low, high = 1.0, float(over.number or 1)
-        short, longer = np.divmod(sizes, over.number or 1)
-        in_longer = longer * (short + 1)
-        values = 1.0 + np.where(
-            position < in_longer, position // (short + 1), longer + (position - in_longer) // np.maximum(short, 1)
-        )
+        assert over.number is not None
+        low, high = 1.0, float(over.number)
+        # the first buckets are longer by one row: from the last of them on, the second number is the larger one
+        short, longer = np.divmod(sizes, over.number)
+        values = 1.0 + np.maximum(position // (short + 1), (position - longer) // np.maximum(short, 1))
     value = ordered.values_by_row(values.astype(np.float64))
     is_exact = bool(present.sure.all()) and not confidence_statements(*keys) and not _are_chosen_by_noise(keys)
     return NumberColumn(value, value, value) if is_exact else NumberColumn(
@@ -305,10 +296,10 @@ def _are_chosen_by_noise(keys: Sequence[Evaluated]) -> bool:
 
 
 def _rank_rows(
-    over: NoisyWindow, keys: Sequence[Evaluated], order_positions: Places, present: Presence, codes: Places
+    over: NoisyWindow, keys: Sequence[Evaluated], peers: Places, present: Presence, codes: Places
 ) -> NumberColumn:
     """Compute the rank of each row among the present rows of its partition."""
-    value = _rank_within(over.function, order_positions, codes, present.present)
+    value = _rank_within(over.function, peers, codes, present.present)
     if len(over.order) == 1 and isinstance(keys[0], NumberColumn) and _has_numbers(keys[0]):
         column = negated(keys[0]) if over.order[0].descending else keys[0]
         certainly_before = _count_below(column.high, present.surely, column.low, codes, "left")
@@ -318,7 +309,7 @@ def _rank_rows(
         )
     if present.sure.all() and not any(noise_count(order.expression) for order in over.order):
         return NumberColumn(value, value, value)
-    partition_sizes = sum_by(present.possibly, codes, int(codes.max()) + 1)[codes]
+    partition_sizes = sum_by(present.possibly, codes, len(codes))[codes]
     return NumberColumn(value, np.ones(len(codes)), np.maximum(partition_sizes, 1))
 
 
@@ -331,41 +322,28 @@ def _has_numbers(column: NumberColumn) -> bool:
 def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side: str) -> Floats:
     """Count for every row the rows of its partition whose end lies below its limit (with "right": or at it)."""
     levels = np.unique(np.concatenate([ends, limits]))
-    levels_per_partition = len(levels) + 1
+    levels_per_partition = len(levels)
     sorted_ends = np.sort((codes * levels_per_partition + np.searchsorted(levels, ends))[rows])
     sorted_limits = codes * levels_per_partition + np.searchsorted(levels, limits)
     ends_before = np.searchsorted(sorted_ends, sorted_limits, side=side)  # type: ignore[call-overload]
     return (ends_before - np.searchsorted(sorted_ends, codes * levels_per_partition, side="left")).astype(np.float64)
 
 
-def _rank_within(function: str, order_positions: Places, codes: Places, here: Bools) -> Floats:
-    """Compute RANK, DENSE_RANK or ROW_NUMBER from order positions; absent rows are not counted."""
-    order = np.lexsort((np.arange(len(codes)), order_positions, codes))
-    is_present = here[order]
-    starts_partition = np.concatenate([[True], codes[order][1:] != codes[order][:-1]])
-    starts_peers = starts_partition | np.concatenate(
-        [[True], order_positions[order][1:] != order_positions[order][:-1]]
-    )
-    preceding_rows: NDArray[Any] = np.cumsum(is_present) - is_present  # present rows before this one, in all partitions
-    rows_before_partition = np.maximum.accumulate(np.where(starts_partition, preceding_rows, 0))
-    if function == "ROW_NUMBER":
-        sorted_ranks = preceding_rows - rows_before_partition + 1
-    elif function == "RANK":
-        sorted_ranks = np.maximum.accumulate(np.where(starts_peers, preceding_rows, 0)) - rows_before_partition + 1
+def _rank_within(function: str, peers: Places, codes: Places, here: Bools) -> Floats:
+    """Compute RANK, DENSE_RANK or ROW_NUMBER from the numbers of peers; absent rows are not counted."""
+    order = np.argsort(peers, kind="stable")
+    (first, _), (first_peer, _) = _run_ends(codes[order]), _run_ends(peers[order])
+    if function == "DENSE_RANK":  # a number counts if a present row has it
+        is_present: NDArray[Any] = (np.bincount(peers, weights=here) > 0)[peers[order]] & _starts(first_peer)
+        before = (np.cumsum(is_present) - is_present)[first_peer]
     else:
-        sorted_ranks = _dense_rank(is_present, starts_peers, starts_partition)
+        before = np.cumsum(here[order]) - here[order]  # present rows before this one, in all partitions
+        before = before[first_peer] if function == "RANK" else before
     row_ranks = np.empty(len(codes))
-    row_ranks[order] = sorted_ranks
+    row_ranks[order] = before - before[first] + 1
     return row_ranks
 
 
-def _dense_rank(is_present: Bools, starts_peers: Bools, starts_partition: Bools) -> Floats:
-    """Count the distinct positions up to each row's own, in its partition."""
-    peer_groups = np.cumsum(starts_peers) - 1
-    is_peer_group_present = (
-        np.bincount(peer_groups, weights=is_present) > 0
-    )  # a position counts if a present row has it
-    preceding_groups: NDArray[Any] = (np.cumsum(is_peer_group_present) - is_peer_group_present)[peer_groups]
-    return (preceding_groups - np.maximum.accumulate(np.where(starts_partition, preceding_groups, 0)) + 1).astype(
-        np.float64
-    )
+def _starts(first: Places) -> Bools:
+    """Return which positions are the first of their run."""
+    return np.asarray(first == np.arange(len(first)), bool)

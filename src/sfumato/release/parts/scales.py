@@ -14,6 +14,12 @@ every real λ: the cumulants of S/A are at most those of a binomial number of n 
 So with probability 1 − β the total T is one for which n·KL(s/T ‖ q) ≤ ln(2/β). The range takes the worst s within the
 noise, which misses with half of the allowed probability, and sampling with the other half. It reads the noisy total,
 the limit A and the rate; nothing in it is exact.
+
+The largest such n decides: it is at least as far from s/q as the least one. *Proof.* d(n) = n·KL(s/n ‖ q) is least at
+n = s/q, and d'' = s/(n(n − s)) falls, so d(s/q + x) ≤ d(s/q − x). The distance of the largest n grows with s, since
+dn/ds = 1 + ln(q/x)/ln((1 − x)/(1 − q)) at x = s/n < q, where the numerator is at least (q − x)/q and the denominator
+at most (q − x)/(1 − q). So the upper end of the noise's range gives more than its lower end would, and where that is
+below 0, the estimate itself is below the noise. ∎
 """
 
 from __future__ import annotations
@@ -318,11 +324,9 @@ class SampledScale:
         level, rate = exact(confidence, "confidence"), float(self.rate)
         noise = float(self.noise.half_width((1 + level) / 2, parts))
         exponent = math.log(4 * parts / float(1 - level))
-        low, high = (np.maximum(totals * rate + sign * noise, 0.0) for sign in (-1, 1))
         limit = float(self.unit_limit)
-        least = _least_total(low / limit, rate, exponent) * limit
-        largest = _largest_total(high / limit, rate, exponent) * limit
-        return np.maximum(largest - totals, totals - least) * (1 + 1e-9)
+        largest = _largest_total(np.maximum(totals * rate + noise, 0.0) / limit, rate, exponent) * limit
+        return (largest - totals) * (1 + 1e-9)
 
     def sum_width(self, terms: int, confidence: Number, parts: int) -> float:  # noqa: ARG002
         return math.inf
@@ -335,24 +339,16 @@ class SampledScale:
 
 
 def _largest_total(sampled: Floats, rate: float, exponent: float) -> Floats:
-    """Return the largest n ≥ s/q with n·KL(s/n ‖ q) ≤ exponent: n·KL ≥ (qn − s)²/2qn bounds it."""
-    low = sampled / rate
-    high = (sampled + exponent + np.sqrt(exponent * (exponent + 2 * sampled))) / rate
-    return _bisect(low, high, sampled, rate, exponent)[1]
-
-
-def _least_total(sampled: Floats, rate: float, exponent: float) -> Floats:
-    """Return the least n from s to s/q with n·KL(s/n ‖ q) ≤ exponent."""
-    return _bisect(sampled / rate, sampled, sampled, rate, exponent)[1]
-
-
-def _bisect(inside: Floats, outside: Floats, sampled: Floats, rate: float, exponent: float) -> tuple[Floats, Floats]:
-    """Narrow the ends between which n·KL(s/n ‖ q) passes the exponent: it is at most that at ``inside``."""
+    """Return a bound of the largest n with n·KL(s/n ‖ q) ≤ exponent, by bisection from s/q, where it is 0, and a bound
+    that follows from n·KL ≥ (qn − s)²/2qn.
+    """
+    inside = sampled / rate
+    beyond = (sampled + exponent + np.sqrt(exponent * (exponent + 2 * sampled))) / rate
     for _ in range(_BISECTIONS):
-        middle = (inside + outside) / 2
+        middle = (inside + beyond) / 2
         is_inside = _divergence(sampled, middle, rate) <= exponent
-        inside, outside = np.where(is_inside, middle, inside), np.where(is_inside, outside, middle)
-    return inside, outside
+        inside, beyond = np.where(is_inside, middle, inside), np.where(is_inside, beyond, middle)
+    return beyond
 
 
 def _divergence(sampled: Floats, total: Floats, rate: float) -> Floats:
