@@ -148,10 +148,8 @@ def negligible_from(power: int) -> int:
     degree = exact_integer(power, "power", at_least=1)
     if degree > _MAX_POWER:
         raise InvalidParameter("power", power, f"at most {_MAX_POWER}")
-    kappa = 2 * degree**2 + 2
-    while kappa > 1 and 2 ** (kappa - 1) >= (kappa - 1) ** degree:
-        kappa -= 1
-    return kappa
+    too_small = (kappa for kappa in range(2 * degree**2 + 2, 0, -1) if 2**kappa < kappa**degree)
+    return next(too_small, 0) + 1
 
 
 # ── private multiplicative weights ─────────────────────────────────────────────────────────────
