@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,17 +18,21 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
+from sfumato.privacy.inversion import Inversion, Moments, _aliases_above
 from sfumato.privacy.losses import (
     AtomLoss,
     BoundedRangeLoss,
     ClosedFormLoss,
+    ConcentratedLoss,
     PairLoss,
     ResponseLoss,
     excess_power,
     two_atoms,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
+from sfumato.privacy.shape import failure_range
 from sfumato.privacy.stable_functions import log_exprel_minus_ratio, log_ratio, log_theta_ratio
+from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
 MP = mpmath.MPContext()
 MP.dps = 30
@@ -419,10 +424,10 @@ def test_logarithms_of_ratios_however_far_apart() -> None:
 
 def test_the_textbook_refuses_what_it_does_not_compute() -> None:
     """At the last values that are computed it computes."""
-    most = sf.theorems.optimal(1, 4000)
-    assert (most[0].epsilon, most[0].delta) == (4000, 0)
-    assert most[1].epsilon == 3998
-    assert F(1, 10**300) <= most[1].delta < F(2, 10**300)  # (1 − e^−2)/(1 + 1/e)^4000, rounded up
+    most = sf.theorems.optimal("0.01", 1020)
+    assert (most[0].epsilon, most[0].delta) == (F("10.2"), 0)
+    assert most[1].epsilon == F("10.18")
+    assert F(1, 10**300) <= most[1].delta < F(2, 10**300)  # (1 − e^−0.02)/(1 + e^−0.01)^1020, rounded up
     assert {each.delta for each in sf.theorems.optimal(0, 6)} == {F(0)}
     assert sf.theorems.optimal(900, 3)[1].delta == 1 - F(1, 10**300)
     assert sf.theorems.advanced(sf.Guarantee(300), 1, "0.5").epsilon > 300
@@ -449,6 +454,50 @@ def test_the_textbook_refuses_what_it_does_not_compute() -> None:
     assert sf.theorems.group(sf.Guarantee(1), 1) == sf.Guarantee(1)
 
 
+def test_failures_of_many_releases() -> None:
+    """Exactly while there are at most 64 of them, then in floating point within 2^-40 on either side."""
+    revealing = ResponseLoss(F(0), 2, F(1, 1000))
+    for parts in (((revealing, 64),), ((revealing, 30), (ResponseLoss(F(1), 2, F(1, 7)), 34))):
+        success = math.prod((1 - loss.failure) ** count for loss, count in parts)
+        assert failure_range(parts) == (1 - success, 1 - success)
+    low, high = failure_range(((revealing, 65),))
+    truth = 1 - F(999, 1000) ** 65
+    assert float(low / truth - 1) == pytest.approx(-(2.0**-40), rel=1e-3, abs=0)
+    assert float(high / truth - 1) == pytest.approx(2.0**-40, rel=1e-3, abs=0)
+    told = PairLoss((F(1), F(0)), (F(0), F(1)))
+    assert failure_range(((told, 100), (revealing, 3))) == (1, 1)
+    assert failure_range(((ResponseLoss(F(0), 2, F(1, 2)), 1000),)) == (F(1 - 2.0**-40), 1)
+    assert failure_range(((GaussianLoss(F(1)), 1000),)) == (0, 0)
+    assert failure_range(((ResponseLoss(F(1), 2, F(1, 9)), 1), (GaussianLoss(F(1)), 5))) == (F(1, 9), F(1, 9))
+
+
+def test_what_aliases_above_may_add() -> None:
+    """e^{b − sε} by Chernoff's bound at every alias, summed as a geometric series, at the best of ten s."""
+    shares = [MP.mpf(each) for each in ("1.02", "1.05", "1.1", "1.2", "1.35", "1.6", "2", "3", "5", "10")]
+    for c, wrap, epsilon, mu in (
+        (0.5, 30.0, 1.0, 0.0),
+        (3.0, 4.0, 0.25, 0.5),
+        (40.0, 0.5, 3.0, 0.0),
+        (0.01, 900.0, 0.0, 1.0),
+    ):
+        moments = Moments.of([(GaussianLoss(F(1, 4)), 3)])
+        bounds = []
+        for share in shares:
+            s = c * share
+            away = (s - c) * wrap
+            log_moment = (MP.mpf(3) / 4 + MP.mpf(mu) ** 2) / 2 * s * (s + 1)
+            spread = -s * MP.log(1 + 1 / s) - MP.log(1 + s) - away - MP.log(1 - MP.exp(-away))
+            bounds.append((log_moment + spread - s * epsilon, s, log_moment + spread))
+        _, s, bound = min(bounds)
+        found = _aliases_above(moments, c, wrap, epsilon, mu)
+        assert found[0] == pytest.approx(float(s), rel=1e-14)
+        raised = moments.rounding_error(np.array([float(s)]))[0]
+        assert found[1] - raised == pytest.approx(float(bound), rel=1e-13)
+        assert found[1] > bound
+        size = 3 + 3 / 8 * s * (s + 1) + 8  # three factors, the exponent of the Gaussian part, and eight more units
+        assert raised == pytest.approx(32 * 2.0**-52 * float(size), rel=1e-12, abs=0)
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 10**6])
 def test_stirling_is_widened_by_what_floating_point_may_lose(n: int) -> None:
     low, high = sf.theorems.stirling(n)
@@ -456,3 +505,142 @@ def test_stirling_is_widened_by_what_floating_point_may_lose(n: int) -> None:
     slack = MP.mpf(2) ** -50 * (1 + n + n * MP.log(MP.mpf(n)))
     assert abs(low - (leading + MP.mpf(1) / (12 * n + 1) - slack)) <= slack / 4
     assert abs(high - (leading + MP.mpf(1) / (12 * n) + slack)) <= slack / 4
+
+
+# ── the sum along a line ───────────────────────────────────────────────────────────────────────
+
+
+def test_the_moments_of_a_composition() -> None:
+    vector = DiscreteGaussianVectorLoss(F(50), 3, 2, 4, 8)
+    parts = [
+        (BoundedRangeLoss(F(2)), 6),
+        (GaussianLoss(F(1, 4)), 3),
+        (ConcentratedLoss(F(1, 8)), 2),
+        (vector, 5),
+        (LaplaceLoss(F(1, 2)), 4),
+        (LaplaceLoss(F(3)), 1),
+    ]
+    moments = Moments.of(parts)
+    gaussian = F(3, 4) + F(1, 2) + 5 * F(8, 48)
+    slack = 5 * 3 * 6e-17
+    assert (moments.known, moments.top, moments.lattice) == (False, math.inf, None)
+    assert moments.gaussian == pytest.approx(float(gaussian), rel=1e-14)
+    assert moments.slack == pytest.approx(slack, rel=1e-12, abs=0)
+    assert (moments.count, moments.magnitude) == (21.0, 4 * 0.5 + 3 + 6 * 2)
+    for z in POINTS:
+        of_all = (
+            4 * MP.log(laplace_moment(0.5, 0, MP.mpc(z)))
+            + MP.log(laplace_moment(3.0, 0, MP.mpc(z)))
+            + 6 * MP.log(range_moment(2.0, MP.mpc(z)))
+        )
+        g = MP.mpf(gaussian.numerator) / gaussian.denominator
+        expected = MP.exp(of_all + g / 2 * MP.mpc(z) * (MP.mpc(z) + 1))
+        found = MP.exp(MP.mpc(moments.log(np.array([z]))[0]))
+        assert abs(found - expected) <= 1e-12 * abs(expected) * (1 + abs(z) ** 2)
+    loud = replace(moments, slack=0.25)
+    assert (loud.log(np.array(POINTS)) - moments.log(np.array(POINTS))).real == pytest.approx(
+        [0.25 * (z.real + 1) for z in POINTS], rel=1e-9
+    )
+    for c, t in ((0.5, 0.0), (2.0, 3.0), (0.1, 0.7)):
+        parts_bound = sum(stack.log_bound(c, t) for stack in moments.stacks)
+        expected = float(gaussian) / 2 * (c * (c + 1) - t * t) + 0.25 * (c + 1) + parts_bound
+        assert loud.log_bound(c, t) == pytest.approx(expected, rel=1e-13)
+        each = (
+            4 * LaplaceLoss.log_bound(c, t, np.array([[0.5]]), np.array([[0.0]]))
+            + LaplaceLoss.log_bound(c, t, np.array([[3.0]]), np.array([[0.0]]))
+            + 6 * BoundedRangeLoss.log_bound(c, t, np.array([[2.0]]))
+        )
+        assert parts_bound == pytest.approx(float(each[0, 0]), rel=1e-13)
+    size = 21 + 17 * 3.5 + float(gaussian) * 2.5 * 3.5 / 2 + 8
+    assert moments.rounding_error(np.array([2.5]))[0] == pytest.approx(32 * 2.0**-52 * size, rel=1e-12, abs=0)
+    assert len(moments.stacks) == 2
+    pairs = [(PairLoss((F(1, 2), F(1, 2)), (F(1, n), 1 - F(1, n))), n) for n in (3, 5, 3)]
+    found = Moments.of(pairs).log(np.array([0.5 + 0j]))[0].real
+    each = [
+        float(n)
+        * math.log(math.fsum(float(p * p / q) ** 0.5 * float(p) ** 0.5 for p, q in zip(loss.p, loss.q, strict=True)))
+        for loss, n in pairs
+    ]
+    assert found == pytest.approx(math.fsum(each), rel=1e-12)
+    bounded = Moments.of([(LaplaceLoss(F(1, 2), F(1, 2)), 3), (ResponseLoss(F(1, 4)), 2)])
+    assert bounded.known
+    assert bounded.lattice == (F(1, 2), F(0))  # steps of 1 from 3/2 and of 1/2 from 1/2
+    assert 2.0 <= bounded.top < 2.0 + 1e-12
+
+
+LINE = Inversion(
+    moments=Moments.of([(ResponseLoss(F(12)), 1)]),
+    c=0.75,
+    wrap=9.0,
+    heights=np.array([0.0, 1.5, 3.0]),
+    terms=np.array([0.4, 0.1 + 0.05j, -0.02j]),
+    log_peak=0.4,
+    lost=1e-3,
+    rounding=(2e-3, 5e-4),
+    smoothing=0.0,
+    spacing=0.0,
+    offset=0.0,
+    above=(1.25, -3.0),
+)
+
+
+def on_line(line: Inversion, epsilon: float, side: int) -> Real:
+    """The sum with all that may be wrong with it, for or against."""
+    e = MP.mpf(epsilon)
+    total = MP.fsum((MP.mpc(t) * MP.expj(-e * MP.mpf(h))).real for t, h in zip(line.terms, line.heights, strict=True))
+    error = side * (MP.mpf(line.lost) + MP.mpf(line.rounding[0]) + MP.mpf(line.rounding[1]) * abs(e))
+    aliases = MP.mpf(0)
+    if side < 0:
+        below = MP.exp(-MP.mpf(line.c) * line.wrap)
+        aliases = below / (1 - below)
+        if line.smoothing or epsilon + line.wrap < line.moments.top:
+            aliases += MP.exp(min(MP.mpf(600), line.above[1] - MP.mpf(line.above[0]) * e))
+    return MP.exp(MP.mpf(line.log_peak) - MP.mpf(line.c) * e) * (total + error) - aliases
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_sum_along_a_line_with_all_that_may_be_wrong_with_it(side: int) -> None:
+    lines = (LINE, replace(LINE, smoothing=0.5), replace(LINE, above=(1.25, 700.0)), replace(LINE, log_peak=599.0))
+    for line in lines:
+        for epsilon in (0.0, 0.7, 2.5, 3.0, 4.0, -1.0):
+            assert abs(line.at(epsilon, side) / on_line(line, epsilon, side) - 1) < 1e-13
+    nothing = 1.0 if side > 0 else 0.0
+    assert replace(LINE, log_peak=600.5).at(0.0, side) == nothing
+    assert replace(LINE, terms=np.array([0.4, math.nan, 0.0])).at(0.5, side) == nothing
+    assert replace(LINE, lost=math.inf).at(0.5, side) == nothing
+
+
+def test_a_sum_on_a_lattice_is_read_between_its_points() -> None:
+    """Linear in e^ε between them."""
+    line = replace(LINE, spacing=0.5, offset=0.2)
+    for side in (1, -1):
+        for epsilon, low in ((0.3, 0.2), (0.69, 0.2), (0.2, 0.2), (1.45, 1.2), (0.1, -0.3)):
+            share = (MP.exp(MP.mpf(epsilon)) - MP.exp(MP.mpf(low))) / (MP.exp(MP.mpf(low) + 0.5) - MP.exp(MP.mpf(low)))
+            expected = (1 - share) * on_line(line, low, side) + share * on_line(line, low + 0.5, side)
+            assert abs(line._between(epsilon, side) / expected - 1) < 1e-12
+            assert abs(LINE._between(epsilon, side) / on_line(LINE, epsilon, side) - 1) < 1e-12
+
+
+def test_the_ends_of_what_a_sum_says() -> None:
+    assert LINE.upper(12.1) == 0.0
+    assert LINE.upper(0.7) == pytest.approx(float(on_line(LINE, 0.7, 1)), rel=1e-13)
+    assert replace(LINE, log_peak=5.0).upper(0.0) == 1.0
+    negative = replace(LINE, terms=-LINE.terms)
+    assert (negative.upper(0.5), negative.lower(0.5)) == (5e-324, 0.0)
+    assert LINE.lower(0.7) == pytest.approx(float(on_line(LINE, 0.7, -1)), rel=1e-13)
+
+
+def test_the_lower_bound_of_two_smoothings() -> None:
+    """(1 + λ)·smooth_μ − λ·smooth_{rμ}, λ = R/(1 − R), R = erf(μ/√8)/erf(rμ/√8)."""
+    wide = replace(LINE, terms=LINE.terms * 1.001, smoothing=0.75, lost=0.0, rounding=(0.0, 0.0))
+    line = replace(LINE, smoothing=0.5, lost=0.0, rounding=(0.0, 0.0), wider=wide)
+    for epsilon in (0.0, 0.7):
+        ratio = MP.erf(MP.mpf("0.5") / MP.sqrt(8)) / MP.erf(MP.mpf("0.75") / MP.sqrt(8))
+        weight = ratio / (1 - ratio) * (1 + MP.mpf(2) ** -40)
+        narrow, wider = on_line(line, epsilon, -1), on_line(wide, epsilon, 1)
+        expected = ((1 + weight) * narrow - weight * wider) * (1 - MP.mpf(2) ** -50)
+        assert expected > 0.05
+        assert abs(line.lower(epsilon) / expected - 1) < 1e-13
+    assert replace(line, wider=replace(wide, terms=LINE.terms * 9)).lower(0.0) == 0.0
+    assert replace(line, wider=replace(wide, smoothing=0.5)).lower(0.0) == 0.0
+    assert replace(line, wider=replace(wide, smoothing=0.25)).lower(0.0) == 0.0
