@@ -248,7 +248,14 @@ def late_by(reach: Real, terms: int) -> Real:
 
 def test_widths_of_laplace_sums_are_the_least_that_the_theorem_gives() -> None:
     """In steps so fine that the margin of 1e-12 is seen; for one noise the reach is −ln(miss)."""
-    for scale, terms, miss in ((1e12, 1, 0.05), (1e12, 4, 1e-3), (3e12, 3, 0.3), (40.0, 2, 0.3), (5.0, 2, 0.05), (6.0, 2, 0.05)):
+    for scale, terms, miss in (
+        (1e12, 1, 0.05),
+        (1e12, 4, 1e-3),
+        (3e12, 3, 0.3),
+        (40.0, 2, 0.3),
+        (5.0, 2, 0.05),
+        (6.0, 2, 0.05),
+    ):
         continuous, low, high = MP.coth(1 / (2 * MP.mpf(scale))) / 2, MP.mpf(0), MP.mpf(60)
         for _ in range(70):
             middle = (low + high) / 2
