@@ -9,6 +9,7 @@ import pytest
 
 import sfumato as sf
 from refusals import assert_refused
+from sfumato.mechanisms import key_thresholds
 from sfumato.mechanisms.key_thresholds import leak_probability
 
 
@@ -236,3 +237,37 @@ def test_gaussian_noise_for_all_of_delta_is_refused() -> None:
     assert sf.KeyThreshold(1, "1e-4", 5, sigma=half).sigma == half  # type: ignore[arg-type]
     with pytest.raises(sf.InvalidParameter, match="large enough for"):
         sf.KeyThreshold(1, "1e-4", 5, sigma=whole)  # type: ignore[arg-type]
+
+
+def test_the_ends_of_what_a_key_threshold_accepts() -> None:
+    """Each pair: the last parameters that are accepted, and the first that are not."""
+    for accepted, refused in (
+        ({"delta": "1e-30"}, {"delta": "9.9e-31"}),
+        ({"max_groups": 10_000}, {"max_groups": 10_001}),
+        ({"max_groups": 200, "weighted": True}, {"max_groups": 201, "weighted": True}),
+        # 2·ln(1/δ)/ε and, where two decisions are made at half of both, 4·ln(2/δ)/ε units, a million at most
+        ({"epsilon": "2.7632e-5"}, {"epsilon": "2.7630e-5"}),
+        ({"epsilon": "5.8035e-5", "neighbours": "replace"}, {"epsilon": "5.8034e-5", "neighbours": "replace"}),
+        # the scale of the noise
+        ({"epsilon": 1000}, {"epsilon": "1000.1"}),
+        ({"epsilon": 2000, "neighbours": "replace"}, {"epsilon": "2000.1", "neighbours": "replace"}),
+        ({"epsilon": 3000, "max_groups": 3}, {"epsilon": "3000.1", "max_groups": 3}),
+        ({"epsilon": "2e-12", "max_groups": 2}, {"epsilon": "1.99e-12", "max_groups": 2}),
+        ({"max_groups": 2, "sigma": 9}, {"max_groups": 2, "sigma": 9, "weighted": True}),
+    ):
+        asked = {"epsilon": 1, "delta": "1e-6"}
+        sf.KeyThreshold(**asked | accepted)  # type: ignore[arg-type]
+        assert_refused(lambda asked=asked, refused=refused: sf.KeyThreshold(**asked | refused))
+
+
+def test_no_key_is_kept_with_more_than_certainty() -> None:
+    assert key_thresholds._gaussian_tail(Fraction(2), -60) == 1.0
+    assert key_thresholds._gaussian_tail(Fraction(3000), -40_000) == 1.0
+    law = {x: math.exp(-((x / 2.5) ** 2) / 2) for x in range(-40, 41)}
+    total = math.fsum(law.values())
+    for t in (-30, -3, 0, 1, 2, 3):  # nearer than σ the sum itself, a billionth above it
+        truth = math.fsum(weight for x, weight in law.items() if x >= t) / total
+        assert key_thresholds._gaussian_tail(Fraction(5, 2), t) == pytest.approx(min(1, truth * (1 + 1e-9)), rel=1e-14)
+    for sigma, t in ((2.5, 4), (2.5, 9), (2500.0, 10), (2500.0, 9000)):
+        beyond = math.erfc((t - 0.5) / (sigma * math.sqrt(2))) / 2
+        assert key_thresholds._gaussian_tail(Fraction(sigma), t) == pytest.approx(beyond * (1 + 1e-9), rel=1e-14, abs=0)

@@ -118,9 +118,17 @@ MUTANTS = (
         "2^−κ is called negligible one κ too early",
         Kind.DELTA,
         "privacy.theorems:negligible_from",
-        "return kappa",
-        "return kappa - 1",
+        "return next(too_small, 0) + 1",
+        "return next(too_small, 0)",
         ("privacy/test_theorems.py::test_two_to_the_minus_kappa_is_negligible",),
+    ),
+    Mutant(
+        "a δ of optimal composition that is below all floats is promised as 0",
+        Kind.DELTA,
+        "privacy.theorems:optimal",
+        "np.maximum(deltas, float(_SMALLEST))",
+        "deltas",
+        ("privacy/test_moment_functions.py::test_the_textbook_refuses_what_it_does_not_compute",),
     ),
 )
 

@@ -19,6 +19,7 @@ from sfumato.privacy.numbers import (
     format_percent,
     greatest_float_below,
     least_float_above,
+    least_whole,
 )
 
 
@@ -115,3 +116,17 @@ def test_a_percentage_as_an_error_is_refused_with_an_absolute_example(given: str
     with pytest.raises(InvalidParameter) as other:
         exact(given, "epsilon", POSITIVE)
     assert "within" not in other.value.fix
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 10**12])
+def test_the_least_whole_number_with_a_property(start: int) -> None:
+    for least in (0, 1, 2, 3, 7, 8, 9, 15, 1000, 10**12, 10**12 + 5, 2**40 + 1):
+        asked: list[int] = []
+
+        def holds(number: int, least: int = least, asked: list[int] = asked) -> bool:
+            asked.append(number)
+            return number >= least
+
+        assert least_whole(holds, start) == max(start, least)
+        assert min(asked) >= start
+        assert len(asked) < 100

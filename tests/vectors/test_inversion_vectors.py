@@ -29,6 +29,7 @@ REGISTRY = Registry(
     ),
     exempt={
         "privacy.inversion.chernoff": "it chooses c, and every c > 0 gives bounds",
+        "privacy.inversion._next_root": "it chooses where a bound is looked at next",
         "privacy.inversion._Stack.log_decay": "it weighs what each family bounds, which tests compare with moments",
         "privacy.inversion._Stack.log_moment": "it is the sum that Moments.log has vectors for",
         "privacy.inversion._Stack.log_bound": "it is the sum that Moments.log_bound has vectors for",

@@ -26,6 +26,7 @@ from sfumato.privacy.numbers import (
     exact_integer,
     format_exact,
     format_number,
+    least_whole,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -432,12 +433,12 @@ def _gaussian_width(sigma: float, beta: float) -> int:
         tail = 2 * np.cumsum(weight[::-1])[::-1]  # Σ over |y| ≥ x, for x ≥ 1
         total = tail[0] - weight[0]
         return int(np.searchsorted(-tail[1:] / total * (1 + 1e-12), -beta, side="left"))
-    low, high = 0, math.ceil(40 * sigma)
-    while low < high:
-        middle = (low + high) // 2
-        fits = math.erfc((middle + (0.5 if middle > sigma else 0.0)) / (sigma * math.sqrt(2))) * (1 + 1e-12) <= beta
-        low, high = (low, middle) if fits else (middle + 1, high)
-    return low
+
+    def fits(width: int) -> bool:
+        beyond = (width + (0.5 if width > sigma else 0.0)) / (sigma * math.sqrt(2))
+        return math.erfc(beyond) * (1 + 1e-12) <= beta
+
+    return least_whole(fits, 0)
 
 
 FAMILIES: tuple[type[Additive], ...] = (Laplace, Gaussian)

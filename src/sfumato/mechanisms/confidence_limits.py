@@ -19,8 +19,6 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
         return 1.0
     if chance <= 0 or successes > trials:
         return 0.0
-    if chance >= 1:
-        return 1.0
     if successes <= trials * chance:  # sum the shorter side
         return 1.0 - upper_tail(trials - successes + 1, trials, 1 - chance)
     log_first = (
@@ -30,7 +28,7 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
         + successes * math.log(chance)
         + (trials - successes) * math.log1p(-chance)
     )
-    later_counts = np.arange(successes, min(trials, successes + 8 * math.isqrt(trials) + 200))
+    later_counts = np.arange(successes, successes + 8 * math.isqrt(trials))  # e^{−100} of the first term is left out
     ratios = (trials - later_counts) / (later_counts + 1) * (chance / (1 - chance))
     rounding = 1 + _ROUNDING + _ROUNDING_EACH * trials
     return min(1.0, math.exp(min(0.0, log_first)) * (1 + float(np.cumprod(ratios).sum())) * rounding)

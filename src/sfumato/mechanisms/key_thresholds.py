@@ -17,7 +17,16 @@ from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+    least_whole,
+)
 from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
@@ -212,13 +221,7 @@ class KeyThreshold:
     def error(self, confidence: Number = "0.95") -> float:
         """Return the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
-        low, high = 1, 2
-        while self.chance(high) < level:
-            low, high = high, 2 * high
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.chance(middle) >= level else (middle + 1, high)
-        return float(low)
+        return float(least_whole(lambda units: self.chance(units) >= level, 1))
 
     def words(self) -> str:
         promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"
@@ -307,29 +310,17 @@ def _gaussian_tail(sigma: Fraction, t: int) -> float:
 @lru_cache(maxsize=256)
 def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
     """Return the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
-    low, high = math.ceil(sigma) + 2, math.ceil(sigma) + 4
 
     def fits(threshold: int) -> bool:
         return -math.expm1(groups * math.log1p(-_gaussian_tail(sigma, threshold - 1))) <= float(delta) * (1 - 1e-12)
 
-    while not fits(high):
-        low, high = high, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle + 1, high)
-    return low
+    return least_whole(fits, math.ceil(sigma) + 2)
 
 
 @lru_cache(maxsize=256)
 def _threshold(scale: Fraction, delta: Fraction, groups: int, weighted: bool) -> int:
     """Return the least τ with δ(τ) ≤ δ."""
-    low, high = 1, 2
-    while leak_probability(high, scale, groups, weighted) > delta:
-        low, high = high, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if leak_probability(middle, scale, groups, weighted) <= delta else (middle + 1, high)
-    return low
+    return least_whole(lambda threshold: leak_probability(threshold, scale, groups, weighted) <= delta, 1)
 
 
 def leak_probability(threshold: int, scale: Fraction, groups: int, weighted: bool) -> Fraction:

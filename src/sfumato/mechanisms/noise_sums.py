@@ -79,7 +79,7 @@ def laplace_width(scale: float, terms: int, miss: float) -> int:
     if miss < _SMALLEST_TAIL:
         return bound
     continuous_scale = 0.5 / math.tanh(0.5 / scale)  # (1 + q)/(2(1 − q))
-    reach = _least(lambda t: _waiting_tail(t, terms) <= miss, bound / continuous_scale + 1)
+    reach = _least(lambda t: _waiting_tail(t, terms) <= miss, bound / continuous_scale)
     return min(bound, max(0, math.ceil(reach * continuous_scale * (1 + 1e-12) - 0.5)))
 
 
@@ -151,7 +151,7 @@ def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
 def _least(holds: Callable[[float], bool], high: float) -> float:
     """Return a number at which a property of all large numbers holds, hardly above the least."""
     low = 0.0
-    while high - low > 1e-9 * high:
+    for _ in range(46):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
@@ -160,6 +160,10 @@ def _least(holds: Callable[[float], bool], high: float) -> float:
 Floats = NDArray[np.float64]
 
 _SMOOTH = 1.5
+_LEAST_SMOOTHED = 2 * _SMOOTH
+"""The σ from which smoothing is tried; below it Chernoff's width is the smaller one for every miss."""
+_DEPARTURE = 2.001 * 2.001 * math.exp(-2 * (math.pi * _SMOOTH) ** 2)
+"""More than ln((1 + η)/(1 − η)): how far the law of one smoothed noise may be from a normal one."""
 _SLACK = 1e-2
 """The share of the miss probability that is left to the smoothing variable."""
 _SMALLEST_MISS = 1e-10
@@ -171,14 +175,7 @@ _MOST = 250_000
 
 def gaussian_widths(lengths: Floats, terms: int, sigma: float, miss: float) -> Floats:
     """Return, for each ‖a‖, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ at most ``terms`` discrete Gaussians of this σ."""
-    unit_width = sigma * math.sqrt(2 * math.log(2 / miss))
-    if sigma >= 2 * _SMOOTH and miss >= _SMALLEST_MISS:
-        smoothing = 1 / math.sqrt(_SMOOTH**-2 - sigma**-2)
-        deviation = 2.001 * math.exp(-2 * (math.pi * _SMOOTH) ** 2)
-        closeness = math.exp(-terms * 2.001 * deviation)
-        main_width = _normal_width(miss * (1 - _SLACK) * closeness) * math.hypot(sigma, smoothing)
-        unit_width = min(unit_width, main_width + _normal_width(miss * _SLACK) * smoothing)
-    return np.asarray(lengths) * unit_width * (1 + 1e-9)
+    return np.asarray(lengths) * mixed_gaussian_widths(np.ones((1, 1)), np.array([sigma]), miss, terms)
 
 
 def _normal_width(miss: float) -> float:
@@ -275,15 +272,15 @@ def _continuous_bounds(decoder: Floats, miss: float, *, series: bool) -> Floats:
     return np.minimum(bounds, continuous_widths(decoder, miss)) if series else bounds
 
 
-def mixed_gaussian_widths(weights: Floats, sigmas: Floats, miss: float) -> Floats:
+def mixed_gaussian_widths(weights: Floats, sigmas: Floats, miss: float, terms: int | None = None) -> Floats:
     """Return, for each row a of a matrix, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ discrete Gaussian of the σ in the same
-    place of ``sigmas``.
+    place of ``sigmas``; a column may stand for several of the ``terms`` noises.
     """
     deviations = np.sqrt(((weights * sigmas) ** 2).sum(axis=1))
     widths = deviations * math.sqrt(2 * math.log(2 / miss))
-    if sigmas.min() >= 2 * _SMOOTH and miss >= _SMALLEST_MISS:
+    if sigmas.min() >= _LEAST_SMOOTHED and miss >= _SMALLEST_MISS:
         smoothing = 1 / np.sqrt(_SMOOTH**-2 - sigmas**-2.0)
-        closeness = math.exp(-weights.shape[1] * 2.001 * 2.001 * math.exp(-2 * (math.pi * _SMOOTH) ** 2))
+        closeness = math.exp(-_DEPARTURE * (terms or weights.shape[1]))
         smoothed = np.sqrt((weights**2 * (sigmas**2 + smoothing**2)).sum(axis=1))
         main_widths = _normal_width(miss * (1 - _SLACK) * closeness) * smoothed
         rest = _normal_width(miss * _SLACK) * np.sqrt(((weights * smoothing) ** 2).sum(axis=1))

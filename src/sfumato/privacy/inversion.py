@@ -507,23 +507,34 @@ def _root(bound: Callable[[float], float], delta: float, start: float, contour: 
     """Return an ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was
     found.
 
-    Steps of ln(bound/δ)/c converge fast because c is about the bound's own logarithmic slope; secants take over.
-    The returned ε has been checked: the last steps go to the safe side, ever further, until one is on it.
+    The returned ε has been checked: whatever ``_next_root`` proposes, ``high`` is a point where the bound is within δ
+    and ``low`` one where it is not, or an end.
     """
     low, high, x = 0.0, math.inf, start
-    slope, tolerance = contour.c, 1e-8 if contour.smoothing else 1e-10
-    previous_x, previous_excess = math.nan, math.nan
-    for attempt in range(60):
+    tolerance = 1e-8 if contour.smoothing else 1e-10
+    seen: list[tuple[float, float]] = []
+    for _ in range(60):
         value = bound(x)
         low, high = (max(low, x), high) if value > delta else (low, min(high, x))
-        excess = math.log(max(value, 1e-300) / delta)
-        secant = (previous_excess - excess) / (x - previous_x) if x != previous_x else math.nan
-        step = excess / (secant if slope / 100 < secant < slope * 100 else slope)
+        seen.append((x, math.log(max(value, 1e-300) / delta)))
+        step = _next_step(seen, contour.c)
         converged = (value > delta) is (side < 0) and abs(step) <= tolerance * x
         if converged or high - low <= 1e-13 * high:
             break
-        previous_x, previous_excess = x, excess
-        x += step + side * tolerance / 10 * x * 2 ** max(0, attempt - 6)
-        if not low < x < high:
-            x = (low + high) / 2 if math.isfinite(high) else 2 * low + 1e-9
+        x = _next_root(x + step + side * tolerance / 10 * x * 2 ** max(0, len(seen) - 7), low, high)
     return high if side > 0 else low
+
+
+def _next_step(seen: list[tuple[float, float]], slope: float) -> float:
+    """Return the step to where ln(bound/δ) may be 0: by c, which is about its slope, then by secants."""
+    x, excess = seen[-1]
+    previous_x, previous_excess = seen[-2] if len(seen) > 1 else (math.nan, math.nan)
+    secant = (previous_excess - excess) / (x - previous_x) if x != previous_x else math.nan
+    return excess / (secant if slope / 100 < secant < slope * 100 else slope)
+
+
+def _next_root(proposed: float, low: float, high: float) -> float:
+    """Return where to look next: as proposed, to the safe side by ever more, or halfway if that is not between."""
+    if low < proposed < high:
+        return proposed
+    return (low + high) / 2 if math.isfinite(high) else 2 * low + 1e-9

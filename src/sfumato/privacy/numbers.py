@@ -12,6 +12,8 @@ import numbers
 import operator
 import re
 import sys
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
@@ -242,6 +244,12 @@ def _nearest(value: Fraction) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def least_whole(holds: Callable[[int], bool], start: int) -> int:
+    """Return the least whole number from ``start`` on that has a property, which all larger ones must have as well."""
+    end = next(end for doublings in range(64) if holds(end := start + (1 << doublings)))
+    return start + bisect_left(range(start, end), True, key=holds)
 
 
 def charge_units(value: Fraction) -> int:

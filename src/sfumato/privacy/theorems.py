@@ -31,6 +31,8 @@ from sfumato.quick_dataclass import dataclass
 
 _MAX_COMPOSED = 4000
 _MAX_KAPPA, _MAX_POWER = 900, 50
+_SMALLEST = Fraction(1, 10**300)
+"""A δ that is positive but beyond floating point is rounded up to this."""
 _ROUND_UP = 1 + 2.0**-40  # computed reals are known to far better than this
 
 
@@ -108,8 +110,8 @@ def optimal(epsilon: Number, k: int) -> tuple[Guarantee, ...]:
     masses = np.exp(log_choices + (count - m) * e - log_all)
     deltas = [math.fsum(masses[:i] * -np.expm1(-2 * (i - m[:i]) * e)) for i in m]
     return tuple(
-        Guarantee((count - 2 * i) * x, min(Fraction(delta * _ROUND_UP), 1 - Fraction(1, 10**300)))
-        for i, delta in enumerate(deltas)
+        Guarantee((count - 2 * i) * x, min(Fraction(delta * _ROUND_UP), 1 - _SMALLEST) if i * x else 0)
+        for i, delta in enumerate(np.maximum(deltas, float(_SMALLEST)))
     )
 
 
@@ -148,10 +150,8 @@ def negligible_from(power: int) -> int:
     degree = exact_integer(power, "power", at_least=1)
     if degree > _MAX_POWER:
         raise InvalidParameter("power", power, f"at most {_MAX_POWER}")
-    kappa = 2 * degree**2 + 2
-    while kappa > 1 and 2 ** (kappa - 1) >= (kappa - 1) ** degree:
-        kappa -= 1
-    return kappa
+    too_small = (kappa for kappa in range(2 * degree**2 + 2, 0, -1) if 2**kappa < kappa**degree)
+    return next(too_small, 0) + 1
 
 
 # ── private multiplicative weights ─────────────────────────────────────────────────────────────
