@@ -17,7 +17,16 @@ from sfumato.mechanisms import bits, gaussian, grids, laplace
 from sfumato.mechanisms.additive import Gaussian
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, codec
 from sfumato.privacy.calibration import meets
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+)
 from sfumato.privacy.threshold_losses import laplace_tail
 from sfumato.quick_dataclass import dataclass
 
@@ -209,7 +218,7 @@ class KeyThreshold:
             return _gaussian_tail(self.sigma, self.threshold - unit_count)
         return float(laplace_tail(self.scale, self.threshold - unit_count))
 
-    def error(self, confidence: Number = "0.95") -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
         low, high = 1, 2
