@@ -20,7 +20,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import ProvenToken
-from sfumato.server.people.token_limits import ConnectionLimit
+from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import service_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
