@@ -18,13 +18,11 @@ from sfumato.engine.file_copies import (
     copy_sqlite,
     copy_text,
     detect_file_kind,
-    detect_text_format,
     recorded_origin,
     sqlite_tables,
-    unique_names,
-    usable_names,
 )
 from sfumato.engine.opening import inferred_types
+from sfumato.engine.text_formats import detect_text_format, unique_names, usable_names
 from sfumato.errors import InvalidParameter, InvalidPolicy
 from sfumato.policy import Type
 from sfumato.policy.domains import is_name

@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "what was queued before a policy is paused is charged after",
         Kind.CHARGE_ORDER,
-        "server.people.token_limits:ChargePermit.reserve",
+        "server.people.token_spending_limits:ChargePermit.reserve",
         "self.people.require_not_paused(self.policy)",
         "",
         ("server/test_gateway.py::test_a_charge_is_permitted_in_the_last_step_before_it",),
@@ -157,10 +157,10 @@ MUTANTS = (
     Mutant(
         "what a killed process reserved of a token is given back",
         Kind.LIMITS,
-        "server.people.token_limits:_settle_dead_processes",
+        "server.people.token_spending_limits:_settle_dead_processes",
         "            _settle(rows, number, charged=True)",
         "            _settle(rows, number, charged=False)",
-        ("server/people/test_token_limits.py",),
+        ("server/people/test_token_spending_limits.py",),
     ),
     Mutant(
         "releases of a killed process are never forgotten",

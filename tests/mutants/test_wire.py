@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "a connection spends beyond its cap",
         Kind.CONSENT,
-        "server.people.token_limits:ConnectionLimit.reserve",
+        "server.people.token_spending_limits:ConnectionLimit.reserve",
         "if self.most is None or ",
         "if self.most is not None or ",
         (f"{_SESSIONS}::test_a_connection_can_cap_what_it_spends",),

@@ -48,7 +48,7 @@ from sfumato.ledger.stores.sqlite import SQLiteRows
 from sfumato.mechanisms import Laplace
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import ChargePermit
+from sfumato.server.people.token_spending_limits import ChargePermit
 from sfumato.server.people.users import Caller, Credentials, Role
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.releases.fair_queue import QuestionRateLimit

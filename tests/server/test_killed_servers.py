@@ -15,7 +15,7 @@ import sfumato as sf
 from server.forked_servers import ForkedServer, Reply, forked_server
 from server.test_many_clients import clinic
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import TokenLimit
+from sfumato.server.people.token_spending_limits import TokenLimit
 
 PRICE = Fraction(1, 1000)
 USERS = ["ana", "ben", "cleo"]

@@ -25,8 +25,9 @@ from sfumato.curator.cell_proposals import (
 )
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
-from sfumato.engine.file_copies import TextFormat, copies_folder as copies_folder
+from sfumato.engine.file_copies import copies_folder as copies_folder
 from sfumato.engine.opening import inferred_types, sample_texts, schema, tables, unusable_columns
+from sfumato.engine.text_formats import TextFormat, detect_text_format, usable_names
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
@@ -316,7 +317,7 @@ def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[Detec
 
 
 def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTable:
-    text_format = file_copies.detect_text_format(
+    text_format = detect_text_format(
         path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
     )
     return DetectedTable(
@@ -333,7 +334,7 @@ def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTab
 
 def _split_usable(columns: dict[str, Type | None]) -> tuple[dict[str, Type | None], tuple[str, ...]]:
     """Return the columns that a question can name, and the names of the others."""
-    usable = set(file_copies.usable_names(list(columns)))
+    usable = set(usable_names(list(columns)))
     usable_columns = {name: column_type for name, column_type in columns.items() if name in usable}
     return usable_columns, tuple(name for name in columns if name not in usable)
 

@@ -56,7 +56,7 @@ from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_percent
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.prices import rounded_up
@@ -259,11 +259,11 @@ class StepCounts:
         """The first and the last selected step."""
         return None if self.first is None or self.last is None else (self.first, self.last)
 
-    def rank_error(self, confidence: Number = "0.95") -> int:
+    def rank_error(self, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the half-width of each of the counts inside and outside, with this confidence."""
         return int(self.counter.error(confidence))
 
-    def covered(self, confidence: Number = "0.95") -> tuple[Fraction, Fraction]:
+    def covered(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Fraction, Fraction]:
         """Return bounds on the share of units inside, with this confidence: both counts hold simultaneously."""
         half_width = int(self.counter.error(confidence, k=2))
         least_inside, most_inside = max(0, self.inside - half_width), max(0, self.inside) + half_width

@@ -25,6 +25,7 @@ from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     NONNEGATIVE,
     POSITIVE,
     Number,
@@ -56,11 +57,11 @@ class Sale:
 
     __repr__ = constructor_repr
 
-    def revenue_bound(self, confidence: Number = "0.95") -> float:
+    def revenue_bound(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return OPT − (top/ε)(ln|prices| + ln 1/β), which the revenue reaches with this confidence."""
         return float(self.best) - self.auction.error(confidence)
 
-    def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
+    def revenue_range(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float] | None:
         """Return a confidence interval of the revenue from the noisy count: safe to publish."""
         noise = self.auction.count_noise
         if self.buyers is None or noise is None:
@@ -113,16 +114,16 @@ class Auction:
         """The widest gap between neighbouring prices, counting 0 as the first."""
         return max(b - a for a, b in zip((Fraction(0), *self.prices), self.prices, strict=False))
 
-    def error(self, confidence: Number = "0.95") -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Bound how far the revenue falls below the best on the list, with this confidence."""
         return self.selection.error(len(self.prices), confidence, on_grid=True) / self._unit
 
-    def price(self, within: Number, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the ε at which ``error`` would be ``within``: the error is inversely proportional to ε."""
         target_error = exact(within, "within", POSITIVE)
         return float(self.epsilon) * self.error(confidence) / float(target_error) * (1 + 1e-12)
 
-    def explain(self, confidence: Number = "0.95") -> str:
+    def explain(self, confidence: Number = DEFAULT_CONFIDENCE) -> str:
         """Describe the guarantees to the bidders and to the seller. This is free: no bid is read."""
         top = float(self.prices[-1])
         gain = self.price_curve.delta(0) * self.per_bidder * top

@@ -39,7 +39,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.games.play import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate, compose
-from sfumato.privacy.numbers import POSITIVE, Number, exact, exact_integer
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer
 from sfumato.quick_dataclass import dataclass
 
 _UNITS = 1 << 16
@@ -84,7 +84,7 @@ class Mediation:
         """τ, the most that a misreport can gain by changing the board."""
         return min(1.0, self.curve.delta(0))
 
-    def error(self, confidence: Number = "0.95") -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the error bound, in players, that all loads of one round meet with this confidence."""
         rounding = self.game.players * (1 + 2.0**-20)  # each player's share is less than one unit too small
         return (float(self.noise.error(confidence, self.game.actions)) + rounding) / _UNITS

@@ -19,7 +19,7 @@ from sfumato.inference.score_tests import GroupSums, ScoreTest
 from sfumato.inference.seeded_draws import Floats, SeededDraws
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact, exact_integer, format_number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact, exact_integer, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.untrusted import escape_unprintable
@@ -240,7 +240,7 @@ def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Re
     sums, names, words, notes = group_sums(numbers, options, "difference")
     if len(names) != 2:
         raise InvalidParameter("answer", ", ".join(names), "grouped by a key with two values", fix='use test("anova")')
-    ends = _difference(sums, float((receipt and receipt.confidence) or "0.95"))
+    ends = _difference(sums, float((receipt and receipt.confidence) or DEFAULT_CONFIDENCE))
     hypothesis = f"{words} is the same for {names[0]} and {names[1]}"
     estimates = {} if ends is None else dict(zip(("estimate", "low", "high"), ends, strict=True))
     return _result("difference", hypothesis, score_tests.equal_means(sums), notes=notes, **estimates)

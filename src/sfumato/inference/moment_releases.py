@@ -15,7 +15,7 @@ from sfumato.mechanisms.additive import LEAST_STEPS
 from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.privacy import Guarantee
 from sfumato.privacy.calibration import calibrate
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.comparisons import GroupTotalsRelease
 from sfumato.release.measurement import Batch, Measurement
@@ -59,7 +59,7 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
         """The noise of a moment: stored moments with no more of it are as good."""
-        return {"moments": self.mechanism.error("0.95")}
+        return {"moments": self.mechanism.error(DEFAULT_CONFIDENCE)}
 
     def draw_from(self, totals: Integers) -> NoisyMoments:
         (measurement,) = self.batch.measurements

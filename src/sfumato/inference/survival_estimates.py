@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from sfumato.caching import cached_property
 from sfumato.inference.noise_laws import NoiseLaw, nonnegative_cells
 from sfumato.inference.seeded_draws import Floats, SeededDraws
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.quick_dataclass import dataclass
 
 DRAWS = 2000
@@ -56,7 +57,7 @@ class LifeTable:
     events: Floats
     censored: Floats
     law: NoiseLaw
-    confidence: float = 0.95
+    confidence: float = float(DEFAULT_CONFIDENCE)
 
     @cached_property
     def at_risk(self) -> Floats:

@@ -19,6 +19,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.privacy import Curve, Guarantee, Sensitivity, codec, compose
 from sfumato.privacy.numbers import (
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     POSITIVE,
     Number,
     Range,
@@ -125,7 +126,7 @@ class Laplace:
         """
         return _summed_loss(self, outcome, x, y)
 
-    def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail 2q^{t}/(1+q).
 
         With several scales it is that of the largest. The rounding of values to a grid, at most half a step, is not
@@ -133,7 +134,7 @@ class Laplace:
         """
         return laplace.half_width(max(self.sizes), _miss(confidence, k)) * (self.grid or Fraction(1))
 
-    def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
+    def sum_error(self, terms: int, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the half-width for k sums of ``terms`` noises each, which may share noises (``noise_sums``; a union
         bound).
         """
@@ -233,12 +234,12 @@ class Gaussian:
         """
         return _summed_loss(self, outcome, x, y)
 
-    def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail."""
         beta, sigma = _miss(confidence, k), float(max(self.sizes))
         return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
 
-    def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
+    def sum_error(self, terms: int, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the half-width for k sums of ``terms`` noises each, which may share noises (``noise_sums``; a union
         bound).
         """

@@ -19,6 +19,7 @@ from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity, calibrate
 from sfumato.privacy.calibration import meets
 from sfumato.privacy.numbers import (
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     POSITIVE,
     Number,
     exact,
@@ -218,7 +219,7 @@ class KeyThreshold:
             return _gaussian_tail(self.sigma, self.threshold - unit_count)
         return float(laplace_tail(self.scale, self.threshold - unit_count))
 
-    def error(self, confidence: Number = "0.95") -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least number of units with which a key is kept with at least this confidence."""
         level = float(exact(confidence, "confidence", CONFIDENCE))
         return float(least_whole(lambda units: self.chance(units) >= level, 1))

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from sfumato.privacy import Curve, Sensitivity
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 
 
 class Mechanism(Protocol):
@@ -66,11 +66,11 @@ class Additive(Mechanism, Protocol):
         """Return the privacy loss for values of this sensitivity."""
         ...
 
-    def error(self, confidence: Number = "0.95", k: int = 1) -> Fraction:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the half-width that holds all of k noises with this confidence."""
         ...
 
-    def sum_error(self, terms: int, confidence: Number = "0.95", k: int = 1) -> Fraction:
+    def sum_error(self, terms: int, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the half-width that holds all of k sums, of ``terms`` noises each, with this confidence."""
         ...
 
@@ -118,7 +118,7 @@ class Interactive(Mechanism, Protocol):
         """Bound the privacy loss of the whole series, however long it becomes."""
         ...
 
-    def error(self, questions: int, confidence: Number = "0.95") -> float:
+    def error(self, questions: int, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Bound, with this confidence, by how much any answer among so many questions is wrong."""
         ...
 

@@ -46,6 +46,7 @@ from sfumato.mechanisms.rank_choices import RankedValues, RankRule
 from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import (
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     NONNEGATIVE,
     POSITIVE,
     Number,
@@ -167,7 +168,7 @@ class Quantiles:
         rows_per_unit: int = 1,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
         grouped: bool = False,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Quantiles:
         """Return a selection that aims at the k-th row from the least, k the rank that the price allows.
 
@@ -184,12 +185,12 @@ class Quantiles:
         rows_per_unit: int = 1,
         neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
         grouped: bool = False,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Quantiles:
         """Return a selection that aims at the k-th row from the greatest, k the rank that the price allows."""
         return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
 
-    def ends(self, epsilon: Number, confidence: Number = "0.95", k: int = 1) -> tuple[Quantiles, Quantiles]:
+    def ends(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> tuple[Quantiles, Quantiles]:
         """Return two mechanisms of this price each, whose numbers bracket the true quantiles from below and above.
 
         Every target is moved by as many rows as a choice may err, so except with probability 1 − confidence, for all
@@ -201,7 +202,7 @@ class Quantiles:
         rows = priced.safety_offset_rows(confidence, k)
         return replace(priced, offset=-rows), replace(priced, offset=rows)
 
-    def safety_offset_rows(self, confidence: Number = "0.95", k: int = 1) -> int:
+    def safety_offset_rows(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> int:
         """Return the offset, in rows, that puts the chosen numbers on one side of the truth: in k groups at once, with
         half of what this confidence lets fail. It is one row more than a choice may err, for a quantile that lies
         between two rows.
@@ -301,7 +302,7 @@ class Quantiles:
         """Charge each level as one bounded-range release, which the module proves it to be."""
         return compose([(Curve.bounded_range(self.level_epsilon, self.neighbours), self.levels)])
 
-    def errors(self, confidence: Number = "0.95", k: int = 1) -> tuple[float, ...]:
+    def errors(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> tuple[float, ...]:
         """Bound for each quantile how many rows, with this confidence for all of k groups at once, lie between a
         released number and the quantile: ranks, not values.
 
@@ -326,7 +327,7 @@ class Quantiles:
         rate = self.level_epsilon / (2 * self._score_sensitivity(node))
         return (math.log(numbers) + math.log(miss.denominator) - math.log(miss.numerator)) / float(rate)
 
-    def error(self, confidence: Number = "0.95", k: int = 1) -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> float:
         """Return the largest of the ``errors``."""
         return max(self.errors(confidence, k))
 

@@ -22,6 +22,7 @@ from sfumato.privacy.codec import constructor_repr
 from sfumato.privacy.numbers import (
     ABOVE_ONE,
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     NONNEGATIVE,
     Number,
     exact,
@@ -45,7 +46,7 @@ class Estimate:
     counts: Floats
     standard_errors: Floats
 
-    def interval(self, confidence: Number = "0.95") -> tuple[Floats, Floats]:
+    def interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Floats, Floats]:
         """Return normal intervals for each count: for the noise alone, not for the sampling of respondents."""
         width = _normal_width(1.0, confidence, 1) * self.standard_errors
         return self.counts - width, self.counts + width
@@ -188,7 +189,7 @@ class RandomizedResponse:
         p = self.truth
         return _debiased(report_counts, int(report_counts.sum()), p, (1 - p) / (self.choices - 1))
 
-    def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
         """Estimate the half-width of one estimated count among this many reports, when few hold the answer."""
         if not self.epsilon:
             return math.inf
@@ -256,7 +257,7 @@ class OptimizedUnaryEncoding:
         report_count = exact_integer(reports, "reports", at_least=1)
         return report_count * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
-    def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
@@ -335,7 +336,7 @@ class OptimalLocalHashing:
         p, q = RandomizedResponse(self.epsilon, self.cells).truth, 1 / self.cells
         return exact_integer(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
-    def error(self, confidence: Number = "0.95", k: int = 1, *, reports: int = 1000) -> float:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
         return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:

@@ -47,6 +47,7 @@ from sfumato.privacy import Curve, Neighbours, codec, compose
 from sfumato.privacy.numbers import (
     ABOVE_ONE,
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     POSITIVE,
     Number,
     exact,
@@ -231,7 +232,7 @@ class ScoreSelection:
         object.__setattr__(rescaled, "grid", grids.power_of_two(grid) or rescaled.derived_grid)
         return rescaled
 
-    def error(self, candidates: int, confidence: Number = "0.95", *, on_grid: bool = False) -> float:
+    def error(self, candidates: int, confidence: Number = DEFAULT_CONFIDENCE, *, on_grid: bool = False) -> float:
         """Bound how far the chosen score lies below the best, with this confidence.
 
         Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
@@ -560,7 +561,7 @@ class FrequentValues:
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
-    def error(self, candidates: int, confidence: Number = "0.95", groups: int = 1) -> float:
+    def error(self, candidates: int, confidence: Number = DEFAULT_CONFIDENCE, groups: int = 1) -> float:
         """Bound, with this confidence, how many rows fewer any chosen value has than the best of the remaining ones."""
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (
             self.k * exact_integer(groups, "groups", at_least=1)

@@ -15,7 +15,16 @@ from typing import ClassVar, Self
 from sfumato.errors import InvalidParameter, SessionClosed, ValueWords
 from sfumato.mechanisms import laplace
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+)
 from sfumato.quick_dataclass import dataclass
 
 
@@ -115,7 +124,7 @@ class AboveThreshold:
         """Open a session. The noise on the threshold is drawn now and lives in memory only."""
         return Session(self)
 
-    def error(self, questions: int, confidence: Number = "0.95") -> float:
+    def error(self, questions: int, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Bound, with this confidence, the error of every answer among so many questions (Dwork & Roth 2014, Thm 3.24's
         argument).
 
@@ -128,7 +137,7 @@ class AboveThreshold:
         question_miss = miss / exact_integer(questions, "questions", at_least=1)
         return float(laplace.half_width(threshold_scale, miss) + laplace.half_width(question_scale, question_miss))
 
-    def value_error(self, confidence: Number = "0.95") -> float:
+    def value_error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Bound, with this confidence, the error of the value of one "above", where values are paid for."""
         miss = max(1e-300, float(1 - exact(confidence, "confidence", CONFIDENCE)))
         return float(laplace.half_width(self.scales[2], miss))

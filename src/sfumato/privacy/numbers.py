@@ -67,6 +67,8 @@ INSIDE_UNIT = Range("a number in (0, 1)", Fraction(0), Fraction(1), low_open=Tru
 CONFIDENCE = Range(
     "a number from 0.01 to 1 - 1e-30", Fraction(1, 100), 1 - Fraction(1, 10**30)
 )  # beyond these a range is empty, or says nothing that a double can hold
+DEFAULT_CONFIDENCE = "0.95"
+"""The confidence of every interval unless the caller states another."""
 ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 

@@ -22,7 +22,7 @@ from sfumato.mechanisms import Laplace
 from sfumato.plan.sql.parameters import Parameters
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.publish.cells import answering
 from sfumato.publish.files import fitted_files, model_files, sealed_files, synopsis_files
 from sfumato.publish.fits import MwemFit
@@ -137,7 +137,7 @@ class FittedModel:
         question: str,
         parameters: Parameters | None = None,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
     ) -> Answer:
         """Answer a question in SQL: free, and any number of times.

@@ -44,7 +44,7 @@ from sfumato.plan.sql.building import selection
 from sfumato.policy import Policy, Table
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Budget, PrivacyUnit, Sensitivity, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact
 from sfumato.publish.marginals.attributes import code_columns
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.quick_dataclass import dataclass
@@ -222,13 +222,13 @@ class CandidateScore:
         """The score: 1000 for equal marginals, 0 for marginals that share no cell."""
         return _score_of(self._distance / self.rows)
 
-    def interval(self, confidence: Number = "0.95") -> tuple[float, float]:
+    def interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float]:
         """Return the range of the exact score of the candidate scaled to ``rows`` rows, at this confidence."""
         half_width = self._width(exact(confidence, "confidence", CONFIDENCE))
         farthest, nearest = self._distance + half_width, self._distance - half_width
         return _score_of(farthest / self.rows), _score_of(nearest / self.rows)
 
-    def nist_interval(self, confidence: Number = "0.95") -> tuple[float, float]:
+    def nist_interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float]:
         """Return the range of NIST's own score, which divides by the exact number of rows n, at this confidence.
 
         *Theorem.* Distances to the candidate scaled to x and to n rows differ by at most |x − n|/2, since t_A/rows adds
@@ -361,9 +361,9 @@ class ScoreDraw:
     def required_accuracy(self) -> Mapping[str, Number]:
         """The half-widths that a stored score must match to be reused."""
         step = distance_step(self.unit_value, self.view.grid, 1 if self.view.worst else len(self.view.sets))
-        widths = {"distance": self.noise.error("0.95") * step}
+        widths = {"distance": self.noise.error(DEFAULT_CONFIDENCE) * step}
         if self.rows_noise is not None:
-            widths["rows"] = self.rows_noise.error("0.95") * self.unit_value
+            widths["rows"] = self.rows_noise.error(DEFAULT_CONFIDENCE) * self.unit_value
         return {name: f"{float(half_width):.12g}" for name, half_width in widths.items()}
 
     def draw(self, read: Read) -> CandidateScore:

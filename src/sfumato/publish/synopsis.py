@@ -23,7 +23,7 @@ from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.cell_labels import describe_cell
 from sfumato.publish.files import synopsis_files
@@ -164,7 +164,7 @@ class Synopsis:
         question: str,
         parameters: Parameters | None = None,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
     ) -> Answer:
         """Answer a question in SQL from what was published: free, and any number of times.
@@ -178,7 +178,7 @@ class Synopsis:
         columns: Sequence[str],
         *,
         consistent: bool = True,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
     ) -> Answer:
         """Return the counts of all cells of some columns: unbiased, and beside them, if ``consistent``, the nearest

@@ -30,7 +30,7 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, exact_integer
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import CellCondition
 from sfumato.publish.files import model_files, sealed_files
@@ -383,7 +383,7 @@ class Synthetic:
         question: str,
         parameters: Parameters | None = None,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
     ) -> Answer:
         """Answer a question in SQL about the people, from what was measured: free, and any number of times.
@@ -393,7 +393,7 @@ class Synthetic:
         """
         return answering.answer_sql(self.face, question, parameters, confidence=confidence, together=together)
 
-    def quality(self, *, confidence: Number = "0.95") -> Quality:
+    def quality(self, *, confidence: Number = DEFAULT_CONFIDENCE) -> Quality:
         """Estimate the distance of sampled rows from the truth, on every marginal that was measured. This is free and
         as public as the model: it is computed from noisy numbers alone.
 

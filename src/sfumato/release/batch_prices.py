@@ -27,7 +27,7 @@ from sfumato.plan.readings.combining import CombinedReading, combine_readings
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
 from sfumato.privacy import Budget, Curve, codec, compose
 from sfumato.privacy.calibration import least_by
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.measurement import Batch
@@ -76,7 +76,8 @@ class PricedBatch:
         """Estimate the total ε of Laplace noise with about the same half-widths, priced question by question."""
         measurements = [measurement for question in self.prepared for measurement in question.measurements[0]]
         widths_and_sensitivities = [
-            (float(measurement.mechanism.error("0.95")), measurement.sensitivity) for measurement in measurements
+            (float(measurement.mechanism.error(DEFAULT_CONFIDENCE)), measurement.sensitivity)
+            for measurement in measurements
         ]
         return sum(
             math.log(20) * float(sensitivity.l1) / max(width, 1.0)

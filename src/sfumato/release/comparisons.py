@@ -28,7 +28,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.readings.value_readings import SteppedTotal
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number, exact, format_number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import PREVIEW_MARK
 from sfumato.release.measurement import Batch, Measurement
@@ -62,7 +62,7 @@ class ThresholdAnswer:
         if (self.value is None) is not (self.noise is None) or (self.value is not None and not self.above):
             raise InvalidParameter("value", self.value, 'left out, or given together with its noise for an "above"')
 
-    def error(self, confidence: Number = "0.95") -> Fraction | None:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> Fraction | None:
         """Return the half-width of the noisy value at this confidence; None without a value."""
         return None if self.noise is None else self.noise.error(confidence) * self.step + self.rounding
 

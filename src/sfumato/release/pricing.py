@@ -32,7 +32,7 @@ from sfumato.plan.readings.total_readings import KeyHolders, Totals
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import least_by
-from sfumato.privacy.numbers import Number, format_probability
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_probability
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
 from sfumato.release.parts.question_parts import Family, NoiseStrength, NoisyTotals, OtherPart, QuestionPart
@@ -121,14 +121,16 @@ class PricedRelease:
         """The half-widths at 95 % confidence, by which stored answers are compared."""
         parts = zip(self.others, self.measurements[1:], strict=True)
         scales = chain(self.scales[0], *(part.compared_scales(measurements) for part, measurements in parts))
-        return tuple(scale.half_width("0.95", 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale)))
+        return tuple(
+            scale.half_width(DEFAULT_CONFIDENCE, 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale))
+        )
 
     @property
     def pure(self) -> bool:
         """Whether all noise satisfies pure ε-DP; a selection of discovered groups still needs a δ."""
         return all(scale.mechanism.pure for scale in self.noisy_scales)
 
-    def half_widths(self, confidence: Number = "0.95", together: int = 1) -> tuple[Fraction, ...]:
+    def half_widths(self, confidence: Number = DEFAULT_CONFIDENCE, together: int = 1) -> tuple[Fraction, ...]:
         """Return the half-width of everything that gets noise, in the units of its measure."""
         return tuple(scale.half_width(confidence, together) for scale in self.noisy_scales)
 

@@ -19,7 +19,7 @@ from sfumato.plan.canonical import PlanKey
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Expression, Result, WindowResult, columns
 from sfumato.privacy import Cost, Curve
-from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
@@ -40,7 +40,7 @@ class PriceRequest:
     delta: Number = 0
     rho: Number | None = None
     within: Within | None = None
-    confidence: Number = "0.95"
+    confidence: Number = DEFAULT_CONFIDENCE
     mechanism: NamedNoise | None = None
     weights: Weights | None = None
     range: str | None = None

@@ -26,7 +26,7 @@ from sfumato.plots.picture import Picture, save_if_path
 from sfumato.plots.scales import ChartData
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.answer_pictures import caption_lines, key_column, line_chart, notes
@@ -63,7 +63,7 @@ class RunningNoise:
         lengths = tuple(factorisation.lengths.tolist())
         return cls(factorisation, mechanism, scaled.unit_value, lengths, scaled.rounding)
 
-    def widths(self, confidence: Number = "0.95", together: int = 1) -> Floats:
+    def widths(self, confidence: Number = DEFAULT_CONFIDENCE, together: int = 1) -> Floats:
         """Return the half-width of each period's running total, in the measure's own unit.
 
         ``together`` many totals hold simultaneously (a union bound). A running total is rounded once per summed period.

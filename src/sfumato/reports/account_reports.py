@@ -48,7 +48,7 @@ from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, Guarantee, Neighbours, PrivacyUnit, codec
-from sfumato.privacy.numbers import format_exact, format_number, format_percent, format_probability
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, format_exact, format_number, format_percent, format_probability
 from sfumato.privacy.pictures import History, SpendingPoint
 from sfumato.publish.marginals.measuring import PublishedMarginals, noise_words
 from sfumato.publish.synopsis import Synopsis
@@ -66,7 +66,6 @@ from sfumato.version import __version__
 
 T = TypeVar("T")
 P = TypeVar("P", Question, RunningTotalsProposal)
-_CONFIDENCE = "0.95"
 STEP_OF_RELEASE = "This result is one step of a larger release, such as a model, which has a file of its own."
 POLICY_CHANGED = (
     "The policy has changed since this was answered, so the answer cannot be rebuilt: to show it, make the report with "
@@ -90,14 +89,14 @@ class Rebuilder:
         measured = self._read_result(line, NoisyMeasurements)
         if measured is not None:
             proposal = self._asked(question, line.plan, measured.value.purchase, lambda parsed: parsed)
-            return None if proposal is None else proposal.build_answer(measured, _CONFIDENCE, joint=False)
+            return None if proposal is None else proposal.build_answer(measured, DEFAULT_CONFIDENCE, joint=False)
         running = self._read_result(line, RunningMeasured)
         if running is None:
             return None
         totals = self._asked(
             question, line.plan, running.value.purchase, lambda parsed: propose_running_totals(self.context, parsed)
         )
-        return None if totals is None else totals.build_answer(running, _CONFIDENCE, joint=False)
+        return None if totals is None else totals.build_answer(running, DEFAULT_CONFIDENCE, joint=False)
 
     def synopsis(self, question: str, line: Line) -> Synopsis | None:
         """Rebuild the synopsis that a line holds; None where it holds something else."""
@@ -106,7 +105,12 @@ class Rebuilder:
             return None
         words = (noise_words(published.value.plan),)
         its_receipt = make_receipt(
-            published, published.value.purchase, words, question=question, context=self.context, confidence=_CONFIDENCE
+            published,
+            published.value.purchase,
+            words,
+            question=question,
+            context=self.context,
+            confidence=DEFAULT_CONFIDENCE,
         )
         return Synopsis(published.value, its_receipt)
 

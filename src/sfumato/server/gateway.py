@@ -40,7 +40,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.server.activity_log import ActivityLog, status_of
 from sfumato.server.approvals import ApprovalDesk, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import ChargePermit, NoSpending
+from sfumato.server.people.token_spending_limits import ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
 from sfumato.server.releases.answer_clock import AnswerClock, cost_class
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit

@@ -30,7 +30,16 @@ from sfumato.mechanisms import bits
 from sfumato.mechanisms.response import Response
 from sfumato.policy.domains import Type, common_type, parse_value
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_exact, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_exact,
+    format_number,
+)
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import (
     MANIFEST,
@@ -243,7 +252,7 @@ class Form:
         self,
         reports: Iterable[Report | str],
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
         pairs: Iterable[tuple[str, str]] = (),
     ) -> SurveyEstimate:
@@ -350,7 +359,7 @@ class Form:
         self,
         respondents: int,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
         pairs: Iterable[tuple[str, str]] = (),
     ) -> dict[str | tuple[str, str], float]:

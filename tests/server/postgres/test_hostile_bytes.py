@@ -27,7 +27,7 @@ from server.postgres.raw_client import (
 )
 from server.postgres.wire_server import WireServer
 from sfumato.policy import Type
-from sfumato.server.people.token_limits import ConnectionLimit
+from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.postgres import protocol
 from sfumato.server.postgres.answering import StatementSource, Terms
 from sfumato.server.postgres.catalog import Catalog

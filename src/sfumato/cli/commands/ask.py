@@ -9,6 +9,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 _MAX_BYTES = 1 << 20
 
@@ -16,7 +17,13 @@ _MAX_BYTES = 1 << 20
 @click.command(short_help="Query a published synopsis or model in SQL: free.", epilog=EXIT_CODES_HELP)
 @options.synopsis_file
 @click.argument("sql")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--confidence",
+    metavar="NUMBER",
+    default=DEFAULT_CONFIDENCE,
+    show_default=True,
+    help="The confidence of each range.",
+)
 @click.option(
     "--joint",
     "--together",

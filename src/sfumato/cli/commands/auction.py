@@ -9,6 +9,7 @@ import click
 
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.cli.common.output import ProgressPrinter
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 
 @click.command(short_help="Draw one private price for a file of bids.", epilog=EXIT_CODES_HELP)
@@ -23,7 +24,10 @@ from sfumato.cli.common.output import ProgressPrinter
     "--steps", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="The number of possible prices."
 )
 @click.option(
-    "--confidence", default="0.95", show_default=True, help="The confidence of the guarantee and of the revenue range."
+    "--confidence",
+    default=DEFAULT_CONFIDENCE,
+    show_default=True,
+    help="The confidence of the guarantee and of the revenue range.",
 )
 @click.option(
     "--count-share",

@@ -16,6 +16,7 @@ from sfumato.cli.common.output import ProgressPrinter, print_table as show_table
 from sfumato.errors import SfumatoError
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.sql.question_files import split_questions
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     from sfumato.curator import OnlineSession
@@ -66,7 +67,13 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
 )
 @click.option("--within", metavar="NUMBER", help="Pay the smallest ε at which a verified estimate is within ± NUMBER.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--confidence",
+    metavar="NUMBER",
+    default=DEFAULT_CONFIDENCE,
+    show_default=True,
+    help="The confidence of each range.",
+)
 @click.option("--strict", is_flag=True, help="Refuse questions whose answer would be unverified.")
 @options.analyst
 @options.ledger

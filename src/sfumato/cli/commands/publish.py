@@ -12,6 +12,7 @@ import click
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, UNWRITTEN
 from sfumato.cli.common.output import ProgressPrinter, check_output_files
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     from sfumato.curator import Curator
@@ -67,7 +68,7 @@ _price_options = options.combine_decorators(
     click.option(
         "--confidence",
         metavar="NUMBER",
-        default="0.95",
+        default=DEFAULT_CONFIDENCE,
         show_default=True,
         help="The confidence of --within and of the expected error.",
     ),

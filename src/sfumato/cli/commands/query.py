@@ -17,6 +17,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, calls_to_flags, print_warning
 from sfumato.cli.common.output import ProgressPrinter, print_table
 from sfumato.errors import Unsupported
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     from sfumato.curator import Answers, Curator, Listing, Question, WorkloadForecast
@@ -139,7 +140,11 @@ _price_options = options.combine_decorators(
         help="The weight of a column's error when the price is split over columns. Repeatable.  [default: 1]",
     ),
     click.option(
-        "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
+        "--confidence",
+        metavar="NUMBER",
+        default=DEFAULT_CONFIDENCE,
+        show_default=True,
+        help="The confidence of each ± range.",
     ),
     click.option(
         "--joint",

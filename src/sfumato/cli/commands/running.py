@@ -10,6 +10,7 @@ import click
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
 from sfumato.cli.common.output import ProgressPrinter
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     from sfumato.curator import RunningTotalsProposal
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     help="The price in ρ, the loss of zero-concentrated differential privacy (zCDP), instead of --epsilon.",
 )
 @click.option(
-    "--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each ± range."
+    "--confidence",
+    metavar="NUMBER",
+    default=DEFAULT_CONFIDENCE,
+    show_default=True,
+    help="The confidence of each ± range.",
 )
 @click.option("--joint", is_flag=True, help="Make all ranges hold together with this confidence, not each by itself.")
 @click.option("--fresh", is_flag=True, help="Buy new totals with new noise, even if stored ones are free.")

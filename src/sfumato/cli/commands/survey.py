@@ -14,6 +14,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
     from sfumato.publish.marginals.attributes import Attribute
@@ -106,7 +107,13 @@ def answer(form: Path, answers: Sequence[str]) -> None:
 @_form_argument
 @click.argument("reports", type=click.File(encoding="utf-8"))
 @click.option("--pair", "pairs", multiple=True, metavar="A,B", help="Cross-tabulate two questions. Repeatable.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--confidence",
+    metavar="NUMBER",
+    default=DEFAULT_CONFIDENCE,
+    show_default=True,
+    help="The confidence of each range.",
+)
 @click.option(
     "--joint",
     "--together",

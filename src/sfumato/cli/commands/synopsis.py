@@ -10,6 +10,7 @@ import click
 
 from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, REFUSED
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 
 @click.group(short_help="Show, verify or tabulate a published synopsis.", epilog=EXIT_CODES_HELP)
@@ -71,7 +72,13 @@ def verify(file: Path, ledger: Path | None) -> None:
 @options.synopsis_file
 @click.argument("columns", nargs=-1, required=True)
 @click.option("--raw", is_flag=True, help="Print only the unbiased counts, without the consistent ones.")
-@click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")
+@click.option(
+    "--confidence",
+    metavar="NUMBER",
+    default=DEFAULT_CONFIDENCE,
+    show_default=True,
+    help="The confidence of each range.",
+)
 @click.option(
     "--joint",
     "--together",

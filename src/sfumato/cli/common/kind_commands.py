@@ -15,6 +15,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.cli.common.output import ProgressPrinter
 from sfumato.curator.release_kinds import ReleaseKind, SpecField, field_form, spec_fields
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 _OMITTED_TERMS = ("within", "fresh")
 """Terms without an option: a command names its price, and a stored answer is free."""
@@ -125,7 +126,7 @@ def _argument(field: SpecField) -> click.Argument:
 
 
 def _term_option(name: str, annotation: Any, help_text: str, *, required: bool) -> click.Option:
-    default = "0.95" if name == "confidence" else None
+    default = DEFAULT_CONFIDENCE if name == "confidence" else None
     option = _option(name, annotation, default, help_text)
     option.required = required
     return option

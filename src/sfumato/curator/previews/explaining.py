@@ -47,7 +47,7 @@ from sfumato.plan.values.expressions import Field, Reference, columns
 from sfumato.policy import Domain, Policy
 from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.numbers import Number, format_exact as number, format_number, format_percent
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_exact as number, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.finishing import count_noise_draws, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
@@ -260,7 +260,7 @@ def explain(
     groups: Sequence[GroupKey],
     max_groups: int,
     prepared: PricedRelease,
-    confidence: Number = "0.95",
+    confidence: Number = DEFAULT_CONFIDENCE,
     discovered_keys: tuple[str, str] | None = None,
 ) -> Explanation:
     """Explain what a question with at most ``most`` groups does at a price.

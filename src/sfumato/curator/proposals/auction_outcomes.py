@@ -9,7 +9,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms import Exponential, Laplace
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import POSITIVE, Number, exact, format_exact
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
@@ -53,7 +53,7 @@ class AuctionOutcome:
         price = float(self.price)
         if self.buyers is None or self.counter is None:
             return Answer(("price",), (Type.REAL,), ((price,),), {}, ("price",), self.receipt, ())
-        half_width = int(self.counter.error(self.receipt.confidence or "0.95"))
+        half_width = int(self.counter.error(self.receipt.confidence or DEFAULT_CONFIDENCE))
         interval = float(self.buyers - half_width), float(self.buyers + half_width)
         types = (Type.REAL, Type.INTEGER)
         rows = ((price, self.buyers),)
@@ -68,7 +68,7 @@ class AuctionOutcome:
         """Read back what ``to_json`` wrote; any other text is refused."""
         return codec.loads_as(cls, source)
 
-    def revenue_range(self, confidence: Number = "0.95") -> tuple[float, float] | None:
+    def revenue_range(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float] | None:
         """Return an interval for the revenue with this confidence; None without a count."""
         if self.buyers is None or self.counter is None:
             return None

@@ -38,7 +38,15 @@ from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.relevant_policy import relevant_columns, relevant_rows
 from sfumato.plan.values.expressions import Column
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact as digits, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    format_exact as digits,
+    format_number,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import MEASURED, Answer
 from sfumato.release.answers.receipts import Receipt
@@ -233,7 +241,9 @@ def synopsis_receipt(result: StoredResult[PublishedMarginals], context: Context)
     from sfumato.publish.marginals.measuring import noise_words
 
     words = (noise_words(result.value.plan),)
-    return make_receipt(result, result.value.purchase, words, question="", context=context, confidence="0.95")
+    return make_receipt(
+        result, result.value.purchase, words, question="", context=context, confidence=DEFAULT_CONFIDENCE
+    )
 
 
 class _LruCache(Generic[T]):
@@ -273,7 +283,7 @@ class SynopsisQuestion:
     limits: Limits
     groups: Callable[[], Sequence[GroupKey]]
     """Returns the groups that the curator would show."""
-    confidence: Number = "0.95"
+    confidence: Number = DEFAULT_CONFIDENCE
     joint: bool = False
 
 

@@ -23,7 +23,7 @@ from sfumato.plan.caveats import RowLimits, number_caveats
 from sfumato.plan.clipping import ClippedCount, clipped_counts
 from sfumato.plan.values.expressions import Field
 from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
-from sfumato.privacy.numbers import format_percent
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
@@ -79,7 +79,7 @@ class ClippedQuestion(Question):
         context, prepared = self._context, self.price_release(PriceRequest(_ANY_ACCURACY))
         request = ReleaseRequest(self.text, self.identity, context.engine.identity(), context.analyst)
         stored, _ = find_stored(self.release_strategy(prepared), request, context.account)
-        return None if stored is None else self.build_answer(stored, "0.95", False)
+        return None if stored is None else self.build_answer(stored, DEFAULT_CONFIDENCE, False)
 
     def _tip(self, answer: Answer) -> Tip | None:
         share, interval = answer.column("share")[0], answer.intervals["share"][0]

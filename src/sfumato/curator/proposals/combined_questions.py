@@ -32,7 +32,7 @@ from sfumato.plan.caveats import combined_caveats
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
 from sfumato.plan.noisy_rows import copied_columns
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.receipts import Receipt
@@ -123,7 +123,7 @@ class CombinedQuestion(Question):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
@@ -148,7 +148,7 @@ class CombinedQuestion(Question):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
@@ -181,7 +181,7 @@ class CombinedQuestion(Question):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,

@@ -25,7 +25,7 @@ from sfumato.inference.components import (
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.plan.sql.building import RowSelection
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.releasing import StoredResult
@@ -46,7 +46,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
@@ -68,7 +68,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Return the ± of every variance at this price, of columns scaled to [−1, 1], for assumed rows. Free."""
         return self._error(self._strategy_at(AssumedPrice.of(epsilon, delta, rho).price), confidence)
@@ -78,7 +78,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         fit = ComponentsFit(self.design, MomentEstimates.assumed(values, draw.mechanism, self.design))
         return fit.covariance_error(float(exact(confidence, "confidence", CONFIDENCE)))
 
-    def price(self, within: Number, *, delta: Number = DEFAULT_DELTA, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, delta: Number = DEFAULT_DELTA, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which the forecast ± of every variance is at most this. This is free."""
         limit = float(exact(within, "within", POSITIVE))
 

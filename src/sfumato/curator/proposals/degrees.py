@@ -23,7 +23,15 @@ from sfumato.plan.readings.total_readings import GroupSizes, GroupTotals, Intege
 from sfumato.policy import Type
 from sfumato.privacy import codec
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_percent
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_percent,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
@@ -63,7 +71,7 @@ class Degrees:
     def __repr__(self) -> str:
         return f"Degrees(counts={self.counts!r}){PREVIEW_MARK if self.is_preview else ''}"
 
-    def error(self, confidence: Number = "0.95") -> Fraction | None:
+    def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> Fraction | None:
         """Return the half-width of each number with this confidence; None if the noise is unknown."""
         return None if self.noise is None else Fraction(self.noise.error(confidence))
 
@@ -86,7 +94,7 @@ class Degrees:
 
     @property
     def _confidence(self) -> Number:
-        return "0.95" if self.receipt is None else self.receipt.confidence or "0.95"
+        return DEFAULT_CONFIDENCE if self.receipt is None else self.receipt.confidence or DEFAULT_CONFIDENCE
 
     def to_json(self) -> str:
         """Write the histogram as JSON text, with a kind and a version."""
@@ -119,7 +127,7 @@ class _DegreesDraw(GroupTotalsRelease[Degrees]):
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
         """The widths that a stored histogram must reach to be returned instead."""
-        return {"nodes": self.noise.error("0.95")}
+        return {"nodes": self.noise.error(DEFAULT_CONFIDENCE)}
 
     @property
     def reading(self) -> GroupTotals:
@@ -171,7 +179,7 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
     def reading(self) -> GroupSizes:
         return GroupSizes(Totals(self.question.bounding_options[0]), self.most)
 
-    def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
+    def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the release at this price, step by step. This is free."""
         policy, noise = self._context.policy, self._strategy_at(epsilon).noise
         sensitivity, confidence_text = (
@@ -192,11 +200,11 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
         reason = "counts with a bounded total change: Laplace noise has the smallest error"
         return Explanation(self.question.text, str(Price(epsilon)), operators, reason, self.question.warnings)
 
-    def error(self, epsilon: Number, confidence: Number = "0.95") -> float:
+    def error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the half-width of each number at this price and confidence. Free."""
         return float(self._strategy_at(epsilon).noise.error(confidence))
 
-    def price(self, within: Number, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which each number has at most this half-width. This is free."""
         error_limit = exact(within, "within", POSITIVE)
         return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within")))

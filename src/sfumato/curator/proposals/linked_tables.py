@@ -28,7 +28,7 @@ from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer
 from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children
 from sfumato.publish.linked.state import LinkedState
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
@@ -101,7 +101,7 @@ class LinkedTablesProposal(StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, by default at ρ = 1/2. This is free."""
         has_price = epsilon is not None or rho is not None
@@ -131,7 +131,7 @@ class LinkedTablesProposal(StoredProposal):
     def _part_prices(self, price: Price) -> tuple[Price, ...]:
         return split_price(price, len(self.parts))
 
-    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which counts of single columns of all tables are within this. Free."""
         error_limit = float(exact(within, "within", POSITIVE))
         level = exact(confidence, "confidence", CONFIDENCE)
@@ -297,7 +297,7 @@ class LinkedTablesProposal(StoredProposal):
         else:
             line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
         words = tuple(dict.fromkeys(part.mechanism.words() for part in paid))
-        return make_receipt(line, terms, words, question=self.question, context=context, confidence="0.95")
+        return make_receipt(line, terms, words, question=self.question, context=context, confidence=DEFAULT_CONFIDENCE)
 
 
 def _link_summary(link: TableLink) -> str:

@@ -21,7 +21,7 @@ from sfumato.ledger import StoredAnswer
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.sql.question_files import WrittenQuestion, with_question_place
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.proposal import ReleaseCall, StoredProposal
@@ -51,7 +51,7 @@ class ListedSessionProposal(PreviewedByOldName, StoredProposal):
         return self.session.columns
 
     def explain(
-        self, epsilon: Number = 1, *, values_epsilon: Number | None = None, confidence: Number = "0.95"
+        self, epsilon: Number = 1, *, values_epsilon: Number | None = None, confidence: Number = DEFAULT_CONFIDENCE
     ) -> Explanation:
         """Explain the session at this price, step by step. Free."""
         question_count = len(self.questions)
@@ -59,14 +59,16 @@ class ListedSessionProposal(PreviewedByOldName, StoredProposal):
             epsilon, values_epsilon=values_epsilon, questions=question_count, confidence=confidence
         )
 
-    def error(self, epsilon: Number, *, values_epsilon: Number | None = None, confidence: Number = "0.95") -> float:
+    def error(
+        self, epsilon: Number, *, values_epsilon: Number | None = None, confidence: Number = DEFAULT_CONFIDENCE
+    ) -> float:
         """Return the distance from the threshold beyond which all answers are right, with this confidence. Free."""
         question_count = len(self.questions)
         return self.session.error(
             epsilon, values_epsilon=values_epsilon, questions=question_count, confidence=confidence
         )
 
-    def price(self, within: Number, *, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least ε at which all answers are right beyond this distance from the threshold. Free."""
         return self.session.price(within, questions=len(self.questions), confidence=confidence)
 

@@ -49,7 +49,7 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.policy import Type
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import Receipt
@@ -117,7 +117,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
@@ -162,7 +162,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> RegressionForecast:
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
@@ -175,7 +175,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         within: Mapping[str, Number] | Number,
         *,
         delta: Number = DEFAULT_DELTA,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Find the least ε, at this δ, at which the forecast ± of these coefficients, or of all, is at most this."""
         terms = self._forecast(Price(1, delta), confidence).terms
@@ -228,7 +228,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         request_id: str | None = None,
         seconds: Number | None = None,
         progress: Progress | None = None,
@@ -320,7 +320,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> LogisticAnswer:
         """Return a table of this shape with invented numbers, from the policy alone. This is free."""
         price = AssumedPrice.of(epsilon, delta, rho).price

@@ -40,7 +40,7 @@ from sfumato.policy import Domain, Table
 from sfumato.policy.codings import Coding
 from sfumato.privacy import Curve, Sensitivity
 from sfumato.privacy.calibration import calibrate, least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attributes, CodedColumn, code_columns, coded_names
 from sfumato.publish.marginals.blocks import AttributeSet
@@ -150,7 +150,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
         """Explain the release at this price, with the plan as a table; at ρ = 1/2 when none is given. Free."""
@@ -227,7 +227,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         joint: bool = False,
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
@@ -254,7 +254,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         for_: Sequence[str] | None = None,
         *,
         delta: Number = 0,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         joint: bool = False,
     ) -> float:
         """Return the least ε, at this δ, at which every cell of a marginal, or of all, is within this. Free."""
@@ -337,7 +337,12 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         published, context = result.value, self._context
         mechanism_words = (noise_words(published.plan),)
         synopsis_receipt = make_receipt(
-            result, published.purchase, mechanism_words, question=self.question, context=context, confidence="0.95"
+            result,
+            published.purchase,
+            mechanism_words,
+            question=self.question,
+            context=context,
+            confidence=DEFAULT_CONFIDENCE,
         )
         return Synopsis(published, synopsis_receipt)
 

@@ -33,7 +33,7 @@ from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, NONNEGATIVE, Number, exact, format_number
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, NONNEGATIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.prices import Price, rounded_up
@@ -87,7 +87,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         sample: Number | None = None,
         fresh: bool = False,
         request_id: str | None = None,
@@ -114,7 +114,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> T:
         """Return a table of this shape with invented numbers, from the policy alone. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho).price

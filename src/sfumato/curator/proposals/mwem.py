@@ -36,7 +36,15 @@ from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginals, MarginalView
 from sfumato.privacy import Cost, Curve, Sensitivity, compose
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_number,
+)
 from sfumato.publish.fits import FitRound, MwemFit
 from sfumato.publish.marginals.attributes import Attribute, Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
@@ -152,7 +160,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
@@ -198,7 +206,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Return the half-width of every count that a round measures, in rows.
 
@@ -208,7 +216,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         step = self._reading(price).bounded.measures[0].unit_value
         return float(self._split_price(price).noise.error(exact(confidence, "confidence", CONFIDENCE)) * step)
 
-    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which every measured count has at most this half-width. Free."""
 
         def error(epsilon: Fraction) -> float:
@@ -286,7 +294,9 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         step = bounded.measures[0].unit_value
         words = (steps.rows.noise.words(step), steps.selection.words(), steps.noise.words(step))
         terms = purchase([bounded], price, context.version)
-        model_receipt = make_receipt(opening, terms, words, question=self.question, context=context, confidence="0.95")
+        model_receipt = make_receipt(
+            opening, terms, words, question=self.question, context=context, confidence=DEFAULT_CONFIDENCE
+        )
         fit = MwemFit(
             self.attributes,
             self._coded.face,

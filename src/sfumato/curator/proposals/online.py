@@ -30,7 +30,15 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.dense_readings import MAX_CELLS, Marginal
 from sfumato.plan.readings.total_readings import Integers
 from sfumato.plan.sql.parameters import Parameters
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, exact_integer, format_number, format_percent
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    Number,
+    exact,
+    exact_integer,
+    format_number,
+    format_percent,
+)
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import GroupedTotals, ResolvedTotals
 from sfumato.publish.marginals.chains import Floats
@@ -93,7 +101,7 @@ class OnlineProposal(PreviewedByOldName):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain a session at this price, step by step. This is free."""
         price = Price(epsilon, delta, rho)
@@ -127,7 +135,7 @@ class OnlineProposal(PreviewedByOldName):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Bound the error, in rows, of a hypothesis that a gate called close, in any group. This is free.
 
@@ -137,7 +145,7 @@ class OnlineProposal(PreviewedByOldName):
         draw = self._strategy_at(Price(epsilon, delta, rho))
         return (close_width(draw.batch.gate, self.rounds, beta) + 1) * draw.step
 
-    def price(self, within: Number, *, delta: Number, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, delta: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which every hypothesis that a gate calls close is within this. Free."""
 
         def error(epsilon: Fraction) -> float:
@@ -182,7 +190,7 @@ class OnlineProposal(PreviewedByOldName):
         delta: Number = 0,
         rho: Number | None = None,
         question: str | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Answer:
         """Answer a question as the session would, with invented numbers; by default the number of rows. Free."""
         table = quoted(self._marginals.query.plan.table)
@@ -201,7 +209,7 @@ class OnlineProposal(PreviewedByOldName):
         words = (f"Gaussian on blocks, then up to {count_with_noun(self.rounds, 'gate')} and as many noisy answers",)
         purchase = result.value.purchase
         synopsis_receipt = make_receipt(
-            result, purchase, words, question=self.description, context=self._context, confidence="0.95"
+            result, purchase, words, question=self.description, context=self._context, confidence=DEFAULT_CONFIDENCE
         )
         return Synopsis(result.value, synopsis_receipt)
 
@@ -270,7 +278,7 @@ class OnlineSession(SecretSession):
         question: str,
         parameters: Parameters | None = None,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         strict: bool = False,
     ) -> Answer:
         """Answer a question in SQL; nothing more is charged.

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from sfumato.curator.context import Context
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall, StoredProposal, release_or_find
@@ -55,7 +55,7 @@ class EpsilonPricedProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         self,
         epsilon: Number,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -74,7 +74,7 @@ class EpsilonPricedProposal(PreviewedByOldName, StoredProposal, Generic[T]):
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def preview(self, epsilon: Number, *, confidence: Number = "0.95") -> T:
+    def preview(self, epsilon: Number, *, confidence: Number = DEFAULT_CONFIDENCE) -> T:
         """Return a result drawn from invented rows, from the policy alone. Free."""
         return preview_release(
             self, self._paying_context, lambda proposal: proposal.release(epsilon, confidence=confidence)

@@ -30,7 +30,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.plan.values.functions import call
 from sfumato.policy import Domain, Policy, Table, Type
-from sfumato.privacy.numbers import INSIDE_UNIT, POSITIVE, Number, exact, format_percent
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
@@ -63,7 +63,7 @@ class _BoundsDraw(GroupTotalsRelease[Bounds]):
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
         """The widths that stored bounds must reach to be returned instead."""
-        return {"steps": self.search.error("0.95"), "outside": self.search.rank_error("0.95")}
+        return {"steps": self.search.error(DEFAULT_CONFIDENCE), "outside": self.search.rank_error(DEFAULT_CONFIDENCE)}
 
     def draw_from(self, totals: Integers) -> Bounds:
         step_counts = self.search.draw(totals)
@@ -125,7 +125,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         parts = ("bounds", self.bounded.plan, self.cover, len(self.ladder))
         return self._context.plan_key(self.bounded.plan, lambda policy: digest(*parts, policy))
 
-    def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
+    def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the search at this price, step by step. This is free."""
         policy, search = self._context.policy, self._strategy_at(epsilon).search
         low, high = (toml_value(end) for end in self.ladder.bounds_of((0, len(self.ladder) - 1)))
@@ -140,17 +140,17 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
         reason = "each unit is on one step, so one price pays for both bounds, and empty steps look empty"
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
 
-    def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
+    def error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the count from which a step is inside the range with this confidence, unless its share may be
         excluded. Free.
         """
         return self._strategy_at(epsilon).search.error(confidence)
 
-    def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
+    def rank_error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the half-width of the number of values outside. Free."""
         return self._strategy_at(epsilon).search.rank_error(confidence)
 
-    def price(self, within: Number, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many values is missed. This is free."""
         return least_price(lambda epsilon: self.error(epsilon, confidence), within)
 

@@ -31,7 +31,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Table, Type
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, format_percent
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, INSIDE_UNIT, POSITIVE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
@@ -79,14 +79,16 @@ class UnitLimits:
         return f"UnitLimits(max_rows={self.max_rows}, max_groups={self.max_groups}){mark}"
 
     def __str__(self) -> str:
-        summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
+        summary = self.words(
+            DEFAULT_CONFIDENCE if self.receipt is None else self.receipt.confidence or DEFAULT_CONFIDENCE
+        )
         return f"{self.toml}\n{summary}" if self.toml else summary
 
     def _repr_html_(self) -> str:
         *toml, summary = str(self).rsplit("\n", 1)
         return "".join(map(preformatted, toml)) + paragraphs([summary])
 
-    def words(self, confidence: Number = "0.95") -> str:
+    def words(self, confidence: Number = DEFAULT_CONFIDENCE) -> str:
         """Describe the limits, and how many units have more, with this confidence."""
         exact(confidence, "confidence", CONFIDENCE)
         sentences = [_limit_words("rows", self.max_rows, self.rows, confidence)]
@@ -133,7 +135,10 @@ class _LimitsDraw(GroupTotalsRelease[UnitLimits]):
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
         """The widths that stored limits must reach to be returned instead."""
-        return {"steps": self.searches[0].error("0.95"), "outside": self.searches[0].rank_error("0.95")}
+        return {
+            "steps": self.searches[0].error(DEFAULT_CONFIDENCE),
+            "outside": self.searches[0].rank_error(DEFAULT_CONFIDENCE),
+        }
 
     def draw_from(self, totals: Integers) -> UnitLimits:
         step_counts = [search.draw(totals) for search in self.searches]
@@ -195,7 +200,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         plan = self.bounded.plan
         return self._context.plan_key(plan, lambda policy: digest("limits", plan, self.share, policy))
 
-    def explain(self, epsilon: Number, confidence: Number = "0.95") -> Explanation:
+    def explain(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the search at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._strategy_at(epsilon)
         operators = [
@@ -209,17 +214,17 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         reason = "one unit has one number of rows, however large, so it changes the counts by one"
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
-    def error(self, epsilon: Number, confidence: Number = "0.95") -> int:
+    def error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the number of units from which a step is within the limit with this confidence, unless its share may
         be excluded. Free.
         """
         return self._strategy_at(epsilon).searches[0].error(confidence)
 
-    def rank_error(self, epsilon: Number, confidence: Number = "0.95") -> int:
+    def rank_error(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE) -> int:
         """Return the half-width of the number of units above the limit. Free."""
         return self._strategy_at(epsilon).searches[0].rank_error(confidence)
 
-    def price(self, within: Number, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which no step with this many units is missed. This is free."""
         return least_price(lambda epsilon: self.error(epsilon, confidence), within)
 

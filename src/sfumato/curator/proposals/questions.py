@@ -85,7 +85,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
-from sfumato.privacy.numbers import NONNEGATIVE, Number, exact
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, NONNEGATIVE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -277,7 +277,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
     ) -> Advice:
@@ -306,7 +306,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
@@ -338,7 +338,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
@@ -386,7 +386,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         within: Within,
         *,
         delta: Number = 0,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         weights: Weights | None = None,
         joint: bool = False,
     ) -> float:
@@ -405,7 +405,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         fresh: bool = False,
@@ -467,7 +467,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         delta: Number = 0,
         rho: Number | None = None,
         within: Within | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Weights | None = None,
         range: str | None = None,  # noqa: A002 - it is called what it is
@@ -488,7 +488,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         path: str | os.PathLike[str] | None = None,
         *,
         delta: Number = 0,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         least: Number = "0.01",
         most: Number = 10,
         width: Number = 760,

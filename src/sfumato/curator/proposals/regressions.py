@@ -26,7 +26,15 @@ from sfumato.inference.moments import MomentEstimates, NoisyMoments
 from sfumato.inference.regression_answers import COLUMNS, TYPES, WEAK, RegressionAnswer, regression_answer
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.privacy import Curve, codec
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    format_number,
+    format_percent,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.prices import Price
@@ -109,7 +117,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
@@ -143,7 +151,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         fresh: bool = False,
     ) -> RegressionForecast:
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
@@ -161,7 +169,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         within: Mapping[str, Number] | Number,
         *,
         delta: Number = DEFAULT_DELTA,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Find the least ε, at this δ, at which the forecast ± of these coefficients, or of all, is at most this."""
         terms = self._forecast(self._strategy_at(Price(1, delta)), confidence).terms

@@ -12,7 +12,7 @@ from sfumato.notebook_html import paragraphs, preformatted
 from sfumato.policy import Type, Value
 from sfumato.policy.domains import parse_value
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact, format_percent
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import PREVIEW_MARK, Receipt
@@ -60,14 +60,16 @@ class Bounds:
         return f"<Bounds of {self.column}: {self.toml or 'none found'}{PREVIEW_MARK if self.is_preview else ''}>"
 
     def __str__(self) -> str:
-        summary = self.words("0.95" if self.receipt is None else self.receipt.confidence or "0.95")
+        summary = self.words(
+            DEFAULT_CONFIDENCE if self.receipt is None else self.receipt.confidence or DEFAULT_CONFIDENCE
+        )
         return f"{self.toml}\n{summary}" if self.toml else summary
 
     def _repr_html_(self) -> str:
         *toml, summary = str(self).rsplit("\n", 1)
         return "".join(map(preformatted, toml)) + paragraphs([summary])
 
-    def words(self, confidence: Number = "0.95") -> str:
+    def words(self, confidence: Number = DEFAULT_CONFIDENCE) -> str:
         """Describe the bounds, and how many values lie outside, with this confidence."""
         confidence_text = format_percent(exact(confidence, "confidence", CONFIDENCE))
         half_width = self.steps.rank_error(confidence)
@@ -87,7 +89,7 @@ class Bounds:
             raise InvalidParameter(
                 "receipt", None, "a receipt: only released bounds can be shown as rows", fix="release the bounds first"
             )
-        half_width = self.steps.rank_error(self.receipt.confidence or "0.95")
+        half_width = self.steps.rank_error(self.receipt.confidence or DEFAULT_CONFIDENCE)
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}
         bounds = (float(bound) if isinstance(bound, Fraction) else bound for bound in (self.low, self.high))
         return Answer(

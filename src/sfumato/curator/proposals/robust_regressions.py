@@ -48,7 +48,7 @@ from sfumato.plan.nodes import Aggregate
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
 from sfumato.privacy import Curve
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_percent
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 from sfumato.release.proposal import ReleaseCall
@@ -144,7 +144,7 @@ class RobustProposal(RegressionProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         sample: Number | None = None,
         fresh: bool = False,  # noqa: ARG002 - steps on a tab are always bought anew
         request_id: str | None = None,

@@ -37,7 +37,15 @@ from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.budget_words import PURE_TOTAL
 from sfumato.privacy.calibration import calibrate, least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    format_number,
+    format_percent,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import Columns
 from sfumato.release.measurement import Batch, Measurement
@@ -164,7 +172,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         joint: bool = False,
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
@@ -211,7 +219,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         joint: bool = False,
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
@@ -233,7 +241,9 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             describe_dropped_rows([draw.batch.bounded]),
         )
 
-    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95", joint: bool = False) -> float:
+    def price(
+        self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE, joint: bool = False
+    ) -> float:
         """Find the least ε, at this δ, at which every period's total has at most this half-width. Free."""
         error_limit = float(exact(within, "within", POSITIVE))
 
@@ -254,7 +264,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         joint: bool = False,
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
@@ -285,7 +295,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         joint: bool = False,
         mechanism: NamedNoise | None = None,
     ) -> RunningAnswer:

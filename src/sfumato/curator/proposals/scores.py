@@ -34,7 +34,15 @@ from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows
 from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.policy import Policy, Type
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_number,
+)
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.measuring import has_fixed_total
 from sfumato.publish.scoring import (
@@ -126,7 +134,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step. This is free."""
         price, confidence_level = Price(epsilon, delta, rho), exact(confidence, "confidence", CONFIDENCE)
@@ -175,7 +183,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         delta: Number = 0,
         rho: Number | None = None,
         rows: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Return the half-width of the score at this price, for this number of private rows. This is free.
 
@@ -185,7 +193,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         return self._score_width(draw, exact(confidence, "confidence", CONFIDENCE), rows)
 
     def price(
-        self, within: Number, *, delta: Number = 0, rows: Number | None = None, confidence: Number = "0.95"
+        self, within: Number, *, delta: Number = 0, rows: Number | None = None, confidence: Number = DEFAULT_CONFIDENCE
     ) -> float:
         """Find the least ε, at this δ, at which the score is within this many points. This is free."""
 
@@ -228,7 +236,12 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         noises = (candidate_score.rows_noise, candidate_score.noise)
         words = tuple(noise.words() for noise in noises if noise is not None)
         score_receipt = make_receipt(
-            result, candidate_score.purchase, words, question=self.question, context=context, confidence="0.95"
+            result,
+            candidate_score.purchase,
+            words,
+            question=self.question,
+            context=context,
+            confidence=DEFAULT_CONFIDENCE,
         )
         return replace(candidate_score, purchase=candidate_score.purchase.public, receipt=score_receipt)
 

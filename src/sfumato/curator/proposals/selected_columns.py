@@ -42,7 +42,7 @@ from sfumato.plan.values.coded_keys import coded_key, single_value_cells
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import CELLS_RULE, Coding
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.publish.cells import answering
 from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of, coded_names
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
@@ -246,7 +246,7 @@ class DeclaredValues(Question):
         self,
         epsilon: Number | None = None,  # noqa: ARG002
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         **price: Any,  # noqa: ARG002
     ) -> Forecast:
         """Return a forecast without noise. Free."""
@@ -264,7 +264,7 @@ class DeclaredValues(Question):
         self,
         epsilon: Number | None = None,  # noqa: ARG002
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         **price: Any,  # noqa: ARG002
     ) -> Answer:
         """Return the values. Nothing is charged or stored, whatever price is given."""

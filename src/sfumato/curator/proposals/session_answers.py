@@ -9,6 +9,7 @@ from sfumato.errors import InvalidParameter
 from sfumato.plots.scales import Interval
 from sfumato.policy import Type
 from sfumato.privacy import codec
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.release.answers.receipts import Receipt
@@ -50,7 +51,7 @@ class SessionAnswers:
 
         A question after the end of the session has no answer in its row.
         """
-        confidence = self.receipt.confidence or "0.95"
+        confidence = self.receipt.confidence or DEFAULT_CONFIDENCE
         has_values = any(answer.value is not None for answer in self.answers)
         answered_questions = list(zip_longest(self.questions, self.answers))
         values = [

@@ -46,6 +46,7 @@ from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
 from sfumato.privacy.numbers import (
     CONFIDENCE,
+    DEFAULT_CONFIDENCE,
     POSITIVE,
     Number,
     exact,
@@ -107,7 +108,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         *,
         values_epsilon: Number | None = None,
         questions: int = 100,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain a session at this price, step by step. Free."""
         mechanism, policy = self.mechanism(epsilon, values_epsilon), self._context.policy
@@ -146,12 +147,12 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         *,
         values_epsilon: Number | None = None,
         questions: int = 100,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Return the distance from the threshold beyond which all answers are right, with this confidence. Free."""
         return self.mechanism(epsilon, values_epsilon).error(questions, confidence) * float(self.grid)
 
-    def price(self, within: Number, *, questions: int = 100, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, questions: int = 100, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return the least ε at which all answers are right beyond this distance from the threshold. Free."""
         error_limit = exact(within, "within", POSITIVE)
 
@@ -374,7 +375,12 @@ class ThresholdSession(SecretSession):
             f"above a noisy threshold of {format_exact(proposal.threshold)}, at most {proposal.positives} times",
         )
         return make_receipt(
-            opening, purchase, mechanism_words, question=proposal.description, context=context, confidence="0.95"
+            opening,
+            purchase,
+            mechanism_words,
+            question=proposal.description,
+            context=context,
+            confidence=DEFAULT_CONFIDENCE,
         )
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.fragments import parse_expression
 from sfumato.policy import Domain, Table, Type
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, format_exact
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.formatting import key_text
@@ -128,7 +128,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 if none is given. This is free."""
@@ -146,7 +146,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         fresh: bool = False,
     ) -> Forecast:
@@ -155,7 +155,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
             epsilon, delta=delta, rho=rho, confidence=confidence, mechanism=mechanism, fresh=fresh
         )
 
-    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which each number of events has at most this half-width. This is free."""
         return self.question.price({_COUNT: within}, delta=delta, confidence=confidence)
 
@@ -165,7 +165,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         sample: Number | None = None,
         fresh: bool = False,
@@ -194,7 +194,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
     ) -> SurvivalCurves:
         """Return curves of this shape with invented numbers, from the policy alone. This is free."""

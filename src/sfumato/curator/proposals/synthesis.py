@@ -48,7 +48,16 @@ from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import CONFIDENCE, POSITIVE, Number, exact, exact_integer, format_number, format_percent
+from sfumato.privacy.numbers import (
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    exact_integer,
+    format_number,
+    format_percent,
+)
 from sfumato.publish.graph.trees import predicted_cells
 from sfumato.publish.marginals.attributes import Attributes
 from sfumato.publish.marginals.blocks import AttributeSet
@@ -171,7 +180,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, by default at ρ = 1/2. This is free."""
         has_price = epsilon is not None or rho is not None
@@ -260,7 +269,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         rounds = 4 * len(self.attributes)
         return RoundAmounts.of_round(round_amount_down(setting.currency.total * Fraction(199, 200) / rounds))
 
-    def price(self, within: Number, *, delta: Number = 0, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which counts of single columns are within this if measured first. Free.
 
         The model's error elsewhere depends on the data, and is not available for free.
@@ -400,7 +409,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             line = StoredResult(None, tab.opening.number, tab.opening.time, tab.opening.hash, free=False)
         words = tuple(dict.fromkeys(part.mechanism.words() for part in charged_parts))
         table_receipt = make_receipt(
-            line, synthesized.purchase, words, question=self.question, context=context, confidence="0.95"
+            line, synthesized.purchase, words, question=self.question, context=context, confidence=DEFAULT_CONFIDENCE
         )
         return Synthetic(synthesized, state.model, table_receipt, charged_parts)
 

@@ -32,7 +32,16 @@ from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy.calibration import least
-from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Number, exact, format_exact, format_percent
+from sfumato.privacy.numbers import (
+    BELOW_ONE,
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    POSITIVE,
+    Number,
+    exact,
+    format_exact,
+    format_percent,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.comparisons import GroupTotalsRelease
@@ -62,9 +71,9 @@ class PriceDraw(GroupTotalsRelease[AuctionOutcome]):
     @property
     def required_accuracy(self) -> Mapping[str, Number]:
         """The shortfall, and the width of the count if requested, that a stored sale must reach."""
-        required: dict[str, Number] = {"shortfall": f"{self.error('0.95'):.12g}"}
+        required: dict[str, Number] = {"shortfall": f"{self.error(DEFAULT_CONFIDENCE):.12g}"}
         counter = self.counter
-        return required if counter is None else {**required, "buyers": counter.mechanism.error("0.95")}
+        return required if counter is None else {**required, "buyers": counter.mechanism.error(DEFAULT_CONFIDENCE)}
 
     @property
     def counter(self) -> Measurement | None:
@@ -117,7 +126,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         reached = tuple(int(level) for (level,) in self.question.groups)  # type: ignore[arg-type]
         return Thresholds(tuple(int(price * self.unit) for price in self.prices), reached)
 
-    def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> Explanation:
+    def explain(self, epsilon: Number, counting: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> Explanation:
         """Explain the auction at this price, step by step. This is free."""
         policy, draw = self._context.policy, self._strategy_at(epsilon, counting)
         plan = self.bounded.plan
@@ -144,11 +153,11 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         operators += charge_operators(self._context)
         return Explanation(self.question.text, str(draw.total), tuple(operators), reason, self.question.warnings)
 
-    def error(self, epsilon: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
+    def error(self, epsilon: Number, counting: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Return how far the revenue may be below that of the best listed price, with this confidence. Free."""
         return self._strategy_at(epsilon, counting).error(confidence)
 
-    def price(self, within: Number, counting: Number = 0, confidence: Number = "0.95") -> float:
+    def price(self, within: Number, counting: Number = 0, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which the revenue is within this of the best. This is free."""
         error_limit = exact(within, "within", POSITIVE)
         return float(
@@ -172,7 +181,7 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         epsilon: Number,
         counting: Number = 0,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         fresh: bool = False,
         request_id: str | None = None,
         seconds: Number | None = None,
@@ -195,7 +204,9 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
             call=ReleaseCall(fresh, request_id, seconds, progress),
         )
 
-    def preview(self, epsilon: Number, counting: Number = 0, *, confidence: Number = "0.95") -> AuctionOutcome:
+    def preview(
+        self, epsilon: Number, counting: Number = 0, *, confidence: Number = DEFAULT_CONFIDENCE
+    ) -> AuctionOutcome:
         """Run the auction on invented bids, from the policy alone. This is free."""
         return preview_release(
             self, self._context, lambda proposal: proposal.release(epsilon, counting, confidence=confidence)

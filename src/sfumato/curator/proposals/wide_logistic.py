@@ -37,7 +37,7 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.plan.sql import building
 from sfumato.plan.sql.building import RowSelection
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_number
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 from sfumato.release.releasing import StoredResult
@@ -91,7 +91,7 @@ class WideLogisticProposal(LogisticProposal):
         *,
         delta: Number = 0,
         rho: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         exact(confidence, "confidence", CONFIDENCE)
@@ -125,7 +125,7 @@ class WideLogisticProposal(LogisticProposal):
         within: Mapping[str, Number] | Number,  # noqa: ARG002 - what it would be for
         *,
         delta: Number = DEFAULT_DELTA,  # noqa: ARG002
-        confidence: Number = "0.95",  # noqa: ARG002
+        confidence: Number = DEFAULT_CONFIDENCE,  # noqa: ARG002
     ) -> float:
         """Refuse to find a price for a width: the coefficients have no intervals."""
         raise Unsupported("prediction-only", FOR_PREDICTION, fix="give epsilon and delta, or name fewer columns")

@@ -35,7 +35,7 @@ from sfumato.plan.sql.question_files import (
     with_question_place,
 )
 from sfumato.privacy import codec
-from sfumato.privacy.numbers import POSITIVE, Number, exact, format_number, format_percent
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release import releasing
 from sfumato.release.answers.answer import Answer
@@ -107,7 +107,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
     ) -> Explanation:
@@ -153,7 +153,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
@@ -177,7 +177,9 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             (*self._warnings, *(self._context.closing_warnings(unbought.curve) if new_indices else ())),
         )
 
-    def price(self, within: Goals, *, delta: Number = 0, confidence: Number = "0.95", joint: bool = False) -> float:
+    def price(
+        self, within: Goals, *, delta: Number = 0, confidence: Number = DEFAULT_CONFIDENCE, joint: bool = False
+    ) -> float:
         """Return the least ε, at this δ, at which all questions together meet their accuracy goals; with ``joint``, all
         numbers of each answer at once. Free.
         """
@@ -191,7 +193,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
         fresh: bool = False,
@@ -287,7 +289,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         delta: Number = 0,
         rho: Number | None = None,
         within: Goals | None = None,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         mechanism: NamedNoise | None = None,
         weights: Mapping[str, Number] | None = None,
         joint: bool = False,

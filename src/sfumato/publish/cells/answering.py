@@ -39,7 +39,7 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.values.expressions import Column, Expression, Field, Reference, Result, columns
 from sfumato.policy import Domain, Type
 from sfumato.policy.domains import MAX_LETTERS
-from sfumato.privacy.numbers import CONFIDENCE, Number, exact, format_exact as written
+from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact, format_exact as written
 from sfumato.publish.cells.cell_functions import evaluate
 from sfumato.publish.cells.cell_labels import describe_cell, level_labels
 from sfumato.publish.cells.cell_values import (
@@ -142,7 +142,7 @@ def answer_sql(
     text: object,
     parameters: Parameters | None = None,
     *,
-    confidence: Number = "0.95",
+    confidence: Number = DEFAULT_CONFIDENCE,
     together: bool = False,
     resolve_totals: TotalsResolver | None = None,
 ) -> Answer:
@@ -156,7 +156,7 @@ def answer_query(
     query: Query,
     text: str,
     *,
-    confidence: Number = "0.95",
+    confidence: Number = DEFAULT_CONFIDENCE,
     together: bool = False,
     resolve_totals: TotalsResolver | None = None,
     groups: Callable[[], Sequence[GroupKey]] | None = None,

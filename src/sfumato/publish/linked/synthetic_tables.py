@@ -18,7 +18,7 @@ from sfumato.plan.sql.parameters import Parameters
 from sfumato.plan.sql.statements import lower_query
 from sfumato.plan.sql.text import parse_select
 from sfumato.privacy import Curve, Neighbours, codec
-from sfumato.privacy.numbers import Number, exact_integer
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact_integer
 from sfumato.publish.cells import answering
 from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind
@@ -225,7 +225,7 @@ class SyntheticTables:
         question: str,
         parameters: Parameters | None = None,
         *,
-        confidence: Number = "0.95",
+        confidence: Number = DEFAULT_CONFIDENCE,
         together: bool = False,
     ) -> Answer:
         """Answer a question in SQL about one table, or about children joined to their parents and to tables above,
@@ -273,7 +273,7 @@ class SyntheticTables:
             link = link_to_parent(self.links, link.parent)
         return tuple(ancestors)
 
-    def quality(self, *, confidence: Number = "0.95") -> dict[str, Quality]:
+    def quality(self, *, confidence: Number = DEFAULT_CONFIDENCE) -> dict[str, Quality]:
         """Estimate the distance of each model from the truth, by table: free, and as public as the models."""
         return {table: model.quality(confidence=confidence) for table, model in self.models.items()}
 

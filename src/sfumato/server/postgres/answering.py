@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sfumato.mechanisms import bits
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import ProvenToken
-from sfumato.server.people.token_limits import ConnectionLimit
+from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.people.users import Caller
 from sfumato.server.postgres import service_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
@@ -205,7 +206,7 @@ class StatementSource:
             answer = await self.run(replace(rows, sql=ranged.inner), parameters, None, replace(terms, ranges=True))
             return await self.queue.run(self.user, partial(ranged.run, answer), _no_interrupt, terms.cancelled)
         if self.published is not None and await self._reads_synthetic(rows.sql):
-            confidence = str(terms.price.get("confidence", "0.95"))
+            confidence = str(terms.price.get("confidence", DEFAULT_CONFIDENCE))
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
             return await self._ask_synthetic(self.published, call, terms.cancelled)
         begun = await in_thread(self._begin, rows, parameters, terms.price)

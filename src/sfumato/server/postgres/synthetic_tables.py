@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sfumato.caching import cached_property
 from sfumato.errors import NotThere, Unsupported
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 from sfumato.publish.linked.synthetic_tables import SyntheticTables
 from sfumato.publish.synthetic import Synthetic
 from sfumato.quick_dataclass import dataclass
@@ -233,12 +234,12 @@ class PublishedTables:
         """Return the columns of a statement's result."""
         samples = tuple(_sample(value) for value in parameters)
         if self._is_answered_by_model(sql, samples):
-            answer = self._ask_model(sql, samples, "0.95")
+            answer = self._ask_model(sql, samples, DEFAULT_CONFIDENCE)
             return answer_result(answer, None, ranges=True, charged=False).columns
         return _result_columns(self._run_over_rows(sql, samples, lambda rows: rows.describe(sql, samples)))
 
     def run(
-        self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = "0.95"
+        self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = DEFAULT_CONFIDENCE
     ) -> Result:
         """Return the rows of a statement."""
         samples = tuple(_sample(value) for value in parameters)
@@ -289,7 +290,7 @@ class PublishedTables:
         if len(self._purchases_of(sql)) > 1:
             return Unsupported("join", "tables of separate purchases have no model in common", fix="join their rows")
         try:
-            self._ask_model(sql, samples, "0.95")
+            self._ask_model(sql, samples, DEFAULT_CONFIDENCE)
         except Unsupported as refusal:
             return refusal
         return None

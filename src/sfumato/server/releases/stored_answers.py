@@ -7,7 +7,7 @@ from typing import Any
 
 from sfumato.errors import Unsupported
 from sfumato.mechanisms import bits
-from sfumato.server.people.token_limits import AnswerNotStored
+from sfumato.server.people.token_spending_limits import AnswerNotStored
 from sfumato.server.releases.flights import FlightResult
 
 

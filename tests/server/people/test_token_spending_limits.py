@@ -15,7 +15,7 @@ from sfumato.errors import Overspent
 from sfumato.ledger import Ledger
 from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import AnswerNotStored, NoSpending, TokenLimit
+from sfumato.server.people.token_spending_limits import AnswerNotStored, NoSpending, TokenLimit
 
 TESTS = Path(__file__).parent.parent.parent
 SPENDING = """
@@ -27,7 +27,7 @@ from sfumato.ledger import Charged, Entry, Ledger
 from sfumato.mechanisms import Laplace
 from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people.token_limits import TokenLimit
+from sfumato.server.people.token_spending_limits import TokenLimit
 
 ledger, tries, name = Ledger.open(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 account = ledger.account("clinic").limited(TokenLimit(PeopleFile(people_file_path(sys.argv[2])).database, 1))
@@ -49,7 +49,7 @@ from sfumato.ledger.guarded import GuardedStore
 from sfumato.mechanisms import Laplace
 from sfumato.server.people.database import people_file_path
 from sfumato.server.people.people_file import PeopleFile
-from sfumato.server.people import token_limits
+from sfumato.server.people import token_spending_limits
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -57,9 +57,9 @@ def die(*_, **__):
 if sys.argv[3] == "before the charge":
     GuardedStore.admit = die
 else:
-    token_limits._PendingTokenCharge.settle = die
+    token_spending_limits._PendingTokenCharge.settle = die
 account = Ledger.open(sys.argv[2]).account("clinic")
-limited = account.limited(token_limits.TokenLimit(PeopleFile(people_file_path(sys.argv[2])).database, 1))
+limited = account.limited(token_spending_limits.TokenLimit(PeopleFile(people_file_path(sys.argv[2])).database, 1))
 limited.charge(Entry(Charged(Laplace(10), 1), "how many", "plan", "data"))
 """
 
