@@ -381,6 +381,8 @@ class Sum:
 
     value: Expression
     where: Expression | None = None
+    within: tuple[Fraction, Fraction] | None = None
+    """The range of the value in the rows that count, where that is less than its whole range (``narrowed_ranges``)."""
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
@@ -400,11 +402,11 @@ class Sum:
         return None
 
     def step(self, rows: int) -> Fraction:
-        low, high = value_range(self.value)
-        return _value_step(self.value, max(abs(low), abs(high)), rows)
+        low, high = summed_range(self)
+        return _value_step(self, max(abs(low), abs(high)), rows)
 
     def step_range(self, step: Fraction) -> tuple[int, int]:
-        return _value_steps(self.value, step)
+        return _value_steps(self, step)
 
     def size(self, low: int, high: int) -> int:
         return max(1, abs(low), abs(high))
@@ -440,6 +442,8 @@ class Mean:
 
     value: Expression
     where: Expression | None = None
+    within: tuple[Fraction, Fraction] | None = None
+    """The range of the value in the rows that count, where that is less than its whole range (``narrowed_ranges``)."""
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 2
@@ -459,13 +463,13 @@ class Mean:
         return value_range(self.value)
 
     def step(self, rows: int) -> Fraction:
-        low, high = value_range(self.value)
+        low, high = summed_range(self)
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _value_step(self.value, high - low, rows)
+        return _value_step(self, high - low, rows)
 
     def step_range(self, step: Fraction) -> tuple[int, int]:
-        return _value_steps(self.value, step)
+        return _value_steps(self, step)
 
     def size(self, low: int, high: int) -> int:
         return max(1, high - low)
@@ -512,6 +516,11 @@ def value_range(value: Expression) -> tuple[Fraction, Fraction]:
     return Fraction(low), Fraction(high)  # type: ignore[arg-type]
 
 
+def summed_range(measure: Sum | Mean) -> tuple[Fraction, Fraction]:
+    """Return the range that the values of a sum or a mean are clamped to."""
+    return value_range(measure.value) if measure.within is None else measure.within
+
+
 def step_rounding_error(value: Expression, step: Fraction) -> Fraction:
     """Bound the distance of a value from the step that it is rounded to: 0 where all its values are whole steps.
 
@@ -529,16 +538,17 @@ def natural_step(value: Expression) -> Fraction | None:
     return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
 
 
-def _value_steps(value: Expression, step: Fraction) -> tuple[int, int]:
-    low, high = value_range(value)
+def _value_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
+    low, high = summed_range(measure)
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _value_step(value: Expression, largest_contribution: Fraction, rows: int) -> Fraction:
+def _value_step(measure: Sum | Mean, largest_contribution: Fraction, rows: int) -> Fraction:
     """Return the natural step where values are exact multiples of it, for any number of rows up to this; else a power
     of two.
     """
-    largest_value, natural = max(map(abs, value_range(value))), natural_step(value)
+    value = measure.value
+    largest_value, natural = max(map(abs, summed_range(measure))), natural_step(value)
     if natural is not None:
         max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
         if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MAX_VALUE_STEPS:
