@@ -13,7 +13,6 @@ from sfumato.plan.aggregates.measures import (
     Measure,
     Sum,
     step_rounding_error,
-    summed_range,
     value_range,
 )
 from sfumato.plan.aggregates.spread import Pairs
@@ -275,7 +274,7 @@ def describe_bounds(scaled: ScaledMeasure) -> str | None:
 def _summed_range(measure: Measure) -> tuple[Fraction, Fraction]:
     summed = next(member for member in members_of(measure) if member.value is not None)
     if isinstance(summed, (Sum, Mean)):
-        return summed_range(summed)
+        return summed.summed_range
     assert summed.value is not None
     return value_range(summed.value)
 

@@ -121,8 +121,10 @@ class PricedRelease:
         """The half-widths at 95 % confidence, by which stored answers are compared."""
         parts = zip(self.others, self.measurements[1:], strict=True)
         scales = chain.from_iterable(part.compared_scales(measurements) for part, measurements in parts)
-        widths = (scale.half_width("0.95", 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale)))
-        return (*self.totals.compared_widths(self.scales[0]), *widths)
+        other_widths = (
+            scale.half_width("0.95", 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale))
+        )
+        return (*self.totals.compared_widths(self.measurements[0]), *other_widths)
 
     @property
     def pure(self) -> bool:

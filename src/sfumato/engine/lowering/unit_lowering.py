@@ -124,8 +124,8 @@ def _holds_range(low: Fraction, high: Fraction, domain: Domain) -> bool:
     """Return whether all values of a domain lie from low to high; also for a type without a range, which is counted."""
     if domain.range is None:
         return True
-    least, greatest = map(Fraction, domain.range)
-    return low <= least and greatest <= high
+    least, greatest = domain.range
+    return low <= least and greatest <= high  # type: ignore[operator]
 
 
 def clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:

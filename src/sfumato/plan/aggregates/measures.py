@@ -381,8 +381,6 @@ class Sum:
 
     value: Expression
     where: Expression | None = None
-    within: tuple[Fraction, Fraction] | None = None
-    """The range of the value in the rows that count, where that is less than its whole range (``narrowed_ranges``)."""
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 1
@@ -401,8 +399,13 @@ class Sum:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
+    @property
+    def summed_range(self) -> tuple[Fraction, Fraction]:
+        """The range that values are clamped to."""
+        return value_range(self.value)
+
     def step(self, rows: int) -> Fraction:
-        low, high = summed_range(self)
+        low, high = self.summed_range
         return _value_step(self, max(abs(low), abs(high)), rows)
 
     def step_range(self, step: Fraction) -> tuple[int, int]:
@@ -442,8 +445,6 @@ class Mean:
 
     value: Expression
     where: Expression | None = None
-    within: tuple[Fraction, Fraction] | None = None
-    """The range of the value in the rows that count, where that is less than its whole range (``narrowed_ranges``)."""
     reads: ClassVar[ReadingKind] = ReadingKind.TOTALS
     once_per_unit: ClassVar[bool] = False
     noises: ClassVar[int] = 2
@@ -462,8 +463,13 @@ class Mean:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
+    @property
+    def summed_range(self) -> tuple[Fraction, Fraction]:
+        """The range that values are clamped to."""
+        return value_range(self.value)
+
     def step(self, rows: int) -> Fraction:
-        low, high = summed_range(self)
+        low, high = self.summed_range
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
         return _value_step(self, high - low, rows)
@@ -516,11 +522,6 @@ def value_range(value: Expression) -> tuple[Fraction, Fraction]:
     return Fraction(low), Fraction(high)  # type: ignore[arg-type]
 
 
-def summed_range(measure: Sum | Mean) -> tuple[Fraction, Fraction]:
-    """Return the range that the values of a sum or a mean are clamped to."""
-    return value_range(measure.value) if measure.within is None else measure.within
-
-
 def step_rounding_error(value: Expression, step: Fraction) -> Fraction:
     """Bound the distance of a value from the step that it is rounded to: 0 where all its values are whole steps.
 
@@ -539,7 +540,7 @@ def natural_step(value: Expression) -> Fraction | None:
 
 
 def _value_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
-    low, high = summed_range(measure)
+    low, high = measure.summed_range
     return math.floor(low / step), math.ceil(high / step)
 
 
@@ -548,7 +549,7 @@ def _value_step(measure: Sum | Mean, largest_contribution: Fraction, rows: int) 
     of two.
     """
     value = measure.value
-    largest_value, natural = max(map(abs, summed_range(measure))), natural_step(value)
+    largest_value, natural = max(map(abs, measure.summed_range)), natural_step(value)
     if natural is not None:
         max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
         if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MAX_VALUE_STEPS:

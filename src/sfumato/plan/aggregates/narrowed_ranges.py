@@ -26,10 +26,37 @@ from sfumato.plan.aggregates.disjoint import Member, members_of
 from sfumato.plan.aggregates.measures import Count, Mean, Measure, Sum, natural_step, value_range
 from sfumato.plan.values.expressions import Expression
 from sfumato.plan.values.narrowing import limits, narrow_expression
+from sfumato.privacy import codec
+from sfumato.quick_dataclass import dataclass
 
 Range = tuple[Fraction, Fraction]
+_NO_RANGE = Fraction(0), Fraction(0)
 _DIGITS = 9
 """The digits of the declared range that are kept: x > 0 leaves the doubles above 0, which is written as 0."""
+
+
+@codec.serialisable("narrowed-sum")
+@dataclass(frozen=True)
+class NarrowedSum(Sum):
+    """A sum of values that are clamped to less than their declared range."""
+
+    within: Range = _NO_RANGE
+
+    @property
+    def summed_range(self) -> Range:
+        return self.within
+
+
+@codec.serialisable("narrowed-mean")
+@dataclass(frozen=True)
+class NarrowedMean(Mean):
+    """A mean of values that are clamped to less than their declared range."""
+
+    within: Range = _NO_RANGE
+
+    @property
+    def summed_range(self) -> Range:
+        return self.within
 
 
 def narrow_range(measure: Measure, conditions: Sequence[Expression], fixed: Collection[Measure] = ()) -> Measure:
@@ -43,13 +70,19 @@ def narrow_range(measure: Measure, conditions: Sequence[Expression], fixed: Coll
     ranges = [_range_in_rows(member, conditions) for member in summing]
     if not ranges or (hull := _hull(ranges)) == value_range(summing[0].value):
         return measure
-    narrowed = tuple(replace(member, within=hull) if member in summing else member for member in members)
+    narrowed = tuple(_narrowed(member, hull) for member in members)
     return replace(measure, members=cast("tuple[Member, ...]", narrowed)) if len(narrowed) > 1 else narrowed[0]  # type: ignore[type-var]
+
+
+def _narrowed(member: Measure, within: Range) -> Measure:
+    if not isinstance(member, (Sum, Mean)):
+        return member
+    return (NarrowedSum if isinstance(member, Sum) else NarrowedMean)(member.value, member.where, within)
 
 
 def declared_over_narrowed(measure: Measure) -> Fraction:
     """Return how many times as large a contribution the declared range allows: 1 where it is the range."""
-    if not isinstance(measure, (Sum, Mean)) or measure.within is None:
+    if not isinstance(measure, (NarrowedSum, NarrowedMean)):
         return Fraction(1)
     declared, narrowed = (_largest_contribution(measure, ends) for ends in (value_range(measure.value), measure.within))
     return declared / narrowed

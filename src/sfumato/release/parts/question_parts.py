@@ -194,7 +194,7 @@ class NoisyTotals:
         noisy_totals = [measurement.draw(measurement.reading.extract(exact)) for measurement in measurements]
         return np.hstack(noisy_totals) if noisy_totals else np.zeros((len(exact), 0), np.int64)
 
-    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
+    def scales(self, measurements: Sequence[Measurement]) -> tuple[NoisyScale | SampledScale, ...]:
         scales = tuple(
             NoisyScale(member.unit_value, measurements[member.share].mechanism, member.coordinates, member.rounding)
             for member in self.bounded.members
@@ -208,7 +208,7 @@ class NoisyTotals:
         )
         return tuple(SampledScale(scale, rate, limit) for scale, limit in zip(scales, limits, strict=True))
 
-    def compared_widths(self, scales: Sequence[NoisyScale | SampledScale]) -> tuple[Fraction, ...]:
+    def compared_widths(self, measurements: Sequence[Measurement]) -> tuple[Fraction, ...]:
         """Return the half-widths that these totals would have in their declared ranges, by which stored answers are
         compared: those of versions that did not narrow ranges stay as good as their price. They rounded totals to
         other steps, which moves a half-width by less than a thousandth.
@@ -216,7 +216,7 @@ class NoisyTotals:
         ratios = (declared_over_narrowed(member.measure) for member in self.bounded.members)
         return tuple(
             scale.half_width("0.95", 1) * (1 if ratio == 1 else ratio * _WITH_OTHER_STEPS)
-            for scale, ratio in zip(scales, ratios, strict=True)
+            for scale, ratio in zip(self.scales(measurements), ratios, strict=True)
         )
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
