@@ -300,7 +300,7 @@ def _held_steps() -> Iterator[Vector]:
     for low, high, step in ((0, 10, Fraction(3)), (-5, 7, Fraction(2)), (-7, -1, Fraction(4)), (1, 2, Fraction(1, 3))):
         below = max(k for k in range(-99, 99) if k * step <= low)
         above = min(k for k in range(-99, 99) if k * step >= high)
-        yield exact((below, above), _value_steps, _column(low, high), step)
+        yield exact((below, above), _value_steps, Sum(_column(low, high)), step)
 
 
 test_vectors, test_every_formula_has_vectors = REGISTRY.tests()

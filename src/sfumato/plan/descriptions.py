@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from sfumato.plan.aggregates.disjoint import DisjointMeasures
-from sfumato.plan.aggregates.measures import AggregateRequest, Distinct, step_rounding_error, value_range
+from sfumato.plan.aggregates.disjoint import DisjointMeasures, members_of
+from sfumato.plan.aggregates.measures import (
+    AggregateRequest,
+    Distinct,
+    Mean,
+    Measure,
+    Sum,
+    step_rounding_error,
+    value_range,
+)
 from sfumato.plan.aggregates.spread import Pairs
 from sfumato.plan.aggregates.unit_measures import (
     LagLead,
@@ -254,12 +262,21 @@ def describe_bounds(scaled: ScaledMeasure) -> str | None:
     value, step = scaled.measure.value, scaled.step
     if value is None:
         return None
-    low, high = value_range(value) if step_rounding_error(value, step) else (scaled.low * step, scaled.high * step)
+    whole_steps = scaled.low * step, scaled.high * step
+    low, high = _summed_range(scaled.measure) if step_rounding_error(value, step) else whole_steps
     total = f", the total in steps of {format_number(float(scaled.unit_value))}" if scaled.bits < 0 else ""
     return (
         f"{expression_sql(value)} in [{format_exact(low)}, {format_exact(high)}] in steps of "
         f"{format_number(float(step))}{total}"
     )
+
+
+def _summed_range(measure: Measure) -> tuple[Fraction, Fraction]:
+    summed = next(member for member in members_of(measure) if member.value is not None)
+    if isinstance(summed, (Sum, Mean)):
+        return summed.summed_range
+    assert summed.value is not None
+    return value_range(summed.value)
 
 
 def count_with_noun(count: int, noun: str) -> str:

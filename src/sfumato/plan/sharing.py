@@ -13,6 +13,7 @@ from typing import cast
 from sfumato.plan.aggregates.canonical_requests import canonical_request
 from sfumato.plan.aggregates.disjoint import members_of, take_together
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
+from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.keys import conditions
 from sfumato.plan.nodes import Aggregate
 from sfumato.plan.values.expressions import Expression
@@ -80,11 +81,12 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     needed = {reading: _NeededMeasures.of(requests, tests) for reading, requests in requests_by_reading.items()}
     parts = tuple(_reading_part(plan, requests, needed[reading]) for reading, requests in requests_by_reading.items())
     part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
-    sources = (
+    sources = tuple(
         _source(request, part_indices[request.reading_key], parts, needed[request.reading_key])
         for request in plan.measures
     )
-    return SharedMeasures(parts, tuple(sources))
+    totals, *others = parts
+    return SharedMeasures((_with_narrowed_ranges(totals, sources, tests), *others), sources)
 
 
 def with_measures(plan: Aggregate) -> Aggregate:
@@ -154,6 +156,20 @@ def _reading_part(plan: Aggregate, requests: Sequence[AggregateRequest], needed:
     only_counts = all(type(request) is Count for request, measures in needed_measures if Count() in measures)
     taken = take_together(part_measures, splits_row_count=only_counts)
     return ReadingPart(reads, replace(plan, measures=taken.measures), tuple(requests), taken.replacements)
+
+
+def _with_narrowed_ranges(
+    totals: ReadingPart, sources: Sequence[MeasuredRequest], tests: tuple[Expression, ...]
+) -> ReadingPart:
+    """Narrow the ranges of sums and means to those of the rows that count, except where moments are made from them."""
+    fixed = {
+        totals.members[index]
+        for source in sources
+        if not source.part and type(source.request) not in (Count, Sum, Mean)
+        for index in source.measures
+    }
+    measures = tuple(narrow_range(measure, tests, fixed) for measure in totals.measures)
+    return replace(totals, plan=replace(totals.plan, measures=measures), replacements={})
 
 
 def _source(

@@ -92,31 +92,40 @@ def steps(expression: Expression, value: Scalar, each: Contribution) -> Scalar:
     """Convert a value to a whole number of steps from an origin, rounded to the nearest, ties to even, within [low,
     high].
 
-    A column is clamped at the scan; what is computed from columns is clamped here before it becomes a whole number, and
-    after, unless it was whole before: a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
+    A column is clamped at the scan, to its declared range. What is computed from columns, and a column of which less
+    than that range is summed, is clamped here before it becomes a whole number, and after, unless it was whole before:
+    a sum is bounded, and no conversion fails, whatever a range or a rounding missed.
     """
     step, origin, low, high = each.step, each.origin, each.low, each.high
     max_steps = max(abs(low + origin), abs(high + origin))
     is_exact = expression.domain.type is Type.INTEGER and step == 1
-    if not isinstance(expression, Column):
-        least_value, greatest_value = ((end + origin) * step for end in (low, high))
+    least_value, greatest_value = ((end + origin) * step for end in (low, high))
+    is_clamped = isinstance(expression, Column) and _holds_range(least_value, greatest_value, expression.domain)
+    if isinstance(expression, Column) and expression.domain.type is Type.INTEGER and not is_exact:
+        value = as_real(value)
+    if not is_clamped:
         value = clamped(
             value,
             *((integer_constant(int(end)) if is_exact else real(float(end))) for end in (least_value, greatest_value)),
         )
-    step_count = value if is_exact else apply(ScalarFunction.NEAREST, _in_steps(expression, value, step))
+    step_count = (
+        value if is_exact else apply(ScalarFunction.NEAREST, apply(ScalarFunction.DIVIDE, value, real(float(step))))
+    )
     if origin:  # of whole numbers: a difference of doubles would be rounded
         step_count = apply(ScalarFunction.SUBTRACT, step_count, integer_constant(origin))
-    if isinstance(expression, Column) and not origin and (is_exact or max_steps <= _EXACT_STEPS):
+    if is_clamped and not origin and (is_exact or max_steps <= _EXACT_STEPS):
         return step_count  # clamped at the scan, and rounding a number of so few steps is exact
-    if is_exact and not isinstance(expression, Column):
+    if is_exact and not is_clamped:
         return step_count  # clamped above, and whole numbers are not rounded
     return clamped(step_count, integer_constant(low), integer_constant(high))
 
 
-def _in_steps(expression: Expression, value: Scalar, step: Fraction) -> Scalar:
-    value = as_real(value) if expression.domain.type is Type.INTEGER and isinstance(expression, Column) else value
-    return apply(ScalarFunction.DIVIDE, value, real(float(step)))
+def _holds_range(low: Fraction, high: Fraction, domain: Domain) -> bool:
+    """Return whether all values of a domain lie from low to high; also for a type without a range, which is counted."""
+    if domain.range is None:
+        return True
+    least, greatest = domain.range
+    return low <= least and greatest <= high  # type: ignore[operator]
 
 
 def clamped(scalar: Scalar, low: Scalar, high: Scalar) -> Scalar:

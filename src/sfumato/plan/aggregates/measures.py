@@ -399,12 +399,17 @@ class Sum:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return None
 
+    @property
+    def summed_range(self) -> tuple[Fraction, Fraction]:
+        """The range that values are clamped to."""
+        return value_range(self.value)
+
     def step(self, rows: int) -> Fraction:
-        low, high = value_range(self.value)
-        return _value_step(self.value, max(abs(low), abs(high)), rows)
+        low, high = self.summed_range
+        return _value_step(self, max(abs(low), abs(high)), rows)
 
     def step_range(self, step: Fraction) -> tuple[int, int]:
-        return _value_steps(self.value, step)
+        return _value_steps(self, step)
 
     def size(self, low: int, high: int) -> int:
         return max(1, abs(low), abs(high))
@@ -458,14 +463,19 @@ class Mean:
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
         return value_range(self.value)
 
+    @property
+    def summed_range(self) -> tuple[Fraction, Fraction]:
+        """The range that values are clamped to."""
+        return value_range(self.value)
+
     def step(self, rows: int) -> Fraction:
-        low, high = value_range(self.value)
+        low, high = self.summed_range
         if low == high:  # so small a step that the mean of one number is that number
             return (abs(low) or Fraction(1)) / 2**40
-        return _value_step(self.value, high - low, rows)
+        return _value_step(self, high - low, rows)
 
     def step_range(self, step: Fraction) -> tuple[int, int]:
-        return _value_steps(self.value, step)
+        return _value_steps(self, step)
 
     def size(self, low: int, high: int) -> int:
         return max(1, high - low)
@@ -529,16 +539,17 @@ def natural_step(value: Expression) -> Fraction | None:
     return Fraction(1) if value.domain.type is Type.INTEGER else value.domain.grid
 
 
-def _value_steps(value: Expression, step: Fraction) -> tuple[int, int]:
-    low, high = value_range(value)
+def _value_steps(measure: Sum | Mean, step: Fraction) -> tuple[int, int]:
+    low, high = measure.summed_range
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _value_step(value: Expression, largest_contribution: Fraction, rows: int) -> Fraction:
+def _value_step(measure: Sum | Mean, largest_contribution: Fraction, rows: int) -> Fraction:
     """Return the natural step where values are exact multiples of it, for any number of rows up to this; else a power
     of two.
     """
-    largest_value, natural = max(map(abs, value_range(value))), natural_step(value)
+    value = measure.value
+    largest_value, natural = max(map(abs, measure.summed_range)), natural_step(value)
     if natural is not None:
         max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
         if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MAX_VALUE_STEPS:

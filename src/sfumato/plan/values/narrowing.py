@@ -6,8 +6,8 @@ holds where one does, so only what every part limits is limited, by the hull. Re
 engines hold. From EXTRACT(year), DATE_TRUNC and casts, which are monotone and NULL only for NULL, a limit is carried to
 their argument. Nothing is concluded from a condition of another form. ∎
 
-Limits only serve to enumerate the groups that rows can be in, and to find conditions that exclude each other: clamping
-follows from the declared domains, and what one unit can change from what engines enforce.
+Limits only serve to enumerate the groups that rows can be in, to find conditions that exclude each other, and to narrow
+the ranges of sums and means: what one unit can change follows from what engines enforce.
 """
 
 from __future__ import annotations

@@ -1,0 +1,71 @@
+"""Seeded bugs in the ranges of sums and means that conditions narrow."""
+
+from __future__ import annotations
+
+from mutants.running import Kind, Mutant, suite
+
+_SAFETY = "safety/test_narrowed_ranges.py"
+_ENFORCED = f"{_SAFETY}::test_engines_enforce_a_range_that_rows_leave"
+_NUMBERS = f"{_SAFETY}::test_numbers_are_those_of_the_rows"
+_IMPLIED = f"{_SAFETY}::test_only_what_conditions_imply_narrows_a_range"
+_STORED = f"{_SAFETY}::test_stored_answers_in_declared_ranges_are_as_good_as_their_price"
+MUTANTS = (
+    Mutant(
+        "a column is clamped at the scan, so a narrower range of it is not enforced",
+        Kind.SENSITIVITY,
+        "engine.lowering.unit_lowering:steps",
+        "isinstance(expression, Column) and _holds_range(least_value, greatest_value, expression.domain)",
+        "isinstance(expression, Column)",
+        (_ENFORCED,),
+    ),
+    Mutant(
+        "a range is enforced at its low end alone",
+        Kind.SENSITIVITY,
+        "engine.lowering.unit_lowering:_holds_range",
+        "low <= least and greatest <= high",
+        "low <= least",
+        (_ENFORCED,),
+    ),
+    Mutant(
+        "a moment is made from a mean of another origin",
+        Kind.RANGES,
+        "plan.sharing:_with_narrowed_ranges",
+        "narrow_range(measure, tests, fixed)",
+        "narrow_range(measure, tests)",
+        (_NUMBERS,),
+    ),
+    Mutant(
+        "measures taken together have the range of the first",
+        Kind.RANGES,
+        "plan.aggregates.narrowed_ranges:_hull",
+        "return (min((low for low, _ in ranges)), max((high for _, high in ranges)))",
+        "return ranges[0]",
+        (_NUMBERS,),
+    ),
+    Mutant(
+        "the ends of a range are rounded inward",
+        Kind.ROUNDING,
+        "plan.aggregates.narrowed_ranges:_rounded_outward",
+        "math.ceil(high / unit) * unit",
+        "math.floor(high / unit) * unit",
+        (_IMPLIED,),
+    ),
+    Mutant(
+        "the predicate of another measure narrows a range",
+        Kind.RANGES,
+        "plan.aggregates.narrowed_ranges:_range_in_rows",
+        "conditions if measure.where is None else (*conditions, measure.where)",
+        "conditions",
+        (_IMPLIED,),
+    ),
+    Mutant(
+        "answers of versions that did not narrow ranges cost again",
+        Kind.CHARGE_ORDER,
+        "plan.aggregates.narrowed_ranges:declared_over_narrowed",
+        "return declared / narrowed",
+        "return Fraction(1)",
+        (_STORED,),
+    ),
+)
+
+test_the_tests_of_narrowed_ranges_notice = suite(MUTANTS)
