@@ -92,7 +92,11 @@ def detect_file_kind(path: Path) -> str | None:
     if last_ending in _TEXT_ENDINGS or (last_ending == ".gz" and len(endings) > 1 and endings[-2] in _TEXT_ENDINGS):
         return "text"
     if last_ending in _SQLITE_ENDINGS and last_ending != ".db":
-        raise InvalidPolicy("this is not a SQLite database", place=str(path), fix="write it again, or export it as CSV")
+        raise InvalidPolicy(
+            "this is not a SQLite database",
+            place=str(path),
+            fix="write the database again, or export its tables as CSV",
+        )
     return _ENGINE_ENDINGS.get(last_ending)
 
 
@@ -171,7 +175,7 @@ def _detect_encoding(head: bytes, path: Path) -> str:
     first_line = head.partition(b"\n")[0]
     if b"\0" in first_line:
         raise InvalidPolicy(
-            "a text file must begin with a line of column names; this file holds binary data",
+            "a text file must begin with a line of column names; this file contains binary data",
             place=str(path),
             fix="name a CSV, TSV, Parquet, DuckDB or SQLite file, or give --encoding",
         )
@@ -216,7 +220,7 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
         is_usual = widths.total() >= _MIN_RECORDS and 2 * count > widths.total()
         if is_usual and width != len(names) and (separator == text_format.separator or width > 1):
             raise InvalidPolicy(
-                f"a text file begins with one line of column names; this first line has {len(names)} "
+                f"a text file must begin with one line of column names; this first line has {len(names)} "
                 f"{'cell' if len(names) == 1 else 'cells'}, and most others have {width}",
                 place=f"{path}, line 1",
                 fix="delete the lines above the column names, or give the file's --delimiter",
@@ -225,8 +229,8 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
     unnamed = sum(not name.strip() for name in names)
     if 2 * unnamed > len(names) > 1 and len(records) > 1 and all(cell.strip() for cell in records[1]):
         raise InvalidPolicy(
-            f"a text file begins with one line of column names; {unnamed} of {len(names)} cells of this first line are "
-            "empty, and none of the second",
+            f"a text file must begin with one line of column names; {unnamed} of {len(names)} cells of this first "
+            "line are empty, but no cell of the second",
             place=f"{path}, line 1",
             fix="delete the title above the column names",
         )
@@ -251,7 +255,9 @@ def _is_utf8(path: Path) -> bool:
     except UnicodeDecodeError:
         return False
     except (OSError, EOFError):
-        raise InvalidPolicy("this file could not be read to its end", place=str(path), fix="fetch it again") from None
+        raise InvalidPolicy(
+            "this file could not be read to its end", place=str(path), fix="download or copy it again"
+        ) from None
     return True
 
 
@@ -431,7 +437,7 @@ def _make_private_folder(folder: Path) -> None:
             os.chmod(folder, _OWNER_ONLY_FOLDER)
     except OSError:
         raise InvalidPolicy(
-            "copies of private tables need a folder that only you can read, and this one cannot be made",
+            "copies of private tables need a folder that only you can read, and this one cannot be created",
             place=str(folder),
             fix="choose another place for the policy with -o, or move away what has this name",
         ) from None
@@ -566,7 +572,7 @@ def _holds_rows(cell: str, text_format: TextFormat) -> bool:
 
 def _swallowed_lines(path: Path, first: int, last: int, quote: str) -> InvalidPolicy:
     return InvalidPolicy(
-        f"a quoted cell reads lines {first:,} to {last:,} as one: its quote is not closed, and the rows of these lines "
+        f"a quoted cell spans lines {first:,} to {last:,}: its quote is not closed, and the rows on these lines "
         "would be lost",
         place=f"{path}, line {first}",
         fix=f"close the quote there, or double it; or give another --quote if {quote} is part of the text",

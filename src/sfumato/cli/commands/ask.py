@@ -13,7 +13,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP, print_warning
 _MAX_BYTES = 1 << 20
 
 
-@click.command(short_help="Query a published synopsis or model in SQL: free.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Query a published synopsis or model in SQL, for free.", epilog=EXIT_CODES_HELP)
 @options.synopsis_file
 @click.argument("sql")
 @click.option("--confidence", metavar="NUMBER", default="0.95", show_default=True, help="The confidence of each range.")

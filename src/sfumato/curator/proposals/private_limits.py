@@ -105,7 +105,7 @@ class UnitLimits:
 
 def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confidence: Number) -> str:
     if limit is None:
-        return f"no limit of {what} was found: there are too few units to stand out from the noise"
+        return f"no limit of {what} was found: there are too few units to be seen above the noise"
     units_above = max(0, step_counts.outside)
     units_within = max(0, step_counts.inside)
     half_width = step_counts.rank_error(confidence)

@@ -388,7 +388,9 @@ def _contains(node: exp.Contains, read: Read) -> Expression:
 def _regexp_matches(node: exp.RegexpLike, read: Read) -> Expression:
     if node.args.get("flag") is not None:
         rule = f"{function_name(node)} takes no options"
-        raise Unsupported("regex", rule, fix="for any letter case, write REGEXP_MATCHES(LOWER(x), 'small letters')")
+        raise Unsupported(
+            "regex", rule, fix="to ignore letter case, write REGEXP_MATCHES(LOWER(x), 'pattern in lower case')"
+        )
     name = "REGEXP_FULL_MATCH" if isinstance(node, exp.RegexpFullMatch) else "REGEXP_MATCHES"
     return call(name, read(node.this), read(node.expression))
 

@@ -227,7 +227,7 @@ def _check_noise_size(size: Fraction) -> Fraction:
         raise InvalidParameter(
             "price",
             float(size),
-            "higher: this one needs noise of more than 1e12 steps",
+            "higher: at this price the noise has more than 1e12 grid steps",
             fix="raise the price, or name fewer columns",
         )
     return max(size, LEAST_STEPS)
