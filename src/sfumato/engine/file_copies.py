@@ -352,7 +352,9 @@ def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
             database.text_factory = lambda cell: cell.decode(errors="replace")
             yield database
     except sqlite3.Error:
-        raise InvalidPolicy("this SQLite database could not be read", place=str(path), fix="check the file") from None
+        raise InvalidPolicy(
+            "this SQLite database could not be read", place=str(path), fix="check that the file is complete"
+        ) from None
 
 
 # ── copies ─────────────────────────────────────────────────────────────────────────────────────

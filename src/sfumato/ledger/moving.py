@@ -135,7 +135,8 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
     has_mark = any(transaction.has(*mark) for mark in anchor.marks[:1])
     if not has_mark or transaction.head is None or transaction.head.number < anchor.number:
         raise LedgerUnavailable(
-            f"a backup or an export can only replace a lost ledger, and its ledger was moved to {anchor.moved}",
+            "a backup or an export can only replace a lost ledger, and the ledger of this one was moved to "
+            f"{anchor.moved}",
             place=str(path),
             fix="use the ledger that it was moved to; if that is destroyed too, move this anchor elsewhere and name "
             "it: --anchor FILE --accept-loss",

@@ -512,7 +512,7 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
                 raise InvalidPolicy(
                     f"{step.via} is public, so its rows have no owner",
                     place=place,
-                    fix="use a private table, or declare this table public if it is about nobody",
+                    fix="use a private table, or declare this table public if it contains nothing about the units",
                 )
             if step.via in visited:
                 raise InvalidPolicy(

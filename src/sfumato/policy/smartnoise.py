@@ -59,7 +59,7 @@ def read_smartnoise(path: str | Path) -> dict[str, SmartNoiseTable]:
                 tables[name] = _parse_table(name, declaration)
     if not tables:
         raise InvalidPolicy(
-            "SmartNoise metadata declare a table within a schema, and this file declares none",
+            "SmartNoise metadata must declare a table within a schema, and this file declares none",
             place=str(file),
             fix="name another file",
         )

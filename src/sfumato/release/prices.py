@@ -46,7 +46,7 @@ class Price:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "a number, alone or with delta, or left out with rho given instead: every release has a price",
+                "a number, alone or with delta, unless rho is given instead: every release needs a price",
                 fix="write release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
             )
         object.__setattr__(self, "epsilon", None if epsilon is None else exact(epsilon, "epsilon", POSITIVE))

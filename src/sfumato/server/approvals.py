@@ -317,7 +317,11 @@ def _require_rules(curator: Curator) -> ApprovalRules:
     rules = curator.policy.approval
     if rules is None:
         rule = "releases of this policy need no approval"
-        raise Unsupported("no-approval-needed", rule, fix="release it; as the owner, add [approval] to the policy")
+        raise Unsupported(
+            "no-approval-needed",
+            rule,
+            fix="release it directly; to require approval, the owner adds [approval] to the policy",
+        )
     return rules
 
 

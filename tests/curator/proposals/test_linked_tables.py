@@ -131,7 +131,7 @@ def test_tables_are_written_and_read_back(released: sf.SyntheticTables, tmp_path
     with pytest.raises(InvalidParameter, match="format must be one of"):
         released.write(tmp_path, "xlsx")
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidParameter, match="a folder that can be written"):
+    with pytest.raises(InvalidParameter, match="folder must be writable"):
         released.write(tmp_path / "file" / "below")
     for text in ("{}", released.parent.to_json(), released.to_json().replace("table-link", "price")):
         with pytest.raises(SfumatoError):

@@ -556,10 +556,10 @@ def test_bad_marginals_are_refused_before_spending(wide: DuckDB, ways: Any, more
         ({"epsilon": 1, "mechanism": Gaussian}, "Gaussian noise needs a δ"),
         ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
         ({"epsilon": 1, "mechanism": 3}, "or the classes sf.Laplace"),
-        ({}, "alone or with delta, or left out with rho given instead: every release has a price"),
+        ({}, "alone or with delta, unless rho is given instead: every release needs a price"),
         (
             {"epsilon": 1, "rho": 1},
-            "alone or with delta, or left out with rho given instead: every release has a price",
+            "alone or with delta, unless rho is given instead: every release needs a price",
         ),
         ({"rho": "1e-30"}, "noise of more than 1e12 grid steps"),
     ],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--values-epsilon",
     metavar="NUMBER",
-    help="The part of --epsilon that pays for noisy values of the counts found above the threshold.",
+    help="The part of --epsilon that pays for noisy values of the counts above the threshold.",
 )
 @click.option(
     "--sensitivity", metavar="NUMBER", help="The most that one unit can change any count.  [default: from the policy]"

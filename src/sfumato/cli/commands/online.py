@@ -73,7 +73,9 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
 @options.session_id
 @options.explain
 @click.option(
-    "--textbook", is_flag=True, help="For teaching: measure only the number of rows, and start from a uniform model."
+    "--textbook",
+    is_flag=True,
+    help="For teaching: measure only the number of rows, and start from a uniform model.",
 )
 @options.as_json
 def command(

@@ -34,7 +34,9 @@ _marginal_options = options.combine_decorators(
     click.option("--where", metavar="SQL", help="Count only rows that meet this SQL condition."),
     click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows."),
     click.option(
-        "--weights", metavar="4,1", help="The weight of the error of each set, in order.  [default: every cell equally]"
+        "--weights",
+        metavar="4,1",
+        help="The weight of each set's error, in the order of the sets.  [default: every cell equally]",
     ),
     click.option(
         "--objective",

@@ -34,7 +34,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     "--private-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a page with plots instead, such as out.html, readable by you alone.",
+    help="Instead of printing, write a page with plots, such as out.html, readable by you alone.",
 )
 @options.as_json
 def command(

@@ -49,7 +49,7 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
 @click.option(
     "--most",
     metavar="EPSILON",
-    help="The most ε that the token may ever spend, over all its releases.  [default: as much as its user]",
+    help="The maximum ε that all releases with this token may spend in total.  [default: as much as its user]",
 )
 @click.option(
     "--price",

@@ -215,7 +215,7 @@ class ShellSession:
             click.echo("Nothing was spent: add --yes to buy the answer.")
             return False
         if not forecast.accepted:
-            click.echo("Nothing was spent: set a lower price with \\epsilon, then \\ask.")
+            click.echo("Nothing was spent: set a lower price with \\epsilon, then type \\ask.")
             return False
         try:
             confirmed = self.lines.confirm(f"Spend {forecast.price}? [y/N] ")

@@ -31,7 +31,7 @@ def sampling_rate(question: Any, request: PriceRequest, policy: Policy) -> Fract
     rate = parse_rate(request.sample)
     for reason in (_policy_reason(policy, question.table.every_row), _question_reason(question)):
         if reason:
-            raise Unsupported(_RULE, f"a question over a sample is not possible here: {reason}", fix=_ASK_ALL)
+            raise Unsupported(_RULE, f"this question cannot be asked over a sample: {reason}", fix=_ASK_ALL)
     return rate
 
 

@@ -269,7 +269,7 @@ class CleanScans:
             raise InvalidPolicy(
                 f"{column} is not a list in its source",
                 place=f"{place}.most_items",
-                fix="remove most_items, or name an array column whose item type is built in",
+                fix="remove most_items, or name an array column whose items have a built-in type",
             )
         return list_column, _require_shared_type(list_column.item, column, place)
 

@@ -162,7 +162,9 @@ def _plain_form(node: Node) -> str:
 def _column(node: exp.Column, resolve: Resolve) -> Expression:
     if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
         raise Unsupported(
-            "column", "a column is written as name or table.name", fix="leave out the name of the schema or database"
+            "column",
+            "a column must be written as name or table.name",
+            fix="leave out the name of the schema or database",
         )
     try:
         return resolve(node.table or None, node.name)

@@ -538,7 +538,7 @@ class _QuestionEvaluator:
         """Return the totals of a measure: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = "a synopsis holds the number of rows per cell, from which only COUNT, SUM and AVG can be computed"
-            raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) where it helps")
+            raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) if needed")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
