@@ -181,7 +181,9 @@ class GrantedShare:
         kinds = f"kinds: {', '.join(self.kinds)}" if self.kinds else "every kind of release"
         tables = f"tables: {', '.join(self.tables)}" if self.tables else "every table"
         limited = f"; {_measure_words(self.measures)}" if self.measures else ""
-        return f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in all; {kinds}; {tables}{limited}"
+        return (
+            f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in total; {kinds}; {tables}{limited}"
+        )
 
 
 def _measure_words(measures: tuple[str, ...]) -> str:

@@ -98,7 +98,7 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
         exceeding_units = (
             "1 unit exceeds" if costs.units_over_limit == 1 else f"{costs.units_over_limit:,} units exceed"
         )
-        loss = f"{exceeding_units} it, {costs.rows_over_limit:.2%} of rows are over the limit"
+        loss = f"{exceeding_units} this limit, and {costs.rows_over_limit:.2%} of rows are over it"
         click.echo(f"  max_rows = {checked.table.max_rows}: {loss}")
         _print_losses_by_limit("max_rows", {"rows beyond it": costs.lost_by_row_limit})
         _print_losses_by_limit(

@@ -582,7 +582,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
     if columns is not None:
-        raise InvalidParameter("columns", columns, "left out where ways lists sets of columns")
+        raise InvalidParameter("columns", columns, "left out if ways lists sets of columns")
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
     name_sets = [_parse_names(names_of_set, "ways") for names_of_set in ways]

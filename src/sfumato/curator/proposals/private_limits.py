@@ -280,7 +280,7 @@ def propose_limits(context: Context, table: str, by: str | Sequence[str], share:
     policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
     if policy_table.every_row:
         rule = "one in which a unit can have several rows"
-        fix = f"leave {table} as it is: where every row is a unit, no limit is needed"
+        fix = f"leave {table} as it is: if every row is a unit, no limit is needed"
         raise InvalidParameter("table", table, rule, fix=fix)
     if len(set(group_columns)) < len(group_columns) or any(
         column not in policy_table.columns or column == policy_table.id for column in group_columns

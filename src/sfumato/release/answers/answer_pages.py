@@ -186,7 +186,7 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
 def render_protection(unit: str, neighbours: str) -> str:
     """Describe who is protected, and what that means."""
     if neighbours == Neighbours.REPLACE.value:
-        change = "had been replaced by any others. How many units there are in all is public"
+        change = "had been replaced by any others. The total number of units is public"
     else:
         change = "had never been in the data"
     return paragraph(
