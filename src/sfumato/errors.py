@@ -614,10 +614,11 @@ class LedgerBehind(LedgerUnavailable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"this ledger does not contain line {number} as its anchor records it: it was rolled back or rewritten",
+            f"this ledger does not contain line {number} as its anchor records it: the ledger was rolled back or "
+            "rewritten",
             place=f"line {number}",
             fix="put the newest ledger back; or, as the owner, accept the loss with sfumato ledger acknowledge "
-            "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
+            "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to those in the anchor",
         )
         self.number = number
 

@@ -160,8 +160,7 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> PaymentMec
         raise InvalidParameter(
             "environment",
             environment,
-            "one whose utilities have few digits: their common denominator times the number of players must stay "
-            "below 2^36",
+            "one whose utilities have few digits (their common denominator, times the players, is below 2^36)",
             fix="round the utilities to fewer digits",
         )
     return priced

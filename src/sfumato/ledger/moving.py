@@ -121,7 +121,7 @@ def _compare_with_anchors(guarded: GuardedStore, place: str, *, accept_loss: boo
             else:
                 raise LedgerUnavailable(
                     f"this backup or export ends before line {anchor.number}, which this user's anchor records: "
-                    "charges made since could be spent again",
+                    "what was charged since then could be spent again",
                     place=str(path),
                     fix="move the ledger itself; if the ledger is lost, the owner may accept that these charges are "
                     "forgotten: --accept-loss",
@@ -135,8 +135,8 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
     has_mark = any(transaction.has(*mark) for mark in anchor.marks[:1])
     if not has_mark or transaction.head is None or transaction.head.number < anchor.number:
         raise LedgerUnavailable(
-            "a backup or an export can only replace a lost ledger, and the ledger of this one was moved to "
-            f"{anchor.moved}",
+            "a backup or an export can only replace a lost ledger, but the ledger that it was made from was "
+            f"moved to {anchor.moved}",
             place=str(path),
             fix="use the ledger that it was moved to; if that is destroyed too, move this anchor elsewhere and name "
             "it: --anchor FILE --accept-loss",
