@@ -241,7 +241,7 @@ def test_an_answer_has_a_limit_of_rows() -> None:
         "SELECT 1 FROM pg_attribute a, pg_attribute b",
         "SELECT string_agg(a.attname, ',') FROM pg_attribute a, pg_attribute b",
     ):
-        with pytest.raises(Unsupported, match="at most 20,000 rows and 4,000,000 letters"):
+        with pytest.raises(Unsupported, match="at most 20,000 rows and 4,000,000 characters"):
             catalog().run(sql, ())
 
 
