@@ -194,7 +194,7 @@ def test_an_engine_that_has_ended_is_replaced() -> None:
 def test_letters_in_arrays_are_counted() -> None:
     assert count_letters(("ab", ["c", None, ["de"]], {"x": "f"}, 7)) == 2 + (2 + 1 + 4) + 2 + 4
     sql = "SELECT array_agg(attname || attname || attname || attname) FROM pg_attribute, generate_series(1, 90)"
-    with pytest.raises(Unsupported, match="4,000,000 letters"):
+    with pytest.raises(Unsupported, match="4,000,000 characters"):
         catalog().run(sql, ())
 
 
