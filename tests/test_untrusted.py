@@ -325,7 +325,7 @@ def test_what_is_unforeseen_becomes_the_refusal_with_its_cause() -> None:
         pytest.raises(sf.SynopsisDamaged),
         refuse_malformed(lambda: InvalidParameter("source", 7, "as it was written")),
     ):
-        raise sf.SynopsisDamaged("it says what is wrong", place="the file", fix="fetch it again")
+        raise sf.SynopsisDamaged("it says what is wrong", place="the file", fix="download or copy it again")
     with pytest.raises(KeyboardInterrupt), refuse_malformed(lambda: InvalidParameter("source", 7, "as it was written")):
         raise KeyboardInterrupt
 

@@ -233,7 +233,7 @@ def test_a_refusal_speaks_of_epsilon_and_keeps_the_currencies_for_details() -> N
     assert ordinary.rule.endswith(
         "it takes ε = 3, and ε = 2 of 3 is left for ordinary answers, which is ε = 1 too little"
     )
-    assert re.search("it has Gaussian noise, which takes [0-9.]+ times what is left for Gaussian noise", gaussian.rule)
+    assert re.search("it has Gaussian noise, which needs [0-9.]+ times what is left for Gaussian noise", gaussian.rule)
     assert "which nothing is left for" in refused(budget.charge(Curve.pure(1)), Curve.gaussian(1)).rule
     assert "it needs δ = 0.5, and δ = 1e-07 is left" in refused(budget, Curve.approximate("0.1", "0.5")).rule
     assert "which this budget does not pay for" in refused(sf.Budget(1), Curve.gaussian(1)).rule

@@ -248,7 +248,7 @@ def commands() -> str:
         "",
         NOTE,
         "",
-        "Every command says the same with `--help`. What went wrong is told by the [exit code](exit-codes.md).",
+        "Every command says the same with `--help`. The [exit code](exit-codes.md) says what went wrong.",
     ]
     context = click.Context(main, info_name="sfumato")
     for name in main.list_commands(context):

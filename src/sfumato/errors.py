@@ -143,7 +143,7 @@ class BodyTooLarge(SfumatoError):
         super().__init__(
             f"a request body can have at most {most:,} bytes, uncompressed",
             place="the body",
-            fix="send a shorter request; ask many questions one after the other",
+            fix="send a shorter request; send many questions one after the other",
         )
         self.most = most
 
@@ -256,7 +256,7 @@ class Unanswered(SfumatoError):
             else "the same question was asked before, and was charged and then stopped before it could answer; "
             "this request was not charged",
             place=f"line {number} of the ledger",
-            fix="ask again, under a new request id if it had one: that is a new release with its own charge",
+            fix="ask again, with a new request id if you gave one: that is a new release with its own charge",
         )
         self.number = number
         self.charged = charged
@@ -417,7 +417,7 @@ class Overspent(SfumatoError):
             return "this budget does not pay for"
         if not remaining:
             return "nothing is left for"
-        return f"takes {float(request / remaining):.3g} times what is left for Gaussian noise"
+        return f"needs {float(request / remaining):.3g} times what is left for Gaussian noise"
 
 
 class AccountDiffers(SfumatoError):
@@ -497,7 +497,9 @@ class NotAllowed(SfumatoError):
     code = "not-allowed"
 
     def __init__(self, role: str, call: str) -> None:
-        super().__init__(f"the role {role} does not allow {call}", place=call, fix="ask somebody whose role allows it")
+        super().__init__(
+            f"your role, {role}, does not allow {call}", place=call, fix="ask somebody whose role allows it"
+        )
         self.role = role
         self.call = call
 
@@ -546,7 +548,11 @@ class ServerUnavailable(SfumatoError):
 
     def __init__(self, rule: str, *, place: str, request_id: str | None = None, fix: str | None = None) -> None:
         retry = fix or "check the address and that the server is running, then ask again"
-        retry = retry if request_id is None else f"{retry} with request_id={request_id!r}: it is charged at most once"
+        retry = (
+            retry
+            if request_id is None
+            else f"{retry} with request_id={request_id!r}: the release is charged at most once"
+        )
         super().__init__(rule, place=place, fix=retry)
         self.request_id = request_id
 
@@ -585,7 +591,11 @@ class LedgerInDoubt(LedgerUnavailable):
 
     def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
         identified = "" if request_id is None else f" (request id {request_id!r})"
-        retry = "under the same request id: it is charged once" if request_id else "once history shows how it ended"
+        retry = (
+            "with the same request id: the release is charged only once"
+            if request_id
+            else "after history shows whether it was charged"
+        )
         super().__init__(
             f"it is unknown whether this was charged{identified}: the connection to the ledger's server was lost "
             "during the write",
@@ -604,10 +614,11 @@ class LedgerBehind(LedgerUnavailable):
 
     def __init__(self, number: int) -> None:
         super().__init__(
-            f"this ledger does not contain line {number} as its anchor records it: it was rolled back or rewritten",
+            f"this ledger does not contain line {number} as its anchor records it: the ledger was rolled back or "
+            "rewritten",
             place=f"line {number}",
             fix="put the newest ledger back; or, as the owner, accept the loss with sfumato ledger acknowledge "
-            "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to the anchor's",
+            "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to those in the anchor",
         )
         self.number = number
 

@@ -272,10 +272,10 @@ def test_what_there_was_no_time_for_is_said(visits: Path) -> None:
     assert [each.private.attack for each in found.attempts] == ["presence"]
     assert found.untried[0] == 'visits."<b>ward" with ε = 0.5'
     assert len(found.untried) == 8
-    assert 'There was no time for: visits."<b>ward" with ε = 0.5, ' in str(found)
+    assert 'There was no time to try: visits."<b>ward" with ε = 0.5, ' in str(found)
     page = found.page().html
-    assert "There was no time for: visits.&quot;&lt;b&gt;ward&quot;" in page
-    assert "That no method is right more than 73.2 times of 100 holds for these, too" in page
+    assert "There was no time to try: visits.&quot;&lt;b&gt;ward&quot;" in page
+    assert "That no method is right more than 73.2 times of 100 holds for these too" in page
     assert "no method whatever is right more than 73.2 times of 100" in page  # of values too, which were not tried
     with pytest.raises(sf.InvalidParameter, match="minutes"):
         attacks.policy(visits, minutes=0)
@@ -314,7 +314,7 @@ def test_a_policy_that_answers_nothing_is_not_attacked(tmp_path: Path) -> None:
 def test_replace_neighbours_without_listed_values_leave_nothing_to_guess(tmp_path: Path) -> None:
     path = tmp_path / "people.toml"
     path.write_text(PEOPLE[: PEOPLE.index("sex =")] + 'name = { type = "text" }\n')
-    with pytest.raises(sf.InvalidPolicy, match="no column lists two values or has bounds"):
+    with pytest.raises(sf.InvalidPolicy, match="needs a column with bounds or at least two listed values"):
         attacks.policy(path)
 
 

@@ -77,7 +77,7 @@ def test_a_closed_currency_is_explained(policy: Path) -> None:
     assert "since Gaussian noise was used" in run("budget", policy).stdout
     found = run("budget", policy, "--details").stdout
     assert "closed" in found
-    assert "A release must fit into what is left of pure or renyi" in found
+    assert "A release must fit into what is left in pure or renyi" in found
     assert "pure is closed" in found
 
 

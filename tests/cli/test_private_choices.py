@@ -93,7 +93,7 @@ def draft(data: Path, *more: str, after: str = "") -> Result:
 def test_init_buys_the_bounds_that_were_not_typed(data: Path, by_flag: bool) -> None:
     done = draft(data, "--bounds-epsilon", "1") if by_flag else draft(data, after="-1\n1\n")
     assert done.exit_code == 0, done.output
-    assert "2 searches at ε = 1 each, ε = 2 in all of the 3 for life of " in done.output
+    assert "2 searches at ε = 1 each, ε = 2 in total, of the lifetime budget of 3 in " in done.output
     assert ("Without bounds: cost, day" in done.output) is not by_flag
     text = data.with_name("policy.toml").read_text()
     assert "# These bounds were found privately for ε = 1, line 4 of the ledger." in text

@@ -293,7 +293,7 @@ def test_what_a_proxy_lost_is_sent_again_to_the_next_server(status: int) -> None
         assert curator.sql(COUNT).text == "q"
     assert [each["path"] for each in seen][:2] == ["/v1/policies"] * 2
     with answering(ONE, lost) as (where, seen), sf.connect(where, token="x") as curator:
-        with pytest.raises(ServerUnavailable, match=f"HTTP status {status}.*may have done what it was sent"):
+        with pytest.raises(ServerUnavailable, match=f"HTTP status {status}.*may have carried out the request"):
             curator.amend(reason="less")
         assert len(seen) == 2  # it may have been done
 
@@ -312,10 +312,10 @@ ONCE: dict[str, Callable[[RemoteCurator], object]] = {
 @pytest.mark.parametrize("path", ONCE)
 def test_what_would_be_done_twice_is_sent_once(path: str) -> None:
     with answering(ONE, BUSY, None, None) as (where, seen), sf.connect(where, token="x") as curator:
-        with pytest.raises(ServerUnavailable, match="may have done what it was sent") as refused:
+        with pytest.raises(ServerUnavailable, match="may have carried out the request") as refused:
             ONCE[path](curator)
         assert [each["path"] for each in seen[1:]] == [path, path]  # the busy server did nothing
-    assert "look whether it was done" in refused.value.fix
+    assert "check whether the request was carried out" in refused.value.fix
 
 
 def test_who_gets_no_answer_is_told_the_request_id() -> None:

@@ -132,7 +132,7 @@ def test_the_command_line(address: tuple[str, dict[str, str], Path], monkeypatch
     filed = run("ana", "file", "clinic", f"{COUNT} WHERE age > 9", "--epsilon", "0.3", "--purpose", "a chart")
     number = filed.split(":")[0].removeprefix("request ")
     assert "a chart" in run("olga", "list", "clinic")
-    assert "outside the promise" in run("olga", "show", "clinic", number)
+    assert "not covered by the privacy guarantee" in run("olga", "show", "clinic", number)
     assert "approved" in run("olga", "approve", "clinic", number)
     assert "n" in run("ana", "release", "clinic", number)
     spec = '{"table": "visits", "ways": [["region", "day"]]}'
@@ -156,14 +156,14 @@ def test_marked_answers_are_approved_and_signed(
     shown = ana.sql(f"{COUNT} WHERE age > 21").release(epsilon="0.05").receipt.line
     other = ana.sql(f"{COUNT} WHERE age > 22").release(epsilon="0.05").receipt.line
     owned = olga.sql(f"{COUNT} WHERE age > 23").release(epsilon="0.05").receipt.line
-    with pytest.raises(SfumatoError, match="no answers are marked"):
+    with pytest.raises(SfumatoError, match="no answers have been marked"):
         reviewed_lines(policy)
     marked = ana.requests.publish([shown], purpose="the yearly report")
     assert marked.publishes == (shown,)
     for wrong in ([owned], [1], [10**9], []):
         with pytest.raises(SfumatoError):
             ana.requests.publish(wrong, purpose="not mine")
-    with pytest.raises(SfumatoError, match="no answers are marked"):
+    with pytest.raises(SfumatoError, match="no answers have been marked"):
         reviewed_lines(policy)
     with pytest.raises(NotAllowed):
         ana.requests.approve(marked.number)
@@ -171,7 +171,7 @@ def test_marked_answers_are_approved_and_signed(
     with open_owners(policy) as is_owner:
         assert [is_owner(name) for name in ("olga", "ana", "nobody")] == [True, False, False]
         assert reviewed_lines(policy, is_owner=is_owner) == (shown,)
-    with pytest.raises(SfumatoError, match="no answers are marked"):
+    with pytest.raises(SfumatoError, match="no answers have been marked"):
         reviewed_lines(policy, is_owner=lambda name: name != "olga")  # disabled since
     signer, path = SigningKey.new(), tmp_path / "bundle.zip"
     report = bundle(policy, signer, path, questions=reviewed_lines(policy))

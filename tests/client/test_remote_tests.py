@@ -114,7 +114,7 @@ def test_selected_rows_are_regressed(ana: RemoteCurator) -> None:
         ana.table("trial").regress("cost ~ ag")
     assert refused.value.fix == "did you mean age?"
     for view in (ana.table("trial", "t"), ana.table("trial").derive(older="age + 1")):
-        with pytest.raises(Unsupported, match="rows of one table that meet conditions"):
+        with pytest.raises(Unsupported, match="rows of one table, selected by conditions"):
             view.regress("cost ~ age")
 
 
@@ -127,6 +127,8 @@ def test_a_sample_of_what_is_of_all_units_is_refused_with_a_way_out(policy: Path
             local.survival("trial", "age", "cured", event_is="yes", every=11),
             local.test("independence", by_arm),
         ):
-            with pytest.raises(InvalidParameter, match=r"sample must be left out: .* are of all units") as refused:
+            with pytest.raises(
+                InvalidParameter, match=r"sample must be left out: .* are always of all units"
+            ) as refused:
                 proposal.release(epsilon="0.5", delta="1e-7", sample="50 %")
             assert "leave it out" in refused.value.fix

@@ -186,7 +186,7 @@ def test_limits_and_weights_are_of_one_select(library: sf.Curator) -> None:
     ):
         with pytest.raises(sf.InvalidParameter, match="several SELECTs"):
             ask()
-    with pytest.raises(sf.Unsupported, match="batch of its own"):
+    with pytest.raises(sf.Unsupported, match="already a batch"):
         library.workload([question])
 
 

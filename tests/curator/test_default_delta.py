@@ -57,7 +57,7 @@ def test_free_calls_assume_a_delta_and_say_so(tmp_path: Path) -> None:
         forecast = question.error(epsilon=1)
         assert forecast.assumed_delta == question.default_delta
         assert forecast.price == "ε = 1, δ = 1e-09"
-        assert any("No δ was given: this is for δ = 1e-9" in warning for warning in forecast.warnings)
+        assert any("No δ was given: this assumes δ = 1e-9" in warning for warning in forecast.warnings)
         named = question.error(epsilon=1, delta="1e-9")
         assert (named.columns, named.price, named.assumed_delta) == (forecast.columns, forecast.price, 0)
         assert not any("No δ was given" in warning for warning in named.warnings)
@@ -129,7 +129,7 @@ def test_an_account_without_a_delta_is_told_what_needs_none(tmp_path: Path) -> N
 def test_a_command_asks_a_person_once_and_a_yes_is_the_default(tmp_path: Path) -> None:
     policy = written(tmp_path)
     with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
-        terminal.expect("takes a δ. Ask at ε = 1, δ = 1e-09? [Y/n]")
+        terminal.expect("needs a δ. Ask at ε = 1, δ = 1e-09? [Y/n]")
         terminal.type(ENTER)
         terminal.expect("this answer")
         assert terminal.ends() == 0

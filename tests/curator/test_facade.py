@@ -79,7 +79,7 @@ def test_what_is_the_owners_is_not_an_analysts(flights: sf.Curator) -> None:
         with pytest.raises(sf.SfumatoError, match="only the owner"):
             call()
     for ask in (ana.standing, ana.history):
-        with pytest.raises(sf.InvalidParameter, match="only the owner sees other analysts"):
+        with pytest.raises(sf.InvalidParameter, match="only the owner can see other analysts"):
             ask("bob")
 
 

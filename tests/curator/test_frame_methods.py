@@ -71,8 +71,8 @@ def test_a_habit_is_the_builders_own_step(
 
 REFUSED: list[tuple[Callable[[TableView], Any], str]] = [
     (lambda rows: rows.head(), "describe() lists the columns"),
-    (lambda rows: rows.tail(3), "rows of people are never shown"),
-    (lambda rows: rows.to_pandas(), "rows of people are never shown"),
+    (lambda rows: rows.tail(3), "the rows of a private table are never shown"),
+    (lambda rows: rows.to_pandas(), "the rows of a private table are never shown"),
     (lambda rows: rows.sort_values("delay"), "aggregate first"),
     (lambda rows: rows.merge("airlines"), "did you mean join("),
     (lambda rows: rows.mutate(hours="delay"), "did you mean derive("),

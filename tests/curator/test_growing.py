@@ -284,10 +284,10 @@ def test_everything_that_spends_months_explains_which(clinic: sf.Curator) -> Non
 def test_what_holds_its_price_in_one_account_is_refused_before_it_is_forecast(clinic: sf.Curator) -> None:
     """A forecast that says "accepted" of what is never released would be wrong."""
     with clinic:
-        with pytest.raises(Unsupported, match="a workload is charged to one account, and here every month"):
+        with pytest.raises(Unsupported, match="a workload must be charged to one account, but here every month"):
             clinic.workload([MARCH, SPRING])
-        with pytest.raises(Unsupported, match="a session is charged to one account, and here every month"):
+        with pytest.raises(Unsupported, match="a session must be charged to one account, but here every month"):
             clinic.above(5)
-        with pytest.raises(Unsupported, match="a model is charged to one account, and here every month"):
+        with pytest.raises(Unsupported, match="a model must be charged to one account, but here every month"):
             clinic.mwem("visits", ["cost"], 1)
         assert left(clinic) == {}

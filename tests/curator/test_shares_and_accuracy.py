@@ -32,7 +32,7 @@ def test_one_number_means_every_column(flights: sf.Curator) -> None:
     assert ask.price(500) == ask.price({"n": 500, "flown": 500})
     with pytest.raises(sf.InvalidParameter, match="a mapping from columns to half-widths"):
         ask.price({})
-    with pytest.raises(sf.InvalidParameter, match="left out where epsilon or rho is given"):
+    with pytest.raises(sf.InvalidParameter, match="left out if epsilon or rho is given"):
         ask.error(within=500, epsilon=1)
 
 

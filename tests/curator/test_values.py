@@ -119,7 +119,7 @@ def test_declared_values_are_matched_to_units(ample: sf.Curator) -> None:
     explanation = str(ask.explain(epsilon=1))
     assert "≤ 1 value of one unit, in all groups together" in explanation
     assert "match, the only strategy that applies" in explanation
-    assert "counts for few values" in str(ask.error(epsilon=1).caveats["d"])
+    assert "counts for only a few values" in str(ask.error(epsilon=1).caveats["d"])
     answer = ask.release(epsilon=10, confidence="0.9999999")
     assert all(low <= 3 <= high for low, high in answer.intervals["d"])
     assert "(match)" in str(answer.receipt)
@@ -236,9 +236,9 @@ def test_what_has_no_half_width_cannot_be_asked_within_one(clinic: sf.Curator) -
     assert ask.price({"n": 50}) > 0
     assert ask.price(50) > 0
     for within in ({"m": 5}, {"m": 5, "n": 5}):
-        with pytest.raises(sf.InvalidParameter, match="keys and selected values have none"):
+        with pytest.raises(sf.InvalidParameter, match="keys and selected values have no half-width"):
             ask.price(within)
-    with pytest.raises(sf.InvalidParameter, match="keys and selected values have none"):
+    with pytest.raises(sf.InvalidParameter, match="keys and selected values have no half-width"):
         clinic.sql("SELECT MODE(drug) AS m FROM visits").release(within=5)
 
 
@@ -250,7 +250,7 @@ REFUSED = {
     "SELECT APPROX_TOP_K(drug) FROM visits": "1 to 100",
     "SELECT APPROX_TOP_K(drug, 2) = 'x' FROM visits": "cannot be part of an expression",
     "SELECT COUNT(*) FROM visits HAVING APPROX_TOP_K(drug, 2) = 'x'": "cannot be part of an expression",
-    "SELECT MODE(ward) FROM visits": "among declared ones, and ward has none",
+    "SELECT MODE(ward) FROM visits": "among declared values, and ward has none",
     "SELECT MODE() FROM visits": "write MODE(<column>",
     "SELECT MODE() WITHIN GROUP (ORDER BY drug, town) FROM visits": "WITHIN GROUP",
     "SELECT MODE(DISTINCT drug) FROM visits": "DISTINCT can only be counted",

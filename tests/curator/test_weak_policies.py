@@ -214,7 +214,7 @@ def test_the_permission_is_written_read_and_no_part_of_a_question(tmp_path: Path
         again = clinic.sql(COUNT).release(epsilon="0.1")
         assert clinic.budget.spent["pure"] == Fraction(1, 10)
     assert (again.receipt.line, again.rows) == (bought.receipt.line, bought.rows)
-    with pytest.raises(sf.InvalidPolicy, match="allow_large_delta is true or false"):
+    with pytest.raises(sf.InvalidPolicy, match="allow_large_delta must be true or false"):
         read(write(tmp_path, more=', allow_large_delta = "yes"'))
 
 

@@ -155,9 +155,9 @@ def test_every_step_in_every_state(start: RequestState, act: RequestAct) -> None
 @pytest.mark.parametrize(
     ("act", "by", "why"),
     [
-        (RequestAct.APPROVE, "ana", "ana is its requester"),
-        (RequestAct.REFUSE, "ana", "ana is its requester"),
-        (RequestAct.WITHDRAW, "olga", "only its requester"),
+        (RequestAct.APPROVE, "ana", "ana filed this request"),
+        (RequestAct.REFUSE, "ana", "ana filed this request"),
+        (RequestAct.WITHDRAW, "olga", "only the person who filed it"),
     ],
 )
 def test_who_may_take_a_step(act: RequestAct, by: str, why: str) -> None:
@@ -401,7 +401,7 @@ def test_a_share_covers_what_it_says(ledger: sf.Ledger, terms: dict[str, Any], u
 
 def test_nobody_grants_themselves_a_share(ledger: sf.Ledger) -> None:
     clinic = account(ledger)
-    with pytest.raises(RequestDecided, match="ana is its requester"):
+    with pytest.raises(RequestDecided, match="ana filed this request"):
         clinic.requests.file(share(clinic), "ana", approved_by="ana")
     assert clinic.requests.list() == ()
 

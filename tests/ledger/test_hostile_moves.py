@@ -131,7 +131,7 @@ def test_who_was_killed_after_moving_a_ledger_charges_the_new_one_and_never_the_
     with place.open() as ledger:
         with pytest.raises(sf.LedgerBehind):
             account(ledger).charge(pure("0.1"))
-        with pytest.raises(sf.LedgerUnavailable, match="and has lost the line that records it"):
+        with pytest.raises(sf.LedgerUnavailable, match="and has lost the line that records the move"):
             ledger.acknowledge(reason="a failover")
 
 

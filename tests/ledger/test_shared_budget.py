@@ -110,7 +110,7 @@ def test_another_ledger_than_the_policy_names_is_warned_of(place: Place, tmp_pat
     declared = read_policy(policy(tmp_path / "one", place.address))
     assert ledger_address(declared, place.owner) == place.owner  # the same one, as its owner
     for other in (tmp_path / "file", Place(place.server, "other").address):
-        with pytest.warns(WeakLedger, match="names another ledger"):
+        with pytest.warns(WeakLedger, match="names a different ledger"):
             assert ledger_address(declared, other) == other
 
 
@@ -119,7 +119,7 @@ def test_a_policy_names_a_database_or_nothing(tmp_path: Path, ledger: object) ->
     file = policy(tmp_path / "one", "x")
     written = f'"{ledger}"' if isinstance(ledger, str) else str(ledger)
     file.write_text(file.read_text().replace('"x"', written, 1))
-    with pytest.raises(sf.InvalidPolicy, match="is a PostgreSQL database"):
+    with pytest.raises(sf.InvalidPolicy, match="must be a PostgreSQL database"):
         sf.open(file)
 
 

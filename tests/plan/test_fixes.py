@@ -27,8 +27,12 @@ EXPRESSIONS = [
     ("CURRENT_DATE", "DATE '2024-01-31'", "DATE '2024-01-31'"),
     ("name SIMILAR TO 'x'", "REGEXP_MATCHES(text, 'pattern')", "REGEXP_MATCHES(name, 'x')"),
     ("name SIMILAR TO 'x'", "REGEXP_FULL_MATCH(text, 'pattern')", "REGEXP_FULL_MATCH(name, 'x')"),
-    ("name ~* 'x'", "REGEXP_MATCHES(LOWER(text), 'small letters')", "REGEXP_MATCHES(LOWER(name), 'x')"),
-    ("REGEXP_MATCHES(name, 'x', 'i')", "REGEXP_MATCHES(LOWER(x), 'small letters')", "REGEXP_MATCHES(LOWER(name), 'x')"),
+    ("name ~* 'x'", "REGEXP_MATCHES(LOWER(text), 'pattern in lower case')", "REGEXP_MATCHES(LOWER(name), 'x')"),
+    (
+        "REGEXP_MATCHES(name, 'x', 'i')",
+        "REGEXP_MATCHES(LOWER(x), 'pattern in lower case')",
+        "REGEXP_MATCHES(LOWER(name), 'x')",
+    ),
     (
         "REGEXP_EXTRACT(name, 'x')",
         "CASE WHEN REGEXP_MATCHES(text, 'pattern') THEN 'a' ELSE 'b' END",
@@ -460,7 +464,7 @@ QUESTIONS = [
     ),
     (
         f"SELECT MEDIAN(n) AS m FROM ({BY_REGION})",
-        "MAX, CORR or REGR_SLOPE, or compute it on the answer, in pandas: that is free",
+        "MAX, CORR or REGR_SLOPE, or compute it from the answer in pandas, which is free",
         f"SELECT MAX(n) AS m, CORR(n, n) AS c FROM ({BY_REGION})",
     ),
     ("SELECT DISTINCT region, COUNT(*) AS n FROM visits GROUP BY region", "leave out DISTINCT", BY_REGION),

@@ -65,7 +65,7 @@ def test_accounts_are_kept_for_whole_periods_of_the_unit(tmp_path: Path, every: 
         ("day", "per = 3", "", "per must be day"),
         ("day", 'per = ["month"]', "", "per must be day"),
         ("day", 'every = "month"', "", "unknown"),
-        ("month", 'per = "month"', "values = [2024-01-01]", "could move rows to another period"),
+        ("month", 'per = "month"', "values = [2024-01-01]", "it decides the period of a row"),
     ],
 )
 def test_what_no_account_can_be_kept_for_is_refused(

@@ -41,7 +41,7 @@ def parsed(folder: Path, section: str) -> Policy:
         ({}, {}, "every release of this policy needs it"),
         ({"above": "0.5"}, {"epsilon": Fraction(1, 2)}, None),
         ({"above": "0.5"}, {"epsilon": Fraction(51, 100)}, "its ε of 0.51 is above 0.5"),
-        ({"above": "0.5"}, {"epsilon": None}, "no ε bounds its price, which is above 0.5"),
+        ({"above": "0.5"}, {"epsilon": None}, "its price has no limit in ε, so it is above 0.5"),
         ({"above": 0}, {"epsilon": Fraction(0)}, None),
         ({"tables": ["staff"]}, {}, None),
         ({"tables": ["visits"]}, {}, "it reads the table visits"),

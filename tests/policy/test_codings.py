@@ -94,14 +94,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"type": "integer", "bounds": [0, 9], "bins": [0, 3, 9], "levels": [[3, 9]]}, "whole parts"),
     ({"type": "real", "bounds": [0, 1], "bins": MAX_BINS + 1}, "at most 1,000 bins"),
     ({"type": "text", "bins": 3}, "list its values"),
-    ({"values": ["a", "b"], "bins": 2}, "each value is a cell"),
+    ({"values": ["a", "b"], "bins": 2}, "each value is counted by itself"),
     ({"values": ["a", "b"], "levels": [["a"], ["b", "c"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": [["a"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": [["a", "b"], ["b"]]}, "exactly once"),
     ({"values": ["a", "b"], "levels": ["a", "b"]}, "nested lists"),
     ({"values": ["a", "b"], "levels": [["a"], [["b"]]]}, "same depth"),
     ({"values": ["a", "b"], "levels": 3}, "nested lists"),
-    ({"values": ["a"], "most_items": 3, "levels": [["a"]]}, "no cells"),
+    ({"values": ["a"], "most_items": 3, "levels": [["a"]]}, "cannot be set for a list column"),
 ]
 
 
@@ -136,7 +136,7 @@ def test_what_is_declared_of_cells_is_of_coded_columns(more: dict[str, Any], pla
 
 
 def test_a_public_table_has_no_cells() -> None:
-    with pytest.raises(InvalidPolicy, match="public already"):
+    with pytest.raises(InvalidPolicy, match="cannot be set for a public table"):
         Table("t", object(), {"age": {"type": "integer", "bounds": [0, 9], "bins": 3}}, public=True)
 
 

@@ -50,7 +50,7 @@ def test_discrete_noise_is_calibrated_as_the_discrete_noise_it_is(epsilon: str, 
 
 @pytest.mark.parametrize("family", [sf.Gaussian, DiscreteGaussian])
 def test_gaussian_noise_without_delta_is_refused_for_its_guarantee(family: Any) -> None:
-    with pytest.raises(sf.InvalidParameter, match="guarantee must be one that this kind of noise can meet") as refused:
+    with pytest.raises(sf.InvalidParameter, match="guarantee must be within reach of this kind of noise") as refused:
         sf.calibrate(family, sf.Guarantee(1))
     assert "give a δ above 0" in refused.value.fix
 

@@ -404,7 +404,7 @@ def test_every_number_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.
         assert session.remaining == 0
         assert session.sql(OUTSIDE).basis == {"n": ("unverified",) * 2}
         assert session.sql(INSIDE, strict=True).basis == {"n": ("measured",) * 2}
-        with pytest.raises(sf.Unsupported, match="all rounds of this session are spent"):
+        with pytest.raises(sf.Unsupported, match="all rounds of this session are used up"):
             session.sql(OUTSIDE, strict=True)
         average = session.sql("SELECT AVG(age) AS a FROM people WHERE smokes AND sex = 'f'")
         assert average.basis == {"a": ("bounded",)}

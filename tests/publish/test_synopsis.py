@@ -179,7 +179,7 @@ def _rewritten(change: Any, *, sealed: bool = True) -> bytes:
 
 
 def test_a_newer_format_is_refused_with_the_fix() -> None:
-    with pytest.raises(SynopsisDamaged, match=r"(?s)format 2.*newer sfumato"):
+    with pytest.raises(SynopsisDamaged, match=r"(?s)format 2.*newer version of sfumato"):
         read(_rewritten(lambda manifest: manifest.update(format=2)))
 
 

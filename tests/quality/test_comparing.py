@@ -264,8 +264,8 @@ def test_infinite_and_huge_numbers_are_compared() -> None:
 @pytest.mark.parametrize(
     ("real", "synthetic", "words"),
     [
-        (REAL, REAL.head(0), "the synthetic table must be a table with at least one row"),
-        (REAL.head(0), REAL, "the real table must be a table with at least one row"),
+        (REAL, REAL.head(0), "the synthetic table must be one with at least one row"),
+        (REAL.head(0), REAL, "the real table must be one with at least one row"),
         (REAL, pd.DataFrame({"other": [1]}), "have no column in common"),
         (REAL, "nowhere.csv", "there is no such file"),
         ("nowhere.parquet", REAL, "there is no such file"),

@@ -245,7 +245,7 @@ def test_bought_counts_narrow_the_worst_case_beside_the_number(tmp_path: Path) -
         assert bought.answers[-1].advice.startswith("m: at most ")
         assert sf.curator.Answers.from_json(bought.to_json()) == bought
         said = question.release(epsilon="0.5").caveats["m"]
-        assert "(by counts bought, 95 % each)" in said
+        assert "(from the bought counts, with 95 % confidence each)" in said
         assert said.split("; ")[-2] in bought.answers[-1].advice
         more = float(said.partition("at most ")[2].split(" ")[0])
         true_shift = Fraction(40 * 2, 480)  # forty cells of 4 are clamped; the second rows equal the first

@@ -249,7 +249,7 @@ def test_all_who_need_what_is_opened_wait_for_one_opening_and_not_too_many(
     changing, asked = opening
     monkeypatch.setattr(answer_clock, "MAX_WAITING", 1)
     asking = partial(changing.small.counter.release, changing.small.ben, "clinic", "questions", COUNT, EPSILON)
-    with pytest.raises(ServerUnavailable, match="too many calls wait") as refused:
+    with pytest.raises(ServerUnavailable, match="too many calls are waiting") as refused:
         asking("second")
     assert outcome(refused.value).http_status == 503
     monkeypatch.setattr(answer_clock, "MAX_WAITING", 2)

@@ -648,7 +648,7 @@ def test_what_was_answered_is_told_again_while_a_policy_is_paused(two_policies: 
 def test_others_are_told_to_wait_while_an_owner_changes_a_budget(small: SmallServer) -> None:
     path = small.folder / "clinic.toml"
     path.write_text(path.read_text().replace("epsilon = 3", "epsilon = 4"))
-    with pytest.raises(ServerUnavailable, match="being changed") as refused:
+    with pytest.raises(ServerUnavailable, match="cannot be used at the moment") as refused:
         small.counter.budget(small.ana, "clinic")
     assert outcome(refused.value).http_status == 503
     with pytest.raises(AccountDiffers):

@@ -58,7 +58,7 @@ def draw_separated_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"fewer: not enough groups of {people_count} people differ in at least {MIN_DIFFERENCE} of them",
+                f"few enough that any two groups of {people_count} people differ in at least {MIN_DIFFERENCE}",
                 fix="ask fewer questions, or take more people",
             )
     return chosen[1:]

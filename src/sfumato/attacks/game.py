@@ -171,7 +171,7 @@ class GuessingMatch:
         if not perfect_epsilon:
             return "So few rounds prove nothing, even if all guesses are right: play more rounds."
         proof = f"{self.rounds} right of {self.rounds} would prove ε ≥ {_format_down(perfect_epsilon)}"
-        return f"{proof}; these answers set no limit."
+        return f"{proof}; these answers guarantee no limit."
 
 
 def _format_down(epsilon: float) -> str:

@@ -399,7 +399,7 @@ class PolicyAttack:
 
     def _summary_words(self) -> tuple[str, ...]:
         prices = " or all of ".join(dict.fromkeys(attempt.price for attempt in self.attempts))
-        untried_note = f"There was no time for: {', '.join(self.untried)}." if self.untried else ""
+        untried_note = f"There was no time to try: {', '.join(self.untried)}." if self.untried else ""
         words = (
             f"An analyst who spends all of {prices} at once, and knows everything about everybody else.",
             "All people are simulated: no data of the policy was read, and no budget was spent.",
@@ -492,7 +492,8 @@ def _plan_attempts(chosen: Sequence[AttackedTable]) -> list[Planned]:
     columns = [stage for stage in chosen if stage.column is not None]
     if not presence_tables and not columns:
         raise InvalidPolicy(
-            "under replace neighbours the attack guesses a value, and no column lists two values or has bounds",
+            "under replace neighbours the attack guesses a value, so it needs a column with bounds or at least "
+            "two listed values",
             place=f"tables.{chosen[0].table.name}.columns",
             fix='list the values of a column, such as { values = ["yes", "no"] }, in a copy of the policy',
         )

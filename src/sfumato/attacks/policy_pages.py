@@ -80,7 +80,7 @@ def policy_page(
         f"<h2>What anybody could gain at most</h2>{_ceiling_section(promise, neighbours)}",
         f"<h2>What this does not promise</h2>{render_limitations()}",
         f"<h2>How it was tested</h2>{_method_section(unit, neighbours, attempts)}",
-        f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
+        f"<footer>Made by sfumato {__version__}. This page loads nothing from other servers.</footer>",
     ]
     return HtmlPage(_TITLE, "\n".join(sections))
 
@@ -140,8 +140,9 @@ def _untried_words(untried: Sequence[str], worst: float) -> Iterator[str]:
     """Name what there was no time for, with its ceiling."""
     if untried:
         yield (
-            f"There was no time for: {', '.join(untried)}. That no method is right more than {_format_up(worst)} "
-            "times of 100 holds for these, too: it is the ceiling of everything that this policy allows."
+            f"There was no time to try: {', '.join(untried)}. That no method is right more than "
+            f"{_format_up(worst)} times of 100 holds for these too: it is the ceiling of everything that this "
+            "policy allows."
         )
 
 

@@ -23,7 +23,7 @@ SHORT_HELP = {
     "docs": "Find and print a page of the documentation.",
     "init": "Draft a policy by answering questions.",
     "forget": "Remove the copies that init made of private tables.",
-    "dummy": "Write invented tables to test code on: free.",
+    "dummy": "Write invented tables to test code on, for free.",
     "check": "Validate a policy and its data (for the owner).",
     "audit": "Test a policy's privacy guarantee on invented tables.",
     "describe": "Describe what can be asked.",
@@ -31,8 +31,8 @@ SHORT_HELP = {
     "shell": "Ask questions at a prompt.",
     "publish": "Measure marginals once; ask them freely afterwards.",
     "synthesize": "Buy a model of a table, and draw synthetic rows.",
-    "sample": "Draw synthetic rows from a model: free.",
-    "ask": "Query a published synopsis or model in SQL: free.",
+    "sample": "Draw synthetic rows from a model, for free.",
+    "ask": "Query a published synopsis or model in SQL, for free.",
     "synopsis": "Show, verify or tabulate a published synopsis.",
     "online": "Ask many SQL questions for one price.",
     "quality": "Compare a synthetic table with the real one (for the owner).",
@@ -42,8 +42,8 @@ SHORT_HELP = {
     "read": "Explain what an ε means for one person, in context.",
     "history": "List what was asked, by whom, at what cost.",
     "ledger": "Verify, export, back up, create or move a ledger.",
-    "report": "Write a web page about an account, to publish.",
-    "bundle": "Write a signed file of answers and the ledger's proof.",
+    "report": "Write a web page about an account, for publication.",
+    "bundle": "Write a signed file with answers and their ledger lines.",
     "verify": "Verify a signed bundle, offline.",
     "key": "Make the key that signs bundles.",
     "serve": "Serve policies over HTTP: REST and web pages.",
@@ -145,7 +145,8 @@ def main() -> None:
     "--lossy",
     metavar="TABLE.COLUMN",
     multiple=True,
-    help="Accept that more than half of this column becomes NULL, which is otherwise an error. Repeatable.",
+    help="Accept that more than half of the values of this column become NULL, which is otherwise an error. "
+    "Repeatable.",
 )
 def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:
     """Validate POLICY and its data, and show the owner how much data its bounds and limits discard.
@@ -164,5 +165,5 @@ def check(policy: Path, public: bool, lossy: tuple[str, ...]) -> None:
     from sfumato.cli.commands.check import print_check
 
     if public and lossy:
-        raise click.UsageError("leave out --lossy with --public: no data are read")
+        raise click.UsageError("leave out --lossy: with --public no data are read")
     print_check(policy, private=not public, lossy=lossy)

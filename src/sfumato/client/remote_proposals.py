@@ -161,7 +161,7 @@ class RemoteQuestion(RemoteProposal, SuggestsNames):
     def _test(self, price: Mapping[str, Any], test: str, **options: Any) -> Any:
         """Test the stored answer at the server; it is never charged."""
         if set(self.spec) != {"sql"}:
-            rule = "of a question in SQL without parameters or limits, where a server tests it"
+            rule = "of a question in SQL without parameters or limits: a server tests only those"
             raise InvalidParameter("answer", self.text, rule, fix="ask it in SQL, or use curator.test(…)")
         address, terms = self._policy_connection, {name: term for name, term in price.items() if name in _TESTED_TERMS}
         spec = encode_spec(test=test, question=self.spec["sql"], **options)
@@ -315,7 +315,7 @@ class RemoteTable(RowMethods["RemoteTableQuestion", "RemoteTable"]):
         """Propose a linear regression over these rows: ``regress("hours ~ age + sex")`` (``Curator.regress``). Free."""
         steps, table = self.view["steps"], self.view["table"]
         if "alias" in self.view or any(each["step"] != "where" for each in steps):
-            rule = "a server regresses over the rows of one table that meet conditions"
+            rule = "a server can only regress over rows of one table, selected by conditions"
             raise Unsupported("regressed-view", rule, fix='use table("visits").where(…).regress(…)')
         where = " AND ".join(f"({each['given'][0]})" for each in steps) or None
         spec = encode_spec(table=table, formula=formula, target=target, on=on, where=where, rows=rows, robust=robust)

@@ -38,7 +38,7 @@ class RemoteRequests:
         return views
 
     def show(self, number: int) -> RequestView:
-        """Return one request, with what is left after it and what it can reveal of one person."""
+        """Return one request, with what is left after it and what it can reveal about one person."""
         address = self._policy_connection
         view: RequestView = decode(address.wire.get("policies", address.policy, "requests", str(number)))
         return view

@@ -164,8 +164,8 @@ class Wire:
         rule = f"the server does not answer ({_describe_error(error)})"
         if may_be_done:
             rule, fix = (
-                f"{rule}, and may have done what it was sent",
-                "look whether it was done before you send it again",
+                f"{rule}, and may have carried out the request",
+                "check whether the request was carried out before you send it again",
             )
             return ServerUnavailable(rule, place=self.address.label, fix=fix)
         return ServerUnavailable(rule, place=self.address.label, request_id=request_id)

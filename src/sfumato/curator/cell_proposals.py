@@ -258,9 +258,9 @@ def refuse_second_header(sampled: Mapping[str, Sequence[str | None]], original: 
     words = [text for text in first_row if text.strip() not in USUAL_NULLS]
     if len(words) >= 2 and not set(digits) & set("".join(first_row)):
         raise InvalidPolicy(
-            "a text file begins with one line of column names, and its second line looks like names too",
+            "a text file must begin with one line of column names, and here the second line looks like names too",
             place=f"{original}, line 2",
-            fix="delete one of the two lines; or give --no-read-rows and the types of the columns if it is a row",
+            fix="delete one of the two lines; if the second is a row, give --no-read-rows and the types of the columns",
         )
 
 

@@ -116,7 +116,7 @@ class Context:
         """Refuse, before quoting a price, what needs one account where every period has its own."""
         per = self.policy.per
         if per is not None:
-            rule = f"{what} is charged to one account, and here every {per} has an account of its own"
+            rule = f"{what} must be charged to one account, but here every {per} has an account of its own"
             fix = f"ask single questions, or write a new policy without per = {per!r}, which has one account"
             raise Unsupported("period-tab", rule, place=f"account {self.account.name!r}", fix=fix)
 

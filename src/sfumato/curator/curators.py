@@ -287,7 +287,7 @@ class Curator(Proposing):
         caller = self._context.analyst
         if caller is not None and analyst not in (None, caller):
             raise InvalidParameter(
-                "analyst", analyst, f"left out, or your own name, {caller}: only the owner sees other analysts"
+                "analyst", analyst, f"left out, or your own name, {caller}: only the owner can see other analysts"
             )
         return caller if analyst is None else analyst
 
@@ -296,7 +296,7 @@ class Curator(Proposing):
             raise SfumatoError(
                 f"only the owner of the data may call {call}, not an analyst",
                 place=f"Curator.{call}",
-                fix="ask the owner, or call it on the curator that was opened, not on its as_analyst view",
+                fix="ask the owner; if you are the owner, call it on the curator itself, not on its as_analyst view",
             )
 
     def reopen(self) -> Curator:
@@ -432,7 +432,7 @@ def protect(
             raise InvalidParameter(
                 key,
                 address,
-                "a name that stays the same: the record of what was spent must outlive this process",
+                "a name that stays the same, because the record of what was spent must outlive this process",
                 fix="write account='clinic', ledger='clinic.ledger'",
             )
     column_names = [

@@ -22,7 +22,7 @@ COUNT_COLUMN = "count"
 """The column of ``count``, ``size`` and ``value_counts``, as in pandas."""
 
 _IDENTIFIER = re.compile(r'[^\W\d]\w*|"(?:[^"]|"")+"')
-_NO_ROWS = "rows of people are never shown"
+_NO_ROWS = "the rows of a private table are never shown"
 _SEE_COLUMNS = (
     "describe() lists the columns, value_counts(…) and agg(…) ask about the rows, preview() invents an answer"
 )
@@ -159,7 +159,7 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
     def _aggregate(self, method: str, function: Callable[[str], Aggregation], columns: tuple[str, ...]) -> Q:
         selected = self._selected(columns)
         if not selected:
-            rule = f".{method}() measures the columns that are named, since each takes a part of the price"
+            rule = f".{method}() needs the names of the columns, since each column takes a part of the price"
             raise Unsupported("unnamed-columns", rule, fix=f"name them, as in .{method}({self._example_columns()})")
         return self.agg(**{_column_name(text, method): function(text) for text in selected})
 
@@ -213,7 +213,7 @@ class NamedColumn(str):
 
         def __getattr__(self, name: str) -> Any:
             if self._source is None or name.startswith("_"):
-                raise AttributeError(f"a column's name has no attribute {name[:60]}", name=name)
+                raise AttributeError(f"a column has no attribute {name[:60]}", name=name)
             return getattr(ColumnSelection(self._source, [str(self)]), name)
 
 

@@ -58,7 +58,8 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
     """
     if policy.ledger is not None and ledger is not None and not is_same_ledger(policy.ledger, ledger):
         warnings.warn(
-            "the policy names another ledger than the one in use: two ledgers together allow a larger budget",
+            "the policy names a different ledger from the one in use: with two ledgers, the budget could be "
+            "spent twice",
             WeakLedger,
             stacklevel=2,
         )
@@ -240,7 +241,7 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
     """Replace this account's budget by a policy's; another unit or other neighbours are refused."""
     if account.unit != policy.unit or account.budget.neighbours is not policy.neighbours:
         raise AccountDiffers(
-            f"an account protects {account.unit}, {account.budget.neighbours.value}, for life",
+            f"this account protects {account.unit}, {account.budget.neighbours.value}, and that cannot be changed",
             place="unit",
             fix="give the policy that unit and those neighbours: only the budget can be amended",
         )
@@ -282,9 +283,10 @@ def refuse_if_curated(data: PathOrText) -> None:
         for name in open_ledger.accounts:
             if any(source.path == str(path.resolve()) for source in open_ledger.account(name).sources):
                 raise SourceTaken(
-                    f"this file belongs to the account {name!r}, so it can be read only through its policy",
+                    f"this file belongs to the account {name!r}, so it can only be read through the policy of "
+                    "that account",
                     place=str(path),
-                    fix=f"name its policy instead, such as {name}.toml, with the table and the column",
+                    fix=f"name that policy instead, such as {name}.toml, with the table and the column",
                 )
 
 

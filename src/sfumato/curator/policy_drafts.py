@@ -271,7 +271,9 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             if file_copies.detect_file_kind(path) is None:
                 raise InvalidPolicy(
-                    "the type of a file is recognised by its extension", place=str(path), fix=f"name {_FILE_TYPES}"
+                    "the type of this file cannot be recognised from its extension",
+                    place=str(path),
+                    fix=f"name {_FILE_TYPES}",
                 )
             files.append(path)
             continue
@@ -279,7 +281,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         table_files = [file for file in folder_files if _is_data(file)]
         if not table_files:
             raise InvalidPolicy(
-                "this folder has no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into it"
+                "this folder contains no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into it"
             )
         files += table_files
     return files
@@ -343,7 +345,7 @@ def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     columns = schema(path, relation)
     if not columns:
         raise InvalidPolicy(
-            "column names in a policy have at most 63 visible characters; no column here has such a name",
+            "a column name in a policy must have 1 to 63 visible characters, and no column here has such a name",
             place=str(path),
             fix="rename the columns",
         )

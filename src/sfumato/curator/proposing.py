@@ -300,10 +300,12 @@ class Proposing(ABC):
             refused = {"weights": weights, "where": where, "rows": rows, "one_row_per": one_row_per}
             for name, option in {**refused, "method": None if method == "aim" else method}.items():
                 if option is not None:
-                    raise InvalidParameter(name, option, "left out for several tables")
+                    raise InvalidParameter(name, option, "left out if there are several tables")
             return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, memory))
         if given is not None:
-            raise InvalidParameter("given", given, "left out for one table", fix="name a parent and a child in a list")
+            raise InvalidParameter(
+                "given", given, "left out if there is only one table", fix="name a parent and a child in a list"
+            )
         options = method, ways, columns, weights, where, rows
         return self.propose(SynthesisSpec(table, *options, one_row_per, order, memory))
 

@@ -22,7 +22,8 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.untrusted import escape_unprintable, single_line
 
 OUTSIDE_THE_PROMISE = (
-    "Decide from what is shown here alone: a refusal that was made after looking at the data is outside the promise."
+    "Decide from what is shown here alone: a refusal decided after looking at the data is not covered by the "
+    "privacy guarantee."
 )
 
 
@@ -61,7 +62,7 @@ class RequestView:
     left_after: str = ""
     """What would be left for ordinary answers after it, in words."""
     one_person: str = ""
-    """What the release can reveal of one person, in words."""
+    """What the release can reveal about one person, in words."""
     stored: str = ""
     """Whether an equal or finer answer was bought before."""
     publishes: tuple[int, ...] = ()
@@ -190,7 +191,7 @@ def _cost_words(cost: Cost, subject: ApprovalRequest) -> str:
 
 def _reading_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> str:
     if epsilon is None:
-        return "No ε bounds what it can reveal of one person."
+        return "No ε limits what it can reveal about one person."
     return str(reading(Guarantee(epsilon, delta), neighbours=budget.neighbours))
 
 

@@ -33,7 +33,7 @@ def example(folder: str | os.PathLike[str] | None = None) -> Path:
                 shutil.copyfileobj(source, target)
     except OSError as error:
         raise SfumatoError(
-            f"the example cannot be written there ({os.strerror(error.errno or 0)})",
+            f"the example cannot be written to this folder ({os.strerror(error.errno or 0)})",
             place=str(target_folder),
             fix="name a new or empty folder that you can write to",
         ) from None

@@ -56,7 +56,11 @@ def detect_file_kind(path: Path) -> str | None:
     if last_ending in _TEXT_ENDINGS or (last_ending == ".gz" and len(endings) > 1 and endings[-2] in _TEXT_ENDINGS):
         return "text"
     if last_ending in _SQLITE_ENDINGS and last_ending != ".db":
-        raise InvalidPolicy("this is not a SQLite database", place=str(path), fix="write it again, or export it as CSV")
+        raise InvalidPolicy(
+            "this is not a SQLite database",
+            place=str(path),
+            fix="write the database again, or export its tables as CSV",
+        )
     return _ENGINE_ENDINGS.get(last_ending)
 
 
@@ -125,7 +129,9 @@ def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
             database.text_factory = lambda cell: cell.decode(errors="replace")
             yield database
     except sqlite3.Error:
-        raise InvalidPolicy("this SQLite database could not be read", place=str(path), fix="check the file") from None
+        raise InvalidPolicy(
+            "this SQLite database could not be read", place=str(path), fix="check that the file is complete"
+        ) from None
 
 
 # ── copies ─────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +216,7 @@ def _make_private_folder(folder: Path) -> None:
             os.chmod(folder, _OWNER_ONLY_FOLDER)
     except OSError:
         raise InvalidPolicy(
-            "copies of private tables need a folder that only you can read, and this one cannot be made",
+            "copies of private tables need a folder that only you can read, and this one cannot be created",
             place=str(folder),
             fix="choose another place for the policy with -o, or move away what has this name",
         ) from None
@@ -345,7 +351,7 @@ def _holds_rows(cell: str, text_format: TextFormat) -> bool:
 
 def _swallowed_lines(path: Path, first: int, last: int, quote: str) -> InvalidPolicy:
     return InvalidPolicy(
-        f"a quoted cell reads lines {first:,} to {last:,} as one: its quote is not closed, and the rows of these lines "
+        f"a quoted cell spans lines {first:,} to {last:,}: its quote is not closed, and the rows on these lines "
         "would be lost",
         place=f"{path}, line {first}",
         fix=f"close the quote there, or double it; or give another --quote if {quote} is part of the text",

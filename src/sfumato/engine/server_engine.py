@@ -75,8 +75,8 @@ def unreadable(place: str) -> InvalidPolicy:
     return InvalidPolicy(
         "the server could not read this source",
         place=place,
-        fix="check the role's rights on it and on what a view reads, that no row makes a view fail, and that nobody is "
-        "altering it at the moment",
+        fix="check the role's rights on the source and on the tables that a view reads, that no row makes a view "
+        "fail, and that nobody is altering the source at the moment",
     )
 
 
@@ -185,7 +185,7 @@ class ServerEngine(ABC):
             raise unreadable(f"tables.{table.name}.relation") from None
         if row_count > table.row_ceiling:
             raise InvalidPolicy(
-                f"the source of {table.name} has more rows than its row_ceiling",
+                f"the source of {table.name} has more rows than row_ceiling allows",
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise row_ceiling if queries may take longer, or use a source with fewer rows",
             )
@@ -260,8 +260,8 @@ class ServerEngine(ABC):
             *self.relation_remarks(table),
             (
                 self._policy.tables[table].source.version is None,
-                "No version is declared, so no stored answer is reused: add version to declare that the rows have not "
-                "changed.",
+                "No version is declared, so stored answers are not reused: add version to declare that the rows "
+                "have not changed.",
             ),
         ]
         return tuple(words for holds, words in conditions if holds)

@@ -92,9 +92,10 @@ class SessionPool(ABC):
             session = self._begun(self.open())
         if session is None:
             raise InvalidPolicy(
-                "the server does not allow a session the settings that results depend on",
+                "the server does not allow a session to make the settings that results depend on",
                 place=self.place,
-                fix=f"connect to {self.server_name} directly, not through a pool that keeps settings",
+                fix=f"connect to {self.server_name} directly, not through a connection pool that keeps its own "
+                "settings",
             )
         with self._lock:
             if not self._process:

@@ -105,7 +105,7 @@ def _detect_encoding(head: bytes, path: Path) -> str:
     first_line = head.partition(b"\n")[0]
     if b"\0" in first_line:
         raise InvalidPolicy(
-            "a text file must begin with a line of column names; this file holds binary data",
+            "a text file must begin with a line of column names; this file contains binary data",
             place=str(path),
             fix="name a CSV, TSV, Parquet, DuckDB or SQLite file, or give --encoding",
         )
@@ -150,7 +150,7 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
         is_usual = widths.total() >= _MIN_RECORDS and 2 * count > widths.total()
         if is_usual and width != len(names) and (separator == text_format.separator or width > 1):
             raise InvalidPolicy(
-                f"a text file begins with one line of column names; this first line has {len(names)} "
+                f"a text file must begin with one line of column names; this first line has {len(names)} "
                 f"{'cell' if len(names) == 1 else 'cells'}, and most others have {width}",
                 place=f"{path}, line 1",
                 fix="delete the lines above the column names, or give the file's --delimiter",
@@ -159,8 +159,8 @@ def _require_same_width(text: str, text_format: TextFormat, path: Path) -> None:
     unnamed = sum(not name.strip() for name in names)
     if 2 * unnamed > len(names) > 1 and len(records) > 1 and all(cell.strip() for cell in records[1]):
         raise InvalidPolicy(
-            f"a text file begins with one line of column names; {unnamed} of {len(names)} cells of this first line are "
-            "empty, and none of the second",
+            f"a text file must begin with one line of column names; {unnamed} of {len(names)} cells of this first "
+            "line are empty, but no cell of the second",
             place=f"{path}, line 1",
             fix="delete the title above the column names",
         )
@@ -185,7 +185,9 @@ def _is_utf8(path: Path) -> bool:
     except UnicodeDecodeError:
         return False
     except (OSError, EOFError):
-        raise InvalidPolicy("this file could not be read to its end", place=str(path), fix="fetch it again") from None
+        raise InvalidPolicy(
+            "this file could not be read to its end", place=str(path), fix="download or copy it again"
+        ) from None
     return True
 
 

@@ -329,7 +329,7 @@ def law_of_selection(selection: ScoreSelection, scores: Sequence[Fraction | int]
         "mechanism",
         selection,
         "Exponential or PermuteAndFlip",
-        fix="use one of these: the probabilities under Laplace noise are not computed exactly",
+        fix="use Exponential or PermuteAndFlip: the probabilities under Laplace noise are not computed exactly",
     )
 
 

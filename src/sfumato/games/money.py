@@ -160,7 +160,7 @@ def truthful_with_money(environment: Environment, epsilon: Number) -> PaymentMec
         raise InvalidParameter(
             "environment",
             environment,
-            "one whose utilities have few digits: a common denominator below 2^36 divided by the players",
+            "one whose utilities have few digits (their common denominator, times the players, is below 2^36)",
             fix="round the utilities to fewer digits",
         )
     return priced

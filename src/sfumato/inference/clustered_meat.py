@@ -132,7 +132,7 @@ def score_grid(design: Design, rows: int) -> ScoreGrid:
     """Return the grid of a design's regressors; one with too many products is refused."""
     grid = ScoreGrid(design, rows)
     if len(grid.pairs) > MAX_MOMENTS:
-        rule = f"at most {MAX_MOMENTS:,} products of a unit's scores are measured at once, and this formula has "
+        rule = f"at most {MAX_MOMENTS:,} products of a unit's scores can be measured at once, and this formula has "
         fix = "give rows=1 (--rows 1), name fewer columns, or leave out robust"
         raise Unsupported("too-many-moments", f"{rule}{len(grid.pairs):,}", fix=fix)
     return grid

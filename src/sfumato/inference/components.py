@@ -148,7 +148,7 @@ def components_answer(
         for index, value in enumerate(values)
     )
     unknown = sum(angle == 90.0 for angle in angles)
-    note = (f"the directions of {unknown} of {len(angles)} components cannot be told at this price",)
+    note = (f"the directions of {unknown} of {len(angles)} components cannot be determined at this price",)
     return ComponentsAnswer(
         tuple(column.name for column in columns),
         tuple(column.type for column in columns),

@@ -194,8 +194,8 @@ def largest_scale(rows: int, blocks: int) -> int:
         scale //= 2
     if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
         most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
-        rule = f"moments of so many columns are measured for at most {most:,} rows per unit, here {rows:,}"
-        raise Unsupported("too-many-rows", rule, fix="give rows, a lower limit of rows per unit")
+        rule = f"moments of so many columns can be measured for at most {most:,} rows per unit; here there are {rows:,}"
+        raise Unsupported("too-many-rows", rule, fix="set a lower limit of rows per unit with rows (--rows)")
     return scale
 
 
@@ -277,10 +277,12 @@ class DesignBuilder:
             formula,
         )
         if len(design.coordinates) > MAX_COORDINATES:
-            rule = f"at most {MAX_COORDINATES} columns and values of categories are fitted at once"
+            rule = f"at most {MAX_COORDINATES} columns and values of categories can be fitted at once"
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         if len(design.entries) > max_moments:
-            rule = f"at most {max_moments:,} moments are measured at once, and this formula has {len(design.entries):,}"
+            rule = (
+                f"at most {max_moments:,} moments can be measured at once, and this formula has {len(design.entries):,}"
+            )
             raise Unsupported("too-many-moments", rule, fix="name fewer columns, or categories with fewer values")
         return design
 
@@ -347,10 +349,10 @@ def _check_redundancy(formula: Formula, builder: DesignBuilder) -> None:
         for factor in term:
             name, _ = builder.domain(factor.column)
             if name == builder.domain(formula.target)[0]:
-                rule, fix = f"without the target {name} among its terms", f"remove {name} from the right of ~"
+                rule, fix = f"a formula without the target {name} among its terms", f"remove {name} from the right of ~"
                 raise InvalidParameter("formula", formula.text, rule, fix=fix)
             if factor.is_centred and builder.is_category(factor):
-                rule = f"one that centres numbers only: {name} is a category"
+                rule = f"a formula that centres numbers only: {name} is a category"
                 raise InvalidParameter("formula", formula.text, rule, fix=f"write {name} without center(…)")
         if len(term) == 1:
             (factor,) = term
@@ -369,17 +371,17 @@ def _check_product(term: Term, main_effects: Mapping[str, Factor], formula: Form
         return
     names = [builder.domain(factor.column)[0] for factor in term]
     if names[0] == names[1] and builder.is_category(term[0]):
-        rule = f"without squares of categories: indicators of {names[0]} are their own squares"
+        rule = f"a formula without squares of categories: indicators of {names[0]} are their own squares"
         raise InvalidParameter("formula", formula.text, rule, fix=f"remove the square of {names[0]}")
     missing = [factor.label for name, factor in zip(names, term, strict=True) if name not in main_effects]
     if missing:
         label = term_label(term)
-        rule = f"one that has products together with the columns in them: {label} needs {missing[0]} as a term too"
+        rule = f"a formula in which the columns of a product are terms too: {label} needs {missing[0]} as a term"
         fix = f"add {missing[0]}" if names[0] == names[1] else f"write {label.replace(':', ' * ')}, which adds both"
         raise InvalidParameter("formula", formula.text, rule, fix=fix)
     for name, factor in zip(names, term, strict=True):
         if builder.is_category(factor) is not builder.is_category(main_effects[name]):
-            rule = f"one that uses {name} in one way: as a number or as a category"
+            rule = f"a formula that uses {name} in one way only: as a number or as a category"
             raise InvalidParameter(
                 "formula", formula.text, rule, fix=f"write {main_effects[name].label} in the product"
             )
@@ -389,10 +391,10 @@ def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:
     """Return a column in whole steps; without declared bounds nothing bounds a row's part, and it is refused."""
     if not domain.type.numeric:
         rule = f"a column of numbers; {name} is a {domain.type.value}"
-        fix = "derive a number of it, such as its year, with table(…).derive(…)"
+        fix = "derive a number from it, such as its year, with table(…).derive(…)"
         raise InvalidParameter("column", name, rule, fix=fix)
     if domain.range is None:
-        rule = f"a column with declared bounds: nothing says how far one row's {name} can be from 0"
+        rule = f"a column with declared bounds: without them, {name} could be any number in one row"
         fix = f"declare bounds for {name} in the policy; curator.bounds finds some privately"
         raise InvalidParameter("column", name, rule, fix=fix)
     low, high = (exact(end, name) for end in domain.range)  # type: ignore[arg-type]
@@ -426,7 +428,7 @@ def category_values(name: str, domain: Domain) -> tuple[Value, ...]:
         low, high = domain.range
         values = tuple(range(low, min(high, low + MAX_LEVELS) + 1))  # type: ignore[operator,arg-type]
     if values is None:
-        rule = f"a category with declared values: those of {name} are not public"
+        rule = f"a category with declared values: {name} has none"
         raise InvalidParameter("column", name, rule, fix=f"declare values for {name} in the policy")
     if not 2 <= len(values) <= MAX_LEVELS:
         rule = f"a category of 2 to {MAX_LEVELS} declared values; {name} has another number of them"

@@ -202,7 +202,7 @@ def _distinct(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
         label = term_label(term)
         if key in distinct and "*" not in text:
             raise InvalidParameter(
-                "formula", text, f"a sum of different terms: {label} is there twice", fix=f"name {label} once"
+                "formula", text, f"a sum of different terms, but {label} appears twice", fix=f"name {label} once"
             )
         distinct.setdefault(key, term)
     return tuple(distinct.values())

@@ -156,7 +156,7 @@ def run_test(
 def _result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> HypothesisTest:
     notes = [f"null simulated {test.draws:,} times with the noise; {_ASYMPTOTIC}"] if test.draws else []
     if test is score_tests.UNTESTABLE:
-        notes.append("the noisy total is not positive, so nothing can be told at this price")
+        notes.append("the noisy total is not positive, so nothing can be concluded at this price")
     if test.small:
         notes.append(
             f"{test.small} expected counts are below {score_tests.SMALL_COUNT:g}: power is low, and margins are rough"
@@ -184,7 +184,7 @@ def _require_several(numbers: ReleasedNumbers, cells: Floats) -> None:
 def _require_few(groups: int) -> None:
     """Refuse a test whose simulated tables would not fit into memory."""
     if groups > MAX_GROUPS:
-        rule = f"a test is of at most {MAX_GROUPS} groups; this answer has {groups:,}"
+        rule = f"a test can compare at most {MAX_GROUPS} groups; this answer has {groups:,}"
         raise Unsupported("test-of-many-groups", rule, fix="group by fewer or coarser values")
 
 
@@ -221,7 +221,9 @@ def group_sums(
         outcomes = labels(numbers.values(1))
         outcome = outcomes[-1] if options.outcome is None else str(options.outcome)
         if len(outcomes) < 2 or outcome not in outcomes:
-            raise InvalidParameter("outcome", options.outcome, f"one of {', '.join(outcomes)}, which are at least two")
+            raise InvalidParameter(
+                "outcome", options.outcome, f"one of {', '.join(outcomes)}, of which there are at least two"
+            )
         chosen = outcomes.index(outcome)
         if len(outcomes) > 2:
             rule = f"a key with two values as the second: {numbers.key_names[1]} has {len(outcomes)}"
@@ -300,8 +302,10 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
         raise InvalidParameter("equals", options.equals, "a share between 0 and 1")
     count, law = numbers.counts(options.column)
     if law.noises > 1:
-        rule = f"a test of a share is of a count with one noise; here it is the sum of {law.noises} noisy numbers"
-        raise Unsupported("test-of-summed-count", rule, fix="ask for COUNT(*) in a question of its own")
+        rule = (
+            f"a test of a share needs a count with a single noise; this count is the sum of {law.noises} noisy numbers"
+        )
+        raise Unsupported("test-of-summed-count", rule, fix="ask for COUNT(*) in a separate question")
     uniform = float(SeededDraws("share", "" if receipt is None else receipt.hash, float(count), of).uniforms(1)[0])
     p_value = min(1.0, 2 * min(score_tests.share_p_values(float(count), of, float(equals), law, uniform)))
     statistic = (float(count) - of * float(equals)) / math.sqrt(of * float(equals * (1 - equals)) + law.variance)

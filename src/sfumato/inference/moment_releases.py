@@ -71,7 +71,10 @@ class MomentsRelease(GroupTotalsRelease[NoisyMoments]):
 def calibrated_noise(moments: WeightedTotals, price: Price) -> Gaussian:
     """Return the least discrete Gaussian noise within the price, which needs a δ or is a ρ."""
     if not price.allows_gaussian:
-        rule = "with a δ, or in ρ: many moments are measured at once, and only Gaussian noise is small for them"
+        rule = (
+            "given with a δ, or in ρ: many moments are measured at once, and only Gaussian noise is small enough for "
+            "that"
+        )
         raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
     sensitivity = moments.sensitivity
     norm = Gaussian.norm(sensitivity)

@@ -32,10 +32,15 @@ class NoiseLaw:
         refused.
         """
         if isinstance(scale, SampledScale):
-            rule = "a sampled answer cannot be tested: the law of its noise does not cover which units were drawn"
-            raise Unsupported("test-of-selection", rule, fix="ask without sample")
+            rule = (
+                "an answer over a sample cannot be tested: the distribution of its noise does not cover which units "
+                "were drawn"
+            )
+            raise Unsupported("test-of-selection", rule, fix="ask without sample (--sample)")
         if not isinstance(scale, NoisyScale):
-            rule = "tests are of counts, means and shares; a quantile or a most frequent value has no additive noise"
+            rule = (
+                "only counts, means and shares can be tested; a quantile or a most frequent value has no additive noise"
+            )
             raise Unsupported("test-of-selection", rule, fix="ask for COUNT(*) or AVG(…) by group")
         (size,) = scale.mechanism.sizes
         grid = 1 if scale.mechanism.grid is None else scale.mechanism.grid

@@ -314,7 +314,7 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
     warnings = []
     unbounded = [each.name for each in table if not all(map(math.isfinite, each.noise))]
     if unbounded:
-        warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be told at this price")
+        warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be determined at this price")
     ratio, names = fit.weakest
     if ratio < WEAK and not unbounded:
         pair = (

@@ -44,7 +44,7 @@ class ReleasedNumbers:
         if max_rows > 1:
             raise Unsupported(
                 "test-of-several-rows",
-                f"a test needs independent rows, and {max_rows} rows of one unit may count here",
+                f"a test needs independent rows, but here up to {max_rows} rows of one unit count",
                 fix="ask with .limit(rows=1), or declare max_rows = 1 for the table",
             )
         names: dict[int, str] = {}
@@ -73,7 +73,7 @@ class ReleasedNumbers:
         chosen = [column for column in candidates if not name or column == name]
         if len(chosen) == 1:
             return chosen[0]
-        rule = f"the name of a column that is {words} and nothing else"
+        rule = f"the name of a column that is only {words}"
         fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
         raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
 
@@ -157,7 +157,9 @@ class ReleasedNumbers:
         if len(self.key_names) != count:
             given = ", ".join(self.key_names) or "no key"
             raise Unsupported(
-                "test-keys", f"{test} is a test of {words}; this answer is grouped by {given}", fix="change GROUP BY"
+                "test-keys",
+                f"{test} needs {words}; this answer is grouped by {given}",
+                fix="change GROUP BY accordingly",
             )
 
 
@@ -168,7 +170,7 @@ def _centred_sum(above: float, below: float, axis: Axis) -> float:
 
 
 def discovered_groups_refusal() -> Unsupported:
-    rule = "groups found in the data are shown only where they are large, so a test of them would reject too often"
+    rule = "groups found in the data are shown only where they are large, so a test on them would reject too often"
     return Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
 
 
@@ -176,10 +178,13 @@ def require_plain(query: Query) -> None:
     """Refuse a question whose rows are selected by noisy numbers, or computed from them: selection biases a test."""
     finish = query.finish
     if finish.having is not None or finish.limit is not None or finish.offset:
-        rule = "HAVING and LIMIT select groups by their noisy numbers, so a test of the others would reject too often"
+        rule = (
+            "HAVING and LIMIT select groups by their noisy numbers, so a test on the remaining groups would reject "
+            "too often"
+        )
         raise Unsupported("test-of-cut-answer", rule, fix=_CUT_FIX)
     if query.outer or query.combined or finish.sets or finish.windows or finish.qualify:
-        rule = "tests are of plain counts, means and correlations by group"
+        rule = "only plain counts, means and correlations by group can be tested"
         raise Unsupported("test-of-computed-answer", rule, fix="ask one SELECT without ROLLUP, windows or UNION")
 
 

@@ -50,7 +50,9 @@ class StepNoise:
 def step_noise(sensitivities: tuple[Sensitivity, ...], shares: tuple[Fraction, ...], price: Price) -> StepNoise:
     """Return the least noise of all steps whose composition is within the price, which needs a δ or is a ρ."""
     if not price.allows_gaussian:
-        rule = "with a δ, or in ρ: many sums are measured at once, and only Gaussian noise is small for them"
+        rule = (
+            "given with a δ, or in ρ: many sums are measured at once, and only Gaussian noise is small enough for that"
+        )
         raise InvalidParameter("price", str(price), rule, fix=GIVE_DELTA)
     try:
         if price.rho is not None:

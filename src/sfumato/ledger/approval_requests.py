@@ -181,7 +181,9 @@ class GrantedShare:
         kinds = f"kinds: {', '.join(self.kinds)}" if self.kinds else "every kind of release"
         tables = f"tables: {', '.join(self.tables)}" if self.tables else "every table"
         limited = f"; {_measure_words(self.measures)}" if self.measures else ""
-        return f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in all; {kinds}; {tables}{limited}"
+        return (
+            f"{self.requester} may release up to ε = {format_exact(self.epsilon)} in total; {kinds}; {tables}{limited}"
+        )
 
 
 def _measure_words(measures: tuple[str, ...]) -> str:
@@ -368,9 +370,11 @@ class RequestRecord:
             raise self._refusal(rule, _NEXT.get(state, "file a new request"))
         is_requester = step.by == self.subject.requester
         if step.act in (RequestAct.APPROVE, RequestAct.REFUSE) and is_requester:
-            raise self._refusal(f"{step.by} is its requester, and somebody else decides on it", "ask another owner")
+            raise self._refusal(
+                f"{step.by} filed this request, and somebody else must decide on it", "ask another owner"
+            )
         if step.act in (RequestAct.WITHDRAW, RequestAct.RELEASE) and not is_requester:
-            raise self._refusal(f"only its requester can {step.act} it", "refuse it instead, with a reason")
+            raise self._refusal(f"only the person who filed it can {step.act} it", "refuse it instead, with a reason")
         if step.act is RequestAct.LAPSE and step.by not in self.approvers:
             raise self._refusal(f"{step.by} has not approved it", "refuse it instead, with a reason")
         if step.act is RequestAct.APPROVE and step.by in self.approvers:
@@ -380,7 +384,7 @@ class RequestRecord:
 
     def _refusal(self, rule: str, fix: str) -> RequestDecided:
         return RequestDecided(
-            f"this request can no longer change in this way: {rule}", place=f"request {self.number}", fix=fix
+            f"this step is not possible for this request: {rule}", place=f"request {self.number}", fix=fix
         )
 
 

@@ -205,8 +205,8 @@ class GuardedStore:
         for anchor in anchors.anchors_of_same_id(self.store.anchor_places) if self.store.shared else ():
             if anchor.moved and not transaction.has(anchor.number, anchor.hash):
                 raise LedgerUnavailable(
-                    f"this ledger was moved to {anchor.moved} and has lost the line that records it: charging it again "
-                    "would spend its budget twice",
+                    f"this ledger was moved to {anchor.moved} and has lost the line that records the move: "
+                    "charging it again would spend its budget twice",
                     place=self.store.place,
                     fix="use the ledger that it was moved to, and remove this one",
                 )
@@ -301,7 +301,7 @@ class GuardedStore:
             raise AccountDiffers(
                 f"the account {name!r} is not a period of {account!r}",
                 place=f"account {name!r}",
-                fix="rename the policy it belongs to: a policy may not have the name of a period of another one",
+                fix="rename the policy of that account: a policy cannot have the name of a period of another policy",
             )
         budgets = [
             (terms.budget.with_spent(read_spending(last.totals if last else "").total), f"the account of {period}")

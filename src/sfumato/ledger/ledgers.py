@@ -40,8 +40,8 @@ from sfumato.privacy.numbers import NONNEGATIVE, Number, exact, exact_integer
 _PAGE = 1000
 _LATEST_PAGE = 128
 _BEHIND_ADVICE = (
-    "more was spent than it shows, and nothing can be charged until its owner acknowledges the loss: sfumato ledger "
-    "acknowledge"
+    "more was spent than this ledger shows, and nothing can be charged until its owner acknowledges the loss: "
+    "sfumato ledger acknowledge"
 )
 
 
@@ -117,7 +117,7 @@ class Ledger:
         if not exists:
             if requested_terms is None:
                 fix = "correct the name, or give unit and budget to open a new account"
-                raise InvalidParameter("account", name, "one that this ledger has", fix=fix)
+                raise InvalidParameter("account", name, "the name of an account in this ledger", fix=fix)
             self._open_account(name, requested_terms)
         with self._guarded.reading() as transaction:
             terms = self._guarded.terms(transaction, name)
@@ -137,7 +137,7 @@ class Ledger:
         account = joined_sources.protecting_account(joined, source, fingerprint, self._guarded.keyed_hash)
         if account is not None:
             raise SourceTaken(
-                f"this table holds private data that the account {account!r} protects; it cannot be public",
+                f"this table contains private data that the account {account!r} protects, so it cannot be public",
                 place="a table declared public",
                 fix="remove public = true and declare the table's id; in a database file that holds a private table, "
                 "other tables may be public but views may not",
@@ -238,7 +238,7 @@ class Ledger:
         entries.checked_reason(reason)
         lost_anchors = self._guarded.known_anchors(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
-            rule = "an Anchor that records lines which this ledger lacks"
+            rule = "an Anchor that records lines missing from this ledger"
             raise InvalidParameter("anchor", anchor, rule, fix="load the newest anchor with Anchor.load(path)")
         with self._guarded.writing(acknowledging=True) as transaction:
             self._guarded.require_sealed(transaction)

@@ -101,9 +101,9 @@ def require_local(path: Path) -> None:
     kind = filesystem(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None
     if kind is not None and _NETWORK.fullmatch(kind):
         raise LedgerUnavailable(
-            f"a ledger cannot live on a network file system ({kind}): its locks do not hold between machines",
+            f"a ledger cannot be stored on a network file system ({kind}): its locks do not work between machines",
             place=str(path),
-            fix="keep the ledger on a local disk, named with ledger=…",
+            fix="keep the ledger on a local disk, and name its path with ledger=…",
         )
 
 
@@ -272,8 +272,8 @@ class DiskReserve:
                 f"the ledger's disk has no space to store answers ({os.strerror(error.errno or 0)}); "
                 "nothing was charged",
                 place=str(self.path),
-                fix=f"free at least {self.size + _CHARGE_BYTES >> 20} MiB on that disk; a server then continues by "
-                "itself",
+                fix=f"free at least {self.size + _CHARGE_BYTES >> 20} MiB on that disk; a running server then "
+                "continues by itself",
             ) from error
 
     def free(self) -> bool:

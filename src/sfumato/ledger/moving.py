@@ -35,7 +35,7 @@ _CHARGES_FORGOTTEN = (
 )
 _NOT_SEALED_WARNING = (
     "the ledger that {} was made from is not sealed: never charge it again, and do not move another copy of it "
-    "elsewhere, or one budget is spent twice"
+    "elsewhere, or the budget is spent twice"
 )
 Address = str | os.PathLike[str]
 
@@ -121,10 +121,10 @@ def _compare_with_anchors(guarded: GuardedStore, place: str, *, accept_loss: boo
             else:
                 raise LedgerUnavailable(
                     f"this backup or export ends before line {anchor.number}, which this user's anchor records: "
-                    "charges made since could be spent again",
+                    "what was charged since then could be spent again",
                     place=str(path),
-                    fix="move the ledger itself; if it is lost, the owner may accept that these charges are forgotten: "
-                    "--accept-loss",
+                    fix="move the ledger itself; if the ledger is lost, the owner may accept that these charges are "
+                    "forgotten: --accept-loss",
                 )
 
 
@@ -135,7 +135,8 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
     has_mark = any(transaction.has(*mark) for mark in anchor.marks[:1])
     if not has_mark or transaction.head is None or transaction.head.number < anchor.number:
         raise LedgerUnavailable(
-            f"a backup or an export can only replace a lost ledger, and its ledger was moved to {anchor.moved}",
+            "a backup or an export can only replace a lost ledger, but the ledger that it was made from was "
+            f"moved to {anchor.moved}",
             place=str(path),
             fix="use the ledger that it was moved to; if that is destroyed too, move this anchor elsewhere and name "
             "it: --anchor FILE --accept-loss",
@@ -157,8 +158,8 @@ def _require_newest(guarded: GuardedStore, anchor: Anchor | None) -> None:
         raise LedgerUnavailable(
             f"a backup or an export may lack later charges, which could then be spent again{mismatch}",
             place=guarded.store.place,
-            fix="move the ledger itself; if it is lost, name an anchor of its last line with --anchor FILE or, as the "
-            "owner, accept that those charges are forgotten: --accept-loss",
+            fix="move the ledger itself; if the ledger is lost, name an anchor of its last line with --anchor FILE "
+            "or, as the owner, accept that those charges are forgotten: --accept-loss",
         )
 
 
@@ -323,10 +324,10 @@ def _complete_export(source: Address) -> CompleteExport | None:
         raise InvalidParameter(
             "source",
             str(source),
-            "a ledger, a backup or a complete export: this export lacks the key and the salts, without which no line "
-            "can be verified",
-            fix="copy the ledger itself, or export it again with --complete; if it is lost, open a new one and "
-            "acknowledge the anchor",
+            "a ledger, a backup or a complete export: this export lacks the key and the salts that are needed to "
+            "verify its lines",
+            fix="copy the ledger itself, or export it again with --complete; if the ledger is lost, open a new one "
+            "and acknowledge the loss: sfumato ledger acknowledge",
         )
     if not first_byte:
         raise _empty_ledger(source)
@@ -345,7 +346,7 @@ def _require_same_export(guarded: GuardedStore, exported: CompleteExport | None)
         if guarded.store.key().hex() == exported.key and transaction.has(*exported.last):
             return
     raise LedgerUnavailable(
-        "an export is restored to a file beside it, and that file holds another ledger",
+        "an export is restored to a file beside it, and this file already holds a different ledger",
         place=guarded.store.place,
-        fix="move that file away, if it is not needed",
+        fix="move this file to another folder, and copy the export again",
     )

@@ -262,7 +262,7 @@ def checked_parts(value: object) -> tuple[Part, ...]:
     parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not parts or not all(isinstance(part, Part) for part in parts):
         fix = "pass Charged(mechanism, sensitivity) for each mechanism, or its Curve"
-        raise InvalidParameter("parts", value, "a Charged or a Curve, or several of them", fix=fix)
+        raise InvalidParameter("parts", value, "one or more Charged or Curve values", fix=fix)
     return parts
 
 

@@ -32,7 +32,9 @@ class Terms:
             if type(getattr(self, what)) is not str:
                 raise InvalidParameter(what, getattr(self, what), "a string")
         if self.per and self.period_of:
-            raise InvalidParameter("per", self.per, "empty: this account covers a single period", fix="leave out per")
+            raise InvalidParameter(
+                "per", self.per, "left out: this account covers a single period", fix="leave out per"
+            )
         if not isinstance(self.unit, PrivacyUnit):
             raise InvalidParameter("unit", self.unit, "a PrivacyUnit")
         if not isinstance(self.budget, Budget) or any(self.budget.spent.values()) or self.budget.spent_pure is None:

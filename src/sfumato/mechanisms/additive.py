@@ -52,7 +52,10 @@ def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | N
     for scale in scales:
         if not LEAST_STEPS <= scale / (grid or 1) <= MAX_STEPS:
             raise InvalidParameter(
-                name, scale, "between 0.001 and 1e12 grid steps", fix=f"change {name}, or choose a grid nearer to it"
+                name,
+                scale,
+                "between 0.001 and 1e12 grid steps",
+                fix=f"change {name}, or choose a grid closer to its size",
             )
     if not scales:
         raise InvalidParameter(name, value, "one number, or a list with one number for each value")
@@ -202,7 +205,9 @@ class Gaussian:
         promise = Guarantee(epsilon, delta)
         if not 0 < promise.epsilon < 1:
             rule = "above 0 and below 1, where the classical theorem holds"
-            raise InvalidParameter("epsilon", epsilon, rule, fix="use calibrate(Gaussian, Guarantee(epsilon, delta))")
+            raise InvalidParameter(
+                "epsilon", epsilon, rule, fix="use calibrate(Gaussian, Guarantee(epsilon, delta)) instead"
+            )
         if not promise.delta:
             raise InvalidParameter("delta", delta, "above 0")
         change = Sensitivity.of(sensitivity)
@@ -270,7 +275,12 @@ def _distribution(
 ) -> OutcomeDistribution:
     if len(mechanism.sizes) > 1:
         rule = "one mechanism with one scale"
-        raise InvalidParameter("scale", ValueWords(f"{len(mechanism.sizes)} scales"), rule, fix="ask for each in turn")
+        raise InvalidParameter(
+            "scale",
+            ValueWords(f"{len(mechanism.sizes)} scales"),
+            rule,
+            fix="ask for the distribution of each scale separately",
+        )
     grid, start = mechanism.grid or Fraction(1), _whole_steps(mechanism, value, "value", rounded=True)
     reach = int(mechanism.error(1 - exact(tail, "tail", _TAIL)) / grid)
     if 2 * reach + 1 > outcome_laws.MAX_OUTCOMES:

@@ -90,7 +90,9 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         from sfumato.privacy.pictures import draw_outcomes  # most laws are never drawn
 
         if not isinstance(other, OutcomeDistribution):
-            raise InvalidParameter("other", other, "the law of another input", fix="pass mechanism.distribution(y)")
+            raise InvalidParameter(
+                "other", other, "the outcome distribution of another input", fix="pass mechanism.distribution(y)"
+            )
         outcomes = list(dict.fromkeys([*self, *other]))
         positions = _positions(outcomes)
         masses = [(float(self.get(outcome, 0)), float(other.get(outcome, 0))) for outcome in outcomes]

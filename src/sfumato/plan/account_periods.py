@@ -56,10 +56,10 @@ def charged_periods(aggregate: Aggregate, policy: Policy) -> PeriodIntervals:
         columns = " and ".join(sorted(column for column in period_columns if column is not None))
         raise Unsupported(
             "too-many-periods",
-            f"a question is charged to every {policy.per} that it may read: at most {MAX_PERIODS:,} {policy.per}s",
+            f"a question can read at most {MAX_PERIODS:,} {policy.per}s, since it is charged to each of them",
             place=columns,
             fix=f"add a condition such as WHERE {columns} >= DATE '2024-01-01' AND {columns} < DATE '2024-02-01', or "
-            f"declare bounds of {columns} in the policy",
+            f"declare bounds for {columns} in the policy",
         )
     return periods
 

@@ -296,7 +296,7 @@ def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimi
             yield f"one {unit} counts in at most {count_with_noun(max_groups, 'group')}"
         return
     if row_limits.matches and measure.reads is ReadingKind.DIFFERENT:
-        yield f"one {unit} counts for few values, as the limits say: values that few units have may not count"
+        yield f"one {unit} counts for only a few values, by the limits: values that few units have may not count"
         return
     if not limits_rows(plan, limits):
         return
@@ -350,7 +350,7 @@ def _cut_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]:
     for node in relations(plan.source):
         if isinstance(node, Scan):
             if node.possible_rows is not None:
-                yield f"rows of one {unit} beyond {node.possible_rows:,} are left out"
+                yield f"rows of one {unit} beyond the first {node.possible_rows:,} are left out"
             if node.table in row_limits.missing_ids:
                 yield f"rows without {row_limits.missing_ids[node.table]} are left out"
         elif isinstance(node, LimitRowsPerUnit):

@@ -82,7 +82,7 @@ def _uncounted_joined_rows(query: Query) -> list[str]:
         if isinstance(node, LimitRowsPerUnit) and node.rows < node.input.limits.rows
     }
     return [
-        f"of a joined table, {rows:,} rows of one unit count, fewer than the {declared:,} of its max_rows"
+        f"only {rows:,} rows of one unit count in a joined table, fewer than the {declared:,} of its max_rows"
         for rows, declared in cuts.items()
     ]
 

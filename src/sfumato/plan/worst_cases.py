@@ -144,7 +144,10 @@ class WorstCase:
         ends = " or ".join(dict.fromkeys(self.possible))
         causes = [f"every {self.value} beyond {self.bounds} were {ends}"] if self.value else []
         causes += [f"every {unit} beyond the limit had {self.rows:,} such rows"] if self.limits_rows else []
-        return f"at most {self.counted(counts)}, if {' and '.join(causes)} (by counts bought, {confidence} each)"
+        return (
+            f"at most {self.counted(counts)}, if {' and '.join(causes)} (from the bought counts, with {confidence} "
+            "confidence each)"
+        )
 
 
 def worst_cases(query: Query, row_limits: RowLimits) -> dict[str, WorstCase]:

@@ -47,7 +47,7 @@ class ApprovalRules:
         _check_integer(self.days, "days", MAX_DAYS)
         if type(self.discovered_groups) is not bool:
             raise InvalidPolicy(
-                "discovered_groups is true or false",
+                "discovered_groups must be true or false",
                 place=f"{_PLACE}.discovered_groups",
                 fix="write discovered_groups = true, or remove it",
             )
@@ -108,7 +108,7 @@ class ApprovalRules:
         if self.above is None or (epsilon is not None and epsilon <= self.above):
             return None
         if epsilon is None:
-            return f"no ε bounds its price, which is above {format_exact(self.above)}"
+            return f"its price has no limit in ε, so it is above {format_exact(self.above)}"
         at_delta = "" if delta is None else f" at δ = {format_up(delta)}"
         return f"its ε of {format_up(epsilon)}{at_delta} is above {format_exact(self.above)}"
 
@@ -124,11 +124,11 @@ class ApprovalRules:
 def _check_integer(value: object, name: str, most: int) -> None:
     if type(value) is not int or not 1 <= value <= most:
         raise InvalidPolicy(
-            f"{name} is a whole number between 1 and {most:,}", place=f"{_PLACE}.{name}", fix=f"write {name} = 2"
+            f"{name} must be a whole number between 1 and {most:,}", place=f"{_PLACE}.{name}", fix=f"write {name} = 2"
         )
 
 
 def _check_names(names: object, key: str) -> tuple[str, ...]:
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
-        raise InvalidPolicy(f"{key} is a list of names", place=f"{_PLACE}.{key}", fix=f'write {key} = ["…"]')
+        raise InvalidPolicy(f"{key} must be a list of names", place=f"{_PLACE}.{key}", fix=f'write {key} = ["…"]')
     return tuple(names)

@@ -153,7 +153,7 @@ class CellRules:
         for name, words in lists.items():
             for word in words:
                 if seen.setdefault(word.strip(" "), name) != name:
-                    rule = f"without the entry that {seen[word.strip(' ')]} has too"
+                    rule = f"a list without entries that {seen[word.strip(' ')]} has too"
                     raise InvalidParameter(name, word, rule, fix=f'remove "{word}" from one of them')
 
     @property
@@ -194,7 +194,7 @@ class CellRules:
                 )
         for text in self.format if domain.type is Type.DATE else ():
             if not has_date(text):
-                rule = "a format with a day for a column of dates"
+                rule = "one with a day, because the column holds dates"
                 raise InvalidParameter("format", text, rule, fix='write type = "timestamp": its day is 1900-01-01')
         self._check_values(domain)
         self._check_possible(domain)
@@ -203,7 +203,7 @@ class CellRules:
         if self.possible is None:
             return
         if domain.bounds is None:
-            rule = "declared beside bounds, which it lies around"
+            rule = "declared together with bounds, which it must contain"
             raise InvalidParameter("possible", self.possible, rule, fix="add bounds = [low, high], or remove possible")
         (low, high), (least, largest) = domain.bounds, self.possible
         if not (least <= low and high <= largest):  # type: ignore[operator]
@@ -228,15 +228,19 @@ class CellRules:
         targets = {target for _, target in self.map}
         for source, target in self.map:
             if self.fold(source) != source:
-                rule = "compared after trim and case, which would change this entry"
+                rule = "written as trim and case leave it, since cells are compared after these rules"
                 raise InvalidParameter("map", source, rule, fix=f'write "{self.fold(source)}"')
             if target not in (domain.values or ()):
-                raise InvalidParameter("map", target, "a map to listed values", fix=f'add "{target}" to values')
+                raise InvalidParameter(
+                    "map", target, "one whose targets are listed values", fix=f'add "{target}" to values'
+                )
             if source in (domain.values or ()):
-                raise InvalidParameter("map", source, "a map whose keys are not listed values", fix="remove it")
+                raise InvalidParameter(
+                    "map", source, "one whose keys are not listed values", fix="remove this key from map"
+                )
         for value in (domain.values or ()) if self.trim or self.case else ():
             if self.fold(str(value)) != value and value not in (*targets, domain.other):
-                rule = "values as trim and case leave them"
+                rule = "written as trim and case leave them, since cells are compared after these rules"
                 raise InvalidParameter("values", value, rule, fix=f'write "{self.fold(str(value))}", or add it to map')
 
 
@@ -268,7 +272,7 @@ def parse_rules(declared: Mapping[str, Any], domain: Domain) -> CellRules:
         given["format"] = (given["format"],)
     for name, value in given.items():
         if value in ((), [], "", {}) and name != "nulls":
-            raise InvalidParameter(name, value, "left out, or not empty", fix=f"remove {name}")
+            raise InvalidParameter(name, value, "either left out or not empty", fix=f"remove {name}")
     if given.get("possible") is not None and domain.type in _KEY_TYPES["possible"]:
         given["possible"] = parse_range(domain.type, given["possible"], "possible")
     rules = CellRules(**given)

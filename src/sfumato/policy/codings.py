@@ -30,7 +30,7 @@ MAX_BINS = 1_000
 CALENDAR_PERIODS = ("day", "week", "month", "quarter", "year")
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 _BINS_RULE = 'edges such as [0, 18, 30, 65], a number of equal bins such as 20, or for dates "month"'
-CELLS_RULE = "a column has cells if its values are listed, if it is boolean, or if it has bins"
+CELLS_RULE = "a column needs listed values or bins, or must be boolean"
 """The end of every refusal of a column without cells."""
 MAX_SPIKES = 100
 """The most spikes of one column."""
@@ -111,13 +111,13 @@ def is_coded(domain: Domain, coding: Coding | None) -> bool:
 def parse_coding(domain: Domain, bins: Any, levels: Any, spikes: Any = None) -> Coding:
     """Parse the bins, levels and spikes of a column as a policy declares them; None for those left out."""
     if spikes is not None and (domain.type in (Type.TEXT, Type.BOOLEAN) or domain.values is not None):
-        raise InvalidParameter("spikes", spikes, "left out where values are listed: each value is a cell")
+        raise InvalidParameter("spikes", spikes, "left out if values are listed: each value is counted by itself")
     if spikes is not None and bins is None and levels is None:
-        rule = "declared together with bins, which hold all other values"
+        rule = "declared together with bins, which contain all other values"
         raise InvalidParameter("spikes", spikes, rule, fix="add bins, such as bins = 20")
     if domain.type is Type.BOOLEAN or domain.values is not None:
         if bins is not None:
-            raise InvalidParameter("bins", bins, "left out where values are listed: each value is a cell")
+            raise InvalidParameter("bins", bins, "left out if values are listed: each value is counted by itself")
         return Coding(levels=_parse_levels(domain, levels))
     if domain.type is Type.TEXT:
         name, declared = ("bins", bins) if bins is not None else ("levels", levels)
@@ -378,13 +378,13 @@ def parse_conditions(declared: object, place: str) -> tuple[str, ...]:
     """Parse the conditions that no row satisfies."""
     if not isinstance(declared, (list, tuple)) or len(declared) > MAX_IMPOSSIBLE:
         raise InvalidPolicy(
-            f"impossible is a list of at most {MAX_IMPOSSIBLE:,} conditions",
+            f"impossible must be a list of at most {MAX_IMPOSSIBLE:,} conditions",
             place=place,
             fix='write ["age < 15 AND married"]',
         )
     for index, condition in enumerate(declared):
         if not isinstance(condition, str) or not condition.strip():
             raise InvalidPolicy(
-                "a condition is SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
+                "a condition must be SQL text", place=f"{place}[{index}]", fix='write "age < 15 AND married"'
             )
     return tuple(declared)

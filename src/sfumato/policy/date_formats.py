@@ -115,7 +115,7 @@ def _unknown_directive(text: str, directive: str) -> InvalidParameter:
         else "leave it out, or write %% for a percent sign"
     )
     return InvalidParameter(
-        "format", text, f"made of the directives {directives}; %{directive} is none of them", fix=fix
+        "format", text, f"made of the directives {directives}; %{directive} is not one of them", fix=fix
     )
 
 
@@ -123,7 +123,7 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
     """Refuse a format that does not give each part of a date once, or a clock without its larger parts."""
     repeated = next((name for name in directives if directives.count(name) > 1), None)
     if repeated is not None:
-        raise InvalidParameter("format", text, f"a format with each directive once; %{repeated} is repeated")
+        raise InvalidParameter("format", text, f"one with each directive once; %{repeated} is repeated")
     names = set(directives)
     is_clock = bool(names & {"H", "I"}) and not names & set("YymbBdaA")
     if not is_clock and any(len(names & alternatives) != 1 for alternatives in ({"Y", "y"}, {"m", "b", "B"}, {"d"})):
@@ -131,9 +131,9 @@ def _check_complete(text: str, directives: Sequence[str]) -> None:
         raise InvalidParameter("format", text, rule, fix="write each part of the date once")
     for name, needed in (("I", "p"), ("p", "I"), ("S", "M"), ("f", "S")):
         if name in names and needed not in names:
-            raise InvalidParameter("format", text, f"a format with %{needed} where it has %{name}")
+            raise InvalidParameter("format", text, f"one that contains %{needed}, because it contains %{name}")
     if len(names & {"H", "I"}) != 1 and names & {"H", "I", "M", "z"}:
-        raise InvalidParameter("format", text, "a format with one of %H %I where it has %M or %z")
+        raise InvalidParameter("format", text, "one that contains %H or %I, because it contains %M or %z")
 
 
 def _check_unambiguous(text: str, parts: Sequence[FormatPart]) -> None:
@@ -142,5 +142,5 @@ def _check_unambiguous(text: str, parts: Sequence[FormatPart]) -> None:
         starts_with_digits = following.is_number or following.literal[:1].isdigit()
         is_open = part.directive in ("f", "z") or bool(part.literal) or bool(following.literal)
         if ends_in_digits and starts_with_digits and is_open and (part.directive or following.directive):
-            rule = "a format in which a number ends before the next digit begins"
-            raise InvalidParameter("format", text, rule, fix="write the character that stands between them")
+            rule = "one with a separator between two numbers"
+            raise InvalidParameter("format", text, rule, fix="write the character that separates them")

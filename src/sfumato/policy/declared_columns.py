@@ -28,7 +28,7 @@ def with_policy_path(place: str, make: Callable[[], T]) -> T:
 def parse_columns(columns: object, place: str) -> dict[str, Domain | ListColumn]:
     if not isinstance(columns, Mapping):
         raise InvalidPolicy(
-            "columns are declared by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
+            "columns must be declared by name", place=place, fix='write age = { type = "integer", bounds = [0, 110] }'
         )
     for column in columns:
         check_name(column, "a column", f"{place}.{column}")
@@ -46,7 +46,9 @@ def _parse_domain(value: object, place: str) -> Domain | ListColumn:
     most_items = domain_keys.pop("most_items", None)
     if most_items is not None and any(name in value for name in _CODING_KEYS):
         raise InvalidPolicy(
-            "a list column has no cells", place=f"{place}.most_items", fix="remove bins, levels and spikes"
+            "bins, levels and spikes cannot be set for a list column",
+            place=f"{place}.most_items",
+            fix="remove bins, levels and spikes",
         )
     kind = domain_keys.pop("type", None) or common_type(domain_keys.get("values"))
     if kind is None:
@@ -110,14 +112,16 @@ def parse_column_rules(
         path = f"{place}.{name}"
         if not isinstance(rules, (CellRules, Mapping)):
             raise InvalidPolicy(
-                "cell rules are declared by key", place=path, fix='write {"format": "%d.%m.%Y"}, or remove them'
+                "cell rules must be declared by key", place=path, fix='write {"format": "%d.%m.%Y"}, or remove them'
             )
         if name in lists:
             raise InvalidPolicy(
-                "a list column has no cell rules", place=path, fix=f"remove {', '.join(_keys_of(rules))}"
+                "cell rules cannot be set for a list column", place=path, fix=f"remove {', '.join(_keys_of(rules))}"
             )
         if name not in columns:
-            raise InvalidPolicy("cell rules need a declared column", place=path, fix="declare the column")
+            raise InvalidPolicy(
+                "cell rules can only be set for a declared column", place=path, fix="declare the column"
+            )
         column_rules = with_policy_path(path, lambda d=columns[name], r=rules: parse_rules(_keys_of(r), d))  # type: ignore[misc]
         parsed |= {name: column_rules} if column_rules != CellRules() else {}
     return parsed

@@ -141,10 +141,10 @@ class Table:
         object.__setattr__(self, "lists", lists)
         self._check_source(place, path, format, version)
         if not isinstance(self.public, bool):
-            raise InvalidPolicy("public is true or false", place=f"{place}.public", fix="write public = true")
+            raise InvalidPolicy("public must be true or false", place=f"{place}.public", fix="write public = true")
         if type(self.row_ceiling) is not int or not 1 <= self.row_ceiling <= MAX_ROWS:
             raise InvalidPolicy(
-                "row_ceiling is a whole number between 1 and 2^40",
+                "row_ceiling must be a whole number between 1 and 2^40",
                 place=f"{place}.row_ceiling",
                 fix="write row_ceiling = 10000000",
             )
@@ -163,12 +163,14 @@ class Table:
         for name in self.codings:
             if name not in self.columns:
                 raise InvalidPolicy(
-                    "a coding needs a declared column", place=f"{place}.codings.{name}", fix="declare the column"
+                    "codings can only be set for a declared column",
+                    place=f"{place}.codings.{name}",
+                    fix="declare the column",
                 )
         object.__setattr__(self, "impossible", parse_conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(
-                "implies maps a column to the column that it determines",
+                "implies must map a column to the column that it determines",
                 place=f"{place}.implies",
                 fix='write { city = "region" }',
             )
@@ -188,7 +190,7 @@ class Table:
             )
         if not self.is_coded(name):
             raise InvalidPolicy(
-                f"{name} has no cells: {CELLS_RULE}",
+                f"{name} has no values or bins to count by: {CELLS_RULE}",
                 place=place,
                 fix=f"add values or bins to {self.name}.{name}",
             )
@@ -206,7 +208,7 @@ class Table:
             )
         if self.relation is not None and (not isinstance(self.relation, str) or not self.relation.strip()):
             raise InvalidPolicy(
-                "relation is the name of a table in a DuckDB database or on a server",
+                "relation must be the name of a table in a DuckDB database or on a server",
                 place=f"{place}.relation",
                 fix=f'write relation = "{self.name}"',
             )
@@ -214,9 +216,9 @@ class Table:
         if isinstance(source, DatabaseTable | OnServer):
             if self.relation not in (None, source.relation):
                 raise InvalidPolicy(
-                    "a table in a database is named only once",
+                    "the table is named twice, in source and in relation",
                     place=f"{place}.relation",
-                    fix="remove relation: the source names the table",
+                    fix="remove relation: source already names the table",
                 )
             object.__setattr__(self, "relation", source.relation)
         object.__setattr__(self, "source", source)
@@ -225,7 +227,7 @@ class Table:
         for name in ("id", "max_rows", "max_groups", "max_rows_per_group", "possible_rows", "period"):
             if getattr(self, name) is not None:
                 raise InvalidPolicy(
-                    "a public table protects nobody",
+                    "ids, limits and periods cannot be set for a public table, which protects nobody",
                     place=f"{place}.{name}",
                     fix=f"remove {name}, or remove public = true",
                 )
@@ -233,7 +235,7 @@ class Table:
             if getattr(self, name):
                 removed_keys = "bins, levels and spikes" if name == "codings" else name
                 raise InvalidPolicy(
-                    "a public table needs no cells: it is public already",
+                    "bins, conditions and implications cannot be set for a public table: they describe private rows",
                     place=f"{place}.{'columns' if name == 'codings' else name}",
                     fix=f"remove {removed_keys}",
                 )
@@ -267,7 +269,9 @@ class Table:
             for name in ("max_rows", "max_groups", "max_rows_per_group", "possible_rows"):
                 if getattr(self, name) not in (None, 1):
                     raise InvalidPolicy(
-                        "where every row is a unit, a unit has one row", place=f"{place}.{name}", fix=f"remove {name}"
+                        "limits cannot be set if every row is a unit: a unit then has only one row",
+                        place=f"{place}.{name}",
+                        fix=f"remove {name}",
                     )
                 object.__setattr__(self, name, None if name == "possible_rows" else 1)
         elif self.max_rows is None:
@@ -283,13 +287,13 @@ class Table:
             return
         if self.max_rows is not None and self.possible_rows < self.max_rows:
             raise InvalidPolicy(
-                f"possible_rows is at least max_rows, which is {self.max_rows:,}",
+                f"possible_rows must be at least max_rows, which is {self.max_rows:,}",
                 place=place,
                 fix=f"write possible_rows = {self.max_rows} or more, or lower max_rows",
             )
         if self.lists:
             raise InvalidPolicy(
-                "a table with list columns has no possible_rows",
+                "possible_rows cannot be set for a table with list columns",
                 place=place,
                 fix="remove possible_rows, or store one row per item and remove most_items",
             )
@@ -336,7 +340,9 @@ class Policy:
     def __post_init__(self) -> None:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
             if not isinstance(getattr(self, name), kind):
-                raise InvalidPolicy(f"{name} is a {kind.__name__}", place=name, fix=f"give {name} as a {kind.__name__}")
+                raise InvalidPolicy(
+                    f"{name} must be a {kind.__name__}", place=name, fix=f"give {name} as a {kind.__name__}"
+                )
         object.__setattr__(self, "tables", dict(self.tables))
         object.__setattr__(self, "analysts", _parse_shares(self.analysts))
         if self.size is not None:
@@ -356,7 +362,7 @@ class Policy:
         object.__setattr__(self, "id_type", _parse_id_type(self.id_type))
         if not isinstance(self.allow_large_delta, bool):
             raise InvalidPolicy(
-                "allow_large_delta is true or false",
+                "allow_large_delta must be true or false",
                 place="unit.budget.allow_large_delta",
                 fix="write allow_large_delta = true, or remove it",
             )
@@ -367,11 +373,11 @@ class Policy:
         for name, table in self.tables.items():
             if name != table.name:
                 raise InvalidPolicy(
-                    "a table is listed under its name", place=f"tables.{name}", fix=f"list it as {table.name}"
+                    "a table must be listed under its own name", place=f"tables.{name}", fix=f"list it as {table.name}"
                 )
             if not table.public and table.every_row != self.unit.every_row:
                 raise InvalidPolicy(
-                    "all private tables of a policy protect the same unit",
+                    "all private tables of a policy must protect the same unit",
                     place=f"tables.{name}.id",
                     fix='give every private table id = "row", or none',
                 )
@@ -465,7 +471,7 @@ def _parse_id(declared: object, place: str) -> str | Via | None:
     """Parse a table's id in any notation."""
     if isinstance(declared, (list, tuple)):
         raise InvalidPolicy(
-            "a row has one owner: removing one of two owners would remove rows of the other",
+            "a row must have one owner: removing one of two owners would remove rows of the other",
             place=place,
             fix='write id = "row" to protect each row, such as an edge between two people; or name one owner column',
         )
@@ -506,7 +512,7 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
                 raise InvalidPolicy(
                     f"{step.via} is public, so its rows have no owner",
                     place=place,
-                    fix="use a private table, or declare this table public if it is about nobody",
+                    fix="use a private table, or declare this table public if it contains nothing about the units",
                 )
             if step.via in visited:
                 raise InvalidPolicy(
@@ -529,13 +535,13 @@ def _check_periods(unit: PrivacyUnit, tables: Mapping[str, Table]) -> None:
     """Check that every private table has a period column if the unit has a period, and none otherwise."""
     if unit.period is not None and unit.period not in PERIODS:
         raise InvalidPolicy(
-            "a period is a day, a week or a month", place="unit.period.every", fix='write every = "day"'
+            "a period must be a day, a week or a month", place="unit.period.every", fix='write every = "day"'
         )
     for name, table in tables.items():
         place = f"tables.{name}.period"
         if table.period is not None and (table.public or unit.period is None):
             raise InvalidPolicy(
-                "a period belongs to the unit, and is declared there",
+                "a period belongs to the unit, and must be declared in [unit]",
                 place=place,
                 fix="remove period: the table is public"
                 if table.public
@@ -578,7 +584,8 @@ def _check_accounts(policy: Policy) -> None:
         column = policy.period_column(name)
         if column is not None and table.columns[column].values is not None:
             raise InvalidPolicy(
-                "a list of values could move rows to another period, and this column determines their account",
+                "values cannot be listed for this column: it decides the period of a row, and so the account "
+                "that is charged",
                 place=f"tables.{name}.columns.{column}.values",
                 fix="declare bounds instead of values",
             )
@@ -625,19 +632,21 @@ def _check_rules(policy: Policy) -> None:
             role = roles.get(column.lower(), "")
             for key in table.rules[column].keys if role else ():
                 raise InvalidPolicy(
-                    f"{column} {role}, and reading it differently could merge or split units",
+                    f"{column} {role}, so its cells cannot be read by other rules: that could merge or split units",
                     place=f"tables.{name}.columns.{column}.{key}",
                     fix=f"remove {key}, and convert the column in a view or in the file",
                 )
         if table.nulls and not table.columns:
             raise InvalidPolicy(
-                "nulls need declared columns", place=f"tables.{name}.nulls", fix="declare the columns of the table"
+                "nulls can only be set if the columns of the table are declared",
+                place=f"tables.{name}.nulls",
+                fix="declare the columns of the table",
             )
         for column, rules in policy.cell_rules(name).items():
             lost = next((word for word in rules.nulls or () if word in (table.columns[column].values or ())), None)
             if lost is not None:
                 raise InvalidPolicy(
-                    f'"{lost}" cannot be missing and a listed value',
+                    f'"{lost}" cannot be both a missing value and a listed value',
                     place=f"tables.{name}.columns.{column}.nulls",
                     fix=f'remove "{lost}" from the values, or list other nulls for this column: nulls = []',
                 )
@@ -648,7 +657,7 @@ def _parse_period_column(declared: object, place: str) -> str | None:
     if isinstance(declared, Mapping):
         if "every" in declared:
             raise InvalidPolicy(
-                "the length of a period is declared once, in [unit]",
+                "the length of a period must be declared only once, in [unit]",
                 place=f"{place}.every",
                 fix='write period = { column = "day", every = "day" } in [unit], and here { column = "<date>" }',
             )
@@ -664,7 +673,9 @@ def _parse_id_type(declared: Any) -> Type | None:
     if declared is None or declared in ID_TYPES:
         return declared
     if declared not in [kind.value for kind in ID_TYPES]:
-        raise InvalidPolicy("ids are whole numbers or texts", place="unit.id_type", fix='write id_type = "integer"')
+        raise InvalidPolicy(
+            'id_type must be "integer" or "text"', place="unit.id_type", fix='write id_type = "integer"'
+        )
     return Type(declared)
 
 
@@ -673,7 +684,9 @@ def _parse_shares(analysts: Mapping[str, Any]) -> dict[str, Fraction]:
     for name in analysts:
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
             raise InvalidPolicy(
-                "an analyst has a name of 1 to 100 visible characters", place="analysts", fix="write [analysts.ana]"
+                "the name of an analyst must have 1 to 100 visible characters",
+                place="analysts",
+                fix="write [analysts.ana]",
             )
     return {
         name: with_policy_path(f"analysts.{name}", lambda share=share: exact(share, "share", _SHARE_RANGE))  # type: ignore[misc]
@@ -685,5 +698,5 @@ def _check_limit(value: Any, place: str) -> int:
     if type(value) is int and 1 <= value <= 10**6:
         return value
     raise InvalidPolicy(
-        "a limit is a whole number between 1 and 1,000,000", place=place, fix="write a number such as 10"
+        "a limit must be a whole number between 1 and 1,000,000", place=place, fix="write a number such as 10"
     )

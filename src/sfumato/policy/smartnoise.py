@@ -59,7 +59,7 @@ def read_smartnoise(path: str | Path) -> dict[str, SmartNoiseTable]:
                 tables[name] = _parse_table(name, declaration)
     if not tables:
         raise InvalidPolicy(
-            "SmartNoise metadata declare a table within a schema, and this file declares none",
+            "SmartNoise metadata must declare a table within a schema, and this file declares none",
             place=str(file),
             fix="name another file",
         )
@@ -71,13 +71,15 @@ def _parse_table(name: str, declaration: Mapping[str, Any]) -> SmartNoiseTable:
     id_columns = [key for key, column in columns.items() if _is_true(column.get("private_id"))]
     if len(id_columns) > 1 or not (id_columns or _is_true(declaration.get("row_privacy"))):
         raise InvalidPolicy(
-            "a table has one column with private_id: True, or row_privacy: True",
+            "a table must have one column with private_id: True, or row_privacy: True",
             place=name,
             fix="add one of them to the file",
         )
     max_ids = declaration.get("max_ids", "1")
     if not str(max_ids).isdecimal() or not int(max_ids):
-        raise InvalidPolicy("max_ids is a whole number of at least 1", place=f"{name}.max_ids", fix="write max_ids: 10")
+        raise InvalidPolicy(
+            "max_ids must be a whole number of at least 1", place=f"{name}.max_ids", fix="write max_ids: 10"
+        )
     domains = {key: _parse_domain(f"{name}.{key}", column) for key, column in columns.items() if key not in id_columns}
     return SmartNoiseTable(domains, id_columns[0] if id_columns else ROW, int(max_ids) if id_columns else None)
 
@@ -86,7 +88,7 @@ def _parse_domain(place: str, column: Mapping[str, Any]) -> Domain:
     kind = _TYPES.get(str(column.get("type")))
     if kind is None:
         type_names = ", ".join(_TYPES)
-        raise InvalidPolicy(f"a column has one of the types {type_names}", place=place, fix="write type: int")
+        raise InvalidPolicy(f"a column must have one of the types {type_names}", place=place, fix="write type: int")
     bounds = (column.get("lower"), column.get("upper"))
     has_bounds = kind.numeric and None not in bounds
     return with_policy_path(place, lambda: Domain(kind, bounds=bounds if has_bounds else None))  # type: ignore[arg-type]

@@ -132,14 +132,14 @@ def parse_source(
         return _spark_table(source, relation, path, format_name, version, place)
     if scheme:
         raise InvalidPolicy(
-            "a source is a file on this machine, or a table on a PostgreSQL, MariaDB or Spark server",
+            "a source must be a file on this machine, or a table on a PostgreSQL, MariaDB or Spark server",
             place=f"{place}.source",
             fix="name a file, postgresql://host/database, mariadb://host/database, or sc://host:15002 for Spark",
         )
     for name, value in (("path", path), ("format", format_name), ("version", version)):
         if value is not None:
             raise InvalidPolicy(
-                f"{name} is only for a table on a server", place=f"{place}.{name}", fix=f"remove {name}"
+                f"{name} can only be set for a table on a server", place=f"{place}.{name}", fix=f"remove {name}"
             )
     if not isinstance(source, (str, Path)):
         return SparkFrame(source) if _is_spark_frame(source) else InMemory(source)
@@ -165,7 +165,7 @@ def check_same_engine(private: Sequence[tuple[str, Source]]) -> None:
     for name, source in private[1:]:
         if engine_of(source) != engine_of(private[0][1]):
             raise InvalidPolicy(
-                "all private tables of a policy are in one engine, at one address",
+                "all private tables of a policy must be in one engine, at one address",
                 place=f"tables.{name}.source",
                 fix=f"store it where {private[0][0]} is, or give it its own policy",
             )
@@ -197,7 +197,7 @@ def _database_table(
     for name, value in (("path", path), ("format", form)):
         if value is not None:
             raise InvalidPolicy(
-                f"a {engine} table is declared with relation, without {name}",
+                f"{name} cannot be set for a {engine} table, which is named by relation",
                 place=f"{place}.{name}",
                 fix=f"remove {name}",
             )
@@ -216,7 +216,7 @@ def _spark_table(
     _check_address(address, f"{place}.source", 'source = "sc://host:15002"')
     if (relation is None) == (path is None):
         raise InvalidPolicy(
-            "a Spark source is either a catalog table (relation) or files (path)",
+            "a Spark source must be either a catalog table (relation) or files (path)",
             place=f"{place}.relation",
             fix='write relation = "catalog.schema.table", or path and format = "parquet"',
         )
@@ -227,7 +227,7 @@ def _spark_table(
             fix=f"write format as one of {', '.join(_SPARK_FORMATS)}",
         )
     if path is not None and (not isinstance(path, str) or not path.strip()):
-        raise InvalidPolicy("a path is a text", place=f"{place}.path", fix='write path = "/data/visits"')
+        raise InvalidPolicy("path must be a text", place=f"{place}.path", fix='write path = "/data/visits"')
     return SparkTable(address, relation, path, form, _check_version(version, place))
 
 
@@ -235,7 +235,9 @@ def _check_version(version: object, place: str) -> str | None:
     if version is None or (isinstance(version, str) and 0 < len(version) <= 100 and version.isprintable()):
         return version
     raise InvalidPolicy(
-        "a version is a text of 1 to 100 visible characters", place=f"{place}.version", fix='write version = "2024-06"'
+        "version must be a text of 1 to 100 visible characters",
+        place=f"{place}.version",
+        fix='write version = "2024-06"',
     )
 
 
@@ -251,7 +253,7 @@ def _check_address(address: str, place: str, example: str) -> None:
         has_secret, has_unknown, is_valid = False, False, False
     if has_secret:
         raise InvalidPolicy(
-            "a policy contains no password",
+            "a policy must not contain a password",
             place=place,
             fix="remove it: passwords are read from the environment, a password file or a service",
         )
@@ -259,7 +261,7 @@ def _check_address(address: str, place: str, example: str) -> None:
         parameters = {SPARK: _SPARK_PARAMETERS, **dict.fromkeys(_MARIADB_SCHEMES, _MARIADB_PARAMETERS)}
         allowed = parameters.get(address.partition("://")[0], _LIBPQ_PARAMETERS).split()
         raise InvalidPolicy(
-            "an address in a policy has only parameters that cannot contain a secret",
+            "an address in a policy can only have parameters that cannot contain a secret",
             place=place,
             fix=f"remove all parameters except {', '.join(allowed)}",
         )
@@ -273,7 +275,7 @@ def check_ledger(ledger: object) -> None:
         return
     if not isinstance(ledger, str) or ledger.split("://")[0] not in _POSTGRES_SCHEMES:
         raise InvalidPolicy(
-            "the ledger of a policy is a PostgreSQL database, or left out for a file beside the policy",
+            "the ledger of a policy must be a PostgreSQL database, or be left out for a file beside the policy",
             place="ledger",
             fix='write ledger = "postgresql://host/db" without a password, or leave it out',
         )

@@ -58,7 +58,7 @@ def read(path: str | Path) -> Policy:
     file = Path(path)
     fix = "compare it with docs/how-to/write-a-policy.md"
     with refuse_malformed(
-        lambda: InvalidPolicy("the declarations of this file are inconsistent", place=str(file), fix=fix)
+        lambda: InvalidPolicy("the declarations in this file are inconsistent", place=str(file), fix=fix)
     ):
         return _parse_policy(_parse_toml(_read_text(file), str(file)), file)
 
@@ -98,7 +98,7 @@ def _read_text(file: Path) -> str:
         raise InvalidPolicy("the policy file cannot be read", place=str(file), fix="check its permissions")
     if len(content) > MAX_BYTES:
         raise InvalidPolicy(
-            "a policy file has at most 4 MiB", place=str(file), fix="list fewer values: a text column needs none"
+            "a policy file can have at most 4 MiB", place=str(file), fix="list fewer values: a text column needs none"
         )
     if not content.strip():
         raise InvalidPolicy("the policy file is empty", place=str(file), fix="draft one with sfumato init")
@@ -107,7 +107,7 @@ def _read_text(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
     fix = "save it as UTF-8" if str(file).endswith(".toml") else "name the policy itself, such as clinic.toml"
-    raise InvalidPolicy("a policy file is UTF-8 text", place=f"{file}, line {line}", fix=fix)
+    raise InvalidPolicy("a policy file must be UTF-8 text", place=f"{file}, line {line}", fix=fix)
 
 
 _DECIMAL_COMMA = re.compile(r"=\s*([0-9]{1,9}),([0-9]{1,9})\b")
@@ -174,7 +174,7 @@ def _parse_period(unit: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None
             )
     check_name(section["column"], "a column", "unit.period.column")
     if section["every"] not in PERIODS:
-        raise InvalidPolicy("a period is a day, a week or a month", place="unit.period.every", fix=_PERIOD_FIX)
+        raise InvalidPolicy("a period must be a day, a week or a month", place="unit.period.every", fix=_PERIOD_FIX)
     return section["column"], section["every"]
 
 
@@ -190,7 +190,9 @@ def _parse_budget(unit: Mapping[str, Any]) -> Budget:
     relation = unit.get("neighbours", "add-remove")
     if relation not in ("add-remove", "replace"):
         raise InvalidPolicy(
-            "neighbours are add-remove or replace", place="unit.neighbours", fix='write neighbours = "add-remove"'
+            'neighbours must be "add-remove" or "replace"',
+            place="unit.neighbours",
+            fix='write neighbours = "add-remove"',
         )
     amounts = {name: amount for name, amount in section.items() if name not in _POLICY_KEYS}
     return with_policy_path("unit.budget", lambda: Budget(**amounts, neighbours=relation))
@@ -248,14 +250,14 @@ def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
 _UNIT_NOTES = {
     "name": "The unit we protect, in a word that is printed with every answer.",
     "neighbours": 'add-remove: nobody can tell whether a unit is in the data; or "replace", with a public size.',
-    "budget": "What all answers together may reveal of one unit, for life: more epsilon, less noise.",
+    "budget": "What all answers together may reveal about one unit, for life: more epsilon means less noise.",
     "size": "The publicly known number of units: used to forecast errors.",
 }
 _TABLE_NOTES = {
     "source": "Where the rows are, relative to this file.",
     "id": 'The unit of a row: a column, "row" if every row is a unit, or { via = "<table>", on = "<column>" }.',
     "max_rows": "The most rows of one unit that count in a question: fewer mean less noise, but leave rows out.",
-    "public": "About nobody: everything in it may be shown.",
+    "public": "Not about the units we protect: everything in it may be shown.",
 }
 _COLUMN_NOTE = (
     "The columns that can be asked about: a type, and bounds = [low, high] for numbers and dates, or values = [...].\n"
@@ -277,7 +279,7 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
         raise InvalidPolicy(
             "a table in memory cannot be written to a policy file",
             place=f"tables.{table.name}.source",
-            fix="save it to a file, then name that",
+            fix="save the table to a file, and name that file as source",
         )
     limits = ("id", "max_rows", "max_groups", "max_rows_per_group", "possible_rows")
     keys = {name: getattr(table, name) for name in limits if not table.every_row or name == "id"}

@@ -184,7 +184,7 @@ def _unreachable(goal: str) -> InvalidParameter:
     return InvalidParameter(
         "guarantee",
         goal,
-        "one that this kind of noise can meet",
+        "within reach of this kind of noise",
         fix="for Gaussian noise give a δ above 0; for noise of your own, make(size) must add more noise as size grows",
     )
 

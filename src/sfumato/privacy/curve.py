@@ -320,7 +320,7 @@ class Curve:
                 "curve",
                 self,
                 "the curve of one unit",
-                fix="sample first, then count units: curve.subsampled(…).group(k)",
+                fix="sample first, then group the units: curve.subsampled(…).group(k)",
             )
         if share == 1 or not self.parts:
             return self
@@ -337,9 +337,7 @@ class Curve:
         if rate is not None:
             if self.neighbours is Neighbours.REPLACE and not bounds_presence:
                 fix = "sample the add-remove curve, then convert: curve.subsampled(rate).for_neighbours('replace')"
-                rule = (
-                    "left out under replace: the size of a Poisson sample varies, and this curve says nothing of that"
-                )
+                rule = "left out under replace: the size of a Poisson sample varies, which this curve does not cover"
                 raise InvalidParameter("rate", rate, rule, fix=fix)
             return exact(rate, "rate", _RATE), 0
         if self.neighbours is Neighbours.ADD_REMOVE:

@@ -92,7 +92,8 @@ class Precedents:
             f"The promise {format_guarantee(self.promise.epsilon, self.promise.delta)} protects {self.protects}.",
             *str(self.reading).splitlines(),
             compare_with_deployments(self.promise),
-            f"Of those that protect all of one person, it is smaller in {persons[0]}, larger in {persons[1]}.",
+            f"Among those that protect all data of one person, it is smaller in {persons[0]} and larger in "
+            f"{persons[1]}.",
             _CAVEAT,
         ]
 

@@ -119,7 +119,7 @@ class SubsampledLoss(Loss):
     def symmetrised(self) -> SubsampledLoss:
         """Return itself, where it bounds both orders."""
         if not self.is_symmetric:
-            rule = "for add-remove neighbours: a Poisson sample of one changed unit says nothing of a replaced one"
+            rule = "stated for add-remove neighbours: Poisson sampling of an added unit does not cover a replaced unit"
             raise InvalidParameter("parts", self, rule, fix="convert the curve with for_neighbours('replace')")
         return self
 

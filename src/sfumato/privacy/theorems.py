@@ -90,7 +90,7 @@ def advanced(guarantee: Guarantee, k: int, slack: Number) -> Guarantee:
     slack_delta = exact(slack, "slack", INSIDE_UNIT)
     epsilon = float(Guarantee.of(guarantee).epsilon)
     if epsilon > 300:
-        rule = "limited to an ε of at most 300, up to which this bound is computed"
+        rule = "a guarantee with an ε of at most 300, up to which this bound is computed"
         raise InvalidParameter("guarantee", guarantee, rule, fix="give each release a smaller ε")
     total_epsilon = math.sqrt(-2 * count * math.log(slack_delta)) * epsilon + count * epsilon * math.expm1(epsilon)
     return _combined_guarantee(Fraction(total_epsilon * _ROUND_UP), count * guarantee.delta + slack_delta, "k")
@@ -136,7 +136,9 @@ def kappa_secure(epsilon: Number, kappa: int) -> Guarantee:
     """
     bits = exact_integer(kappa, "kappa", at_least=1)
     if bits > _MAX_KAPPA:
-        raise InvalidParameter("kappa", kappa, f"at most {_MAX_KAPPA}", fix="use 40 for statistics, 128 for keys")
+        raise InvalidParameter(
+            "kappa", kappa, f"at most {_MAX_KAPPA}", fix="use 40 for statistics, 128 for cryptographic keys"
+        )
     return Guarantee(epsilon, Fraction(1, 2**bits))
 
 
@@ -274,7 +276,7 @@ def renyi_allowance(guarantee: Guarantee, order: Number | None = None) -> RenyiA
     divergence = guarantee.epsilon - _conversion_cost(alpha, guarantee.delta, ROUND_CEILING)
     if divergence <= 0:
         raise InvalidParameter(
-            "order", order, f"one that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
+            "order", order, f"a number that leaves some allowance, such as {float(_best_order(guarantee)):.4g}"
         )
     return RenyiAllowance(alpha, divergence)
 

@@ -125,7 +125,7 @@ class ModelCard:
             target.write_text(writers[target.suffix.lower()](), encoding="utf-8")
         except OSError as error:
             fix = "name a file in an existing folder that you can write to"
-            rule = f"a file that can be written ({os.strerror(error.errno or 0)})"
+            rule = f"that of a writable file ({os.strerror(error.errno or 0)})"
             raise InvalidParameter("path", str(target), rule, fix=fix) from error
 
     def _sections(self) -> list[tuple[str, list[str]]]:

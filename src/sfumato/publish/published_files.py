@@ -41,7 +41,7 @@ from sfumato.untrusted import MALFORMED_INPUT, refuse_malformed
 
 _MAX_JSON_CHARACTERS = 1 << 30
 """The most characters of a model's JSON text."""
-_NO_RANGE_NOTE = "these counts come from a model that was fitted to noisy counts: no range is known for them"
+_NO_RANGE_NOTE = "these counts come from a model fitted to noisy counts, so no range is known for them"
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _read_published(content: bytes, path: str | os.PathLike[str]) -> PublishedOb
     kind = _manifest_kind(content, str(path))
     if kind == _SURVEY_FORM_KIND:
         fix = "read it with sf.form; the answers are in the reports"
-        raise SynopsisDamaged("this file is a survey form, which holds no answers", place=str(path), fix=fix)
+        raise SynopsisDamaged("this file is a survey form, which contains no answers", place=str(path), fix=fix)
     reader = _READERS.get(kind)
     return Synopsis(*synopsis_files.read(content, str(path))) if reader is None else reader(content, str(path))
 

@@ -94,8 +94,13 @@ class SampleReport:
         """Read the report from the metadata of sampled rows; a Parquet file keeps it."""
         stored = (table.schema.metadata or {}).get(_METADATA)
         if stored is None:
-            fix = "draw them with conditions= or constraints=, and read them from Parquet or memory"
-            raise InvalidParameter("table", "a table without a report", "rows sampled under conditions", fix=fix)
+            fix = "draw rows with conditions= or constraints=, and keep them in memory or in a Parquet file"
+            raise InvalidParameter(
+                "table",
+                "a table without a report",
+                "a table of rows that were drawn with conditions or constraints",
+                fix=fix,
+            )
         fields: dict[str, Any] = json.loads(stored)
         texts = {name: tuple(fields[name]) for name in ("conditioned", "computed", "rejected")}
         return cls(**{**fields, **texts})

@@ -191,7 +191,9 @@ class Synopsis:
                 " and ".join(self.attributes[p].name for p in measured_set) for measured_set in self._known.sets[:3]
             )
             fix = f"choose columns from one of: {published}; for others ask in SQL, which answers with bounds"
-            raise InvalidParameter("columns", list(columns), "part of one published set of columns", fix=fix)
+            raise InvalidParameter(
+                "columns", list(columns), "a subset of columns that were published together", fix=fix
+            )
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)
         widths = np.broadcast_to(noise.width(1 - float(confidence_level), values.size if together else 1), values.shape)
@@ -361,7 +363,7 @@ class Synopsis:
         for release in releases[1:]:
             _check_same(releases[0], release)
         if len({release.receipt.line for release in releases}) != len(releases):
-            rule = "another release: adding a release to itself adds no information"
+            rule = "the synopsis of another release: adding a release to itself adds no information"
             raise InvalidParameter("other", "the same release", rule, fix="add the synopsis of another release")
         ordered = sorted(releases, key=lambda release: release.receipt.line)
         CombinedReleases.of([release.published for release in ordered])

@@ -164,7 +164,9 @@ class Synthetic:
         row_count = _row_count(rows)
         if row_count > MAX_HELD:
             fix = f'write them to a file: synthetic.write("rows.parquet", rows={row_count}), or sfumato sample'
-            raise InvalidParameter("rows", row_count, f"a number up to {MAX_HELD:,}, the most rows in memory", fix=fix)
+            raise InvalidParameter(
+                "rows", row_count, f"a number up to {MAX_HELD:,}, the most rows that are kept in memory", fix=fix
+            )
         import pyarrow
 
         drawer = self._drawer(conditions, constraints, seed)

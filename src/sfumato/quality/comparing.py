@@ -122,7 +122,7 @@ def compare(
     for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
         if not rows.num_rows:
             fix = f"pass a {role} table that has rows"
-            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "a table with at least one row", fix=fix)
+            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "one with at least one row", fix=fix)
     coded = (
         _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
     )
@@ -141,7 +141,7 @@ def _open_source(source: Any, policy_table: Table | None) -> Any:
     table_name = relation if relation is not None else names[0] if len(names) == 1 else None
     if table_name is None:
         raise InvalidPolicy(
-            "this database file has several tables, and it is not clear which one to compare",
+            "this database file has several tables, so it is not clear which one to compare",
             place=str(path),
             fix=f"pass a policy that names one of {', '.join(names[:10])}, or export that table to a Parquet file",
         )
@@ -174,7 +174,7 @@ def _select_columns(both_tables: PairedTables, columns: Sequence[str] | None, ta
             )
         selected = list(dict.fromkeys(str(name) for name in requested))
     if not selected:
-        rule = "one that declares values or bins for a column of both tables"
+        rule = "a policy that declares values or bins for a column of both tables"
         raise InvalidParameter(
             "policy", table.name if table else None, rule, fix="declare values or bins for such a column in the policy"
         )

@@ -153,7 +153,9 @@ class Batch:
         if not self.measurements:
             raise InvalidParameter("measurements", (), "non-empty", fix="give at least one measurement")
         if len({measurement.reading.bounded.sample for measurement in self.measurements}) > 1:
-            raise InvalidParameter("measurements", self.measurements, "of all units, or of one sample of them")
+            raise InvalidParameter(
+                "measurements", self.measurements, "measurements of all units, or of one sample of them"
+            )
 
     @property
     def bounded(self) -> BoundedPlan:

@@ -29,7 +29,7 @@ ODDS_WORDS = "lets an attacker's odds grow by a factor of up to e^ε"
 
 GAUSSIAN_NEEDS = "Laplace for a price without a δ: Gaussian noise needs a δ, or a price in ρ"
 GIVE_DELTA = "give a delta (--delta), such as 1e-9, or rho (--rho) instead of epsilon (--epsilon)"
-ONLY_ONE_PRICE = "left out where epsilon or rho is given"
+ONLY_ONE_PRICE = "left out if epsilon or rho is given"
 GIVE_ONE_PRICE = "give within (--within), epsilon (--epsilon) or rho (--rho), but only one of them"
 
 
@@ -47,14 +47,14 @@ class Price:
             raise InvalidParameter(
                 "epsilon",
                 epsilon,
-                "a number, alone or with delta, or left out with rho given instead: every release has a price",
+                "a number, alone or with delta, unless rho is given instead: every release needs a price",
                 fix="write release(epsilon=0.5), release(epsilon=0.5, delta=1e-9) or release(rho=0.01)",
             )
         object.__setattr__(self, "epsilon", None if epsilon is None else exact(epsilon, "epsilon", POSITIVE))
         object.__setattr__(self, "rho", None if rho is None else exact(rho, "rho", POSITIVE))
         object.__setattr__(self, "delta", exact(delta, "delta", NONNEGATIVE))
         if self.rho is not None and self.delta:
-            raise InvalidParameter("delta", delta, "left out where rho is given")
+            raise InvalidParameter("delta", delta, "left out if rho is given")
         if self.epsilon is not None:
             Guarantee(self.epsilon, self.delta)
 
@@ -153,7 +153,7 @@ def weak_words(price: Price) -> tuple[str, ...]:
     if price.epsilon is not None and price.epsilon > LARGE_EPSILON:
         reasons.append(f"weak privacy: ε = {float(price.epsilon):.3g} {ODDS_WORDS}")
     if price.delta > LARGE_DELTA:
-        reasons.append(f"weak privacy: with probability δ = {float(price.delta):.3g} nothing is guaranteed")
+        reasons.append(f"weak privacy: with probability δ = {float(price.delta):.3g}, nothing is guaranteed")
     return tuple(reasons)
 
 

@@ -241,8 +241,8 @@ def check_dry_run(
     except (InvalidParameter, ArithmeticError):
         raise Unsupported(
             "extreme-numbers",
-            "numbers are too large or too small: reals are 0 or between 2^-500 and 2^500 in size, and noise is between "
-            "1e-300 and 1e300",
+            "numbers are too large or too small: a real must be 0 or between 2^-500 and 2^500 in size, and noise "
+            "between 1e-300 and 1e300",
             fix="rescale the values in the question, such as x / 1e6, or declare bounds and a grid of moderate size",
         ) from None
 

@@ -233,7 +233,7 @@ def _bind(engine: Reader, readings: Sequence[PlanReading[Any]], seconds: float |
             raise
         raise Unsupported(
             "slow-check",
-            f"the question takes too long to plan: more than half of its time limit of {seconds:g} seconds",
+            f"the question takes too long to plan: planning may use half of the time limit of {seconds:g} seconds",
             fix="ask a simpler question, or ask the data owner for a longer time limit",
         ) from None
     return opened

@@ -60,7 +60,7 @@ class PriceRequest:
         if self.within is not None and (self.epsilon is not None or self.rho is not None):
             raise InvalidParameter("within", self.within, ONLY_ONE_PRICE, fix=GIVE_ONE_PRICE)
         if self.within is not None and self.sample is not None:
-            rule = "left out with sample: how far sampling errs depends on the size of a group"
+            rule = "left out with sample: the sampling error depends on the size of each group"
             raise InvalidParameter(
                 "within", self.within, rule, fix="give epsilon (--epsilon), and look at error() first"
             )
@@ -182,11 +182,11 @@ def require_same_ranges(receipts: Sequence[Receipt], confidence: Number, *, join
     for receipt in receipts:
         if exact(receipt.confidence, "confidence") != level:
             rule = f"{receipt.confidence}, as in the answer that this request_id bought"
-            raise InvalidParameter("confidence", confidence, rule, fix="ask with that confidence")
+            raise InvalidParameter("confidence", confidence, rule, fix="ask with the same confidence")
     stored_joint = any(receipt.joint for receipt in receipts)
     if stored_joint is not joint:
         rule = f"{stored_joint}, as in the answer that this request_id bought"
-        raise InvalidParameter("joint", joint, rule, fix="ask for the same ranges")
+        raise InvalidParameter("joint", joint, rule, fix="ask with the same joint")
 
 
 def refuse_second_session() -> RequestDiffers:

@@ -287,9 +287,9 @@ def reviewed_lines(
     lines = sorted({number for each in approved if isinstance(each, PublicationReview) for number in each.lines})
     if not lines:
         raise SfumatoError(
-            "no answers are marked for publication and approved",
+            "no answers have been marked for publication and approved",
             place=f"account {policy.account_name!r}",
-            fix="mark them with sfumato requests publish and approve that, or name lines with --questions",
+            fix="mark answers with sfumato requests publish and have that approved, or name lines with --questions",
         )
     return tuple(lines)
 
@@ -422,7 +422,7 @@ def _require_intact(ledger: Ledger) -> None:
 def _require_same_unit(policy: Policy, account: Account) -> None:
     if account.unit != policy.unit:
         raise AccountDiffers(
-            f"the account protects {account.unit}, but the policy protects {policy.unit}",
+            f"the account protects {account.unit}, but this policy protects {policy.unit}",
             place=f"account {account.name!r}",
             fix="give the policy that the account was opened with",
         )
@@ -477,8 +477,8 @@ def report_page(account_report: AccountReport, title: str | None = None) -> Html
         f"<h2>What an attacker could gain at most</h2>{_attacker_section(account_report)}",
         f"<h2>What this does not promise</h2>{render_limitations()}",
         f"<h2>How to verify it</h2>{_verification_section(account_report)}",
-        f"<footer>Made by sfumato {__version__} on {account_report.created.strftime('%Y-%m-%d')}. "
-        "This page loads nothing from elsewhere.</footer>",
+        f"<footer>Made by sfumato {__version__} on {account_report.created.strftime('%Y-%m-%d')}. This page loads "
+        "nothing from other servers.</footer>",
     ]
     return HtmlPage(name, "\n".join(sections))
 

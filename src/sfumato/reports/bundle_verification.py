@@ -154,7 +154,7 @@ def _verify_signature(path: str | os.PathLike[str], members: dict[str, bytes]) -
     manifest = _parse_member(BundleManifest, text, path, bundles.MANIFEST)
     if manifest.format != bundles.FORMAT:
         rule = f"this version reads bundles of format {bundles.FORMAT}; the file has format {manifest.format}"
-        raise BundleDamaged(rule, place=str(path), fix="install a newer sfumato")
+        raise BundleDamaged(rule, place=str(path), fix="install a newer version of sfumato")
     if manifest.key != signature.key:
         raise _damaged(path, "its manifest names another key than the one it was signed with")
     return manifest, key

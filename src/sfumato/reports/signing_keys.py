@@ -54,7 +54,7 @@ class PublicKey:
         match = _LINE.fullmatch(text)
         if match is None:
             raise SfumatoError(
-                f"a public key is one line: {_NAME} and 64 hexadecimal digits",
+                f"a public key must be one line: {_NAME} and 64 hexadecimal digits",
                 place=str(source),
                 fix="name the .pub file that sfumato key new wrote beside the private key",
             )
@@ -99,7 +99,7 @@ class SigningKey:
             raise SfumatoError(
                 "this key file can be read by others: a signing key must be readable by its owner only",
                 place=str(path),
-                fix=f"chmod 600 {path}; if others may have read it, make a new key and publish that one",
+                fix=f"chmod 600 {path}; if others may have read the key, make a new one and publish that",
             )
         try:
             private = load_pem_private_key(content, None if passphrase is None else passphrase.encode())
@@ -176,7 +176,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
 
 def _file_exists(path: Path) -> SfumatoError:
     return SfumatoError(
-        "this file already exists, and writing to it would destroy a key in it",
+        "this file already exists, and a key in it would be destroyed",
         place=str(path),
         fix="name another file",
     )

@@ -140,7 +140,7 @@ class _Addresses:
         if scope["path"] in _HEALTH_PATHS or self.settings.accepts_host(host, scope.get("server")):
             return None
         refusal = InvalidRequest(
-            "this server is not reached under this host name",
+            "this server does not answer under this host name",
             place="Host",
             fix="use the address that sfumato serve printed; behind a proxy, the owner sets public_url",
         )

@@ -130,7 +130,7 @@ class ApprovalDesk:
         rules, dry = _require_rules(view), self._dry_charge(view, release)
         if dry is None:
             rule = "this costs nothing, or an equal or finer answer is stored: it needs no approval"
-            raise Unsupported("already-bought", rule, fix="release it: it is free")
+            raise Unsupported("already-bought", rule, fix="release it without a request, for free")
         if _reason(rules, release, dry) is None:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release it without a request")
@@ -188,7 +188,7 @@ class ApprovalDesk:
         """Approve a request of somebody else, under the policy that it was filed under."""
         record = self._seen(caller, name, number)
         if record.subject.policy != self._served.curator(name).policy_hash:
-            rule = "the policy has changed since this request was filed, and an approval would be for the earlier one"
+            rule = "the policy has changed since this request was filed, so an approval would be for the earlier policy"
             raise Unsupported("policy-changed", rule, place=f"request {number}", fix="ask the analyst to file it again")
         return self._take(caller, name, number, RequestStep(RequestAct.APPROVE, caller.user, reason))
 
@@ -201,7 +201,7 @@ class ApprovalDesk:
         curator, rules = self._served.curator(name), _require_rules(self._served.curator(name))
         requests = self._requests(name)
         if share.user == caller.user:
-            raise InvalidParameter("user", share.user, "somebody else: nobody approves their own releases")
+            raise InvalidParameter("user", share.user, "somebody else: nobody can approve their own releases")
         unknown = [table for table in share.tables if table not in curator.policy.tables]
         if unknown:
             raise InvalidParameter("tables", unknown[0], f"tables of the policy: {', '.join(curator.policy.tables)}")
@@ -295,7 +295,7 @@ class ShareTerms:
 def _require_measures(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in tuple(ReadMeasure)]
     if unknown:
-        raise InvalidParameter("measures", unknown[0], f"what is read of rows: {', '.join(ReadMeasure)}")
+        raise InvalidParameter("measures", unknown[0], f"ways in which rows are used: {', '.join(ReadMeasure)}")
 
 
 def _sees(caller: Caller, record: RequestRecord) -> bool:
@@ -317,7 +317,11 @@ def _require_rules(curator: Curator) -> ApprovalRules:
     rules = curator.policy.approval
     if rules is None:
         rule = "releases of this policy need no approval"
-        raise Unsupported("no-approval-needed", rule, fix="release it; as the owner, add [approval] to the policy")
+        raise Unsupported(
+            "no-approval-needed",
+            rule,
+            fix="release it directly; to require approval, the owner adds [approval] to the policy",
+        )
     return rules
 
 

@@ -261,7 +261,7 @@ def _hide_details_from_non_owners(caller: Caller, name: str) -> Iterator[None]:
         if caller.role is Role.OWNER:
             raise
         if isinstance(error, AccountDiffers):  # the owner has edited the budget and not yet amended the account
-            amending_rule = "the policy is being changed: its file and its account differ"
+            amending_rule = "the policy cannot be used at the moment: its file and its account differ"
             raise ServerUnavailable(amending_rule, place=f"policy {name}") from None
         rule = "the policy cannot be opened: there is a problem with its file or its data"
         raise InvalidPolicy(rule, place=f"policy {name}", fix="ask its owner, who can see the reason") from None

@@ -121,13 +121,13 @@ class ServerSettings:
         _check_address(self.postgres, "postgres", 5433)
         if not is_local(self.postgres) and not self.certificate:
             raise InvalidSettings(
-                "PostgreSQL clients on other machines need TLS here: no proxy can end it for them",
+                "PostgreSQL clients on other machines need TLS from this server: no proxy can provide it for them",
                 place="postgres",
                 fix="set certificate and certificate_key, or listen on 127.0.0.1 or unix:…",
             )
         if self.processes > 1:
             raise InvalidSettings(
-                "PostgreSQL clients are served by one process", place="postgres", fix="set processes to 1"
+                "PostgreSQL clients can only be served by one process", place="postgres", fix="set processes to 1"
             )
 
 
@@ -150,7 +150,7 @@ def read_settings(path: str | os.PathLike[str]) -> ServerSettings:
         raise InvalidSettings("the settings file cannot be read", place=str(file), fix=fix) from None
     if len(content) > _MAX_BYTES:
         raise InvalidSettings(
-            "a settings file has at most 1 MiB", place=str(file), fix="check that this is the settings file"
+            "a settings file can have at most 1 MiB", place=str(file), fix="check that this is the settings file"
         )
     return build_settings(_parse_toml(content, str(file)), file.parent)
 

@@ -330,7 +330,8 @@ class Form:
     def _pair_indices(self, names: object) -> tuple[int, int]:
         if self.sampled:
             raise SfumatoError(
-                "a pair of questions can only be counted if every respondent answers both, and here each answers one",
+                "a pair of questions can only be counted if every respondent answers both, but in this form each "
+                "answers one",
                 place="pairs",
                 fix="make the form with collect(questions, epsilon, split=True), where everybody answers all questions",
             )

@@ -105,8 +105,8 @@ def test_a_policy_is_attacked_and_its_page_written(policy: Path) -> None:
         (("POLICY", "--runs", "19"), "--runs must be between 20"),
         (("POLICY", "--column", "age"), "people.sex"),
         (("POLICY", "--column", "sex", "--column", "age"), "people.sex"),
-        (("POLICY", "--html", "page.txt"), "the page is an .html file"),
-        (("POLICY", "--html", "PLACE"), "the page is an .html file"),
+        (("POLICY", "--html", "page.txt"), "the page must be an .html file"),
+        (("POLICY", "--html", "PLACE"), "the page must be an .html file"),
     ],
 )
 def test_bad_input_is_refused(policy: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -135,7 +135,7 @@ def test_a_private_budget_ends_and_whoever_quits_has_not_played_the_rest() -> No
         for _ in range(4):
             _count(terminal, "all")
         terminal.type(f"count all{ENTER}")
-        terminal.expect("The budget of this round is spent: guess.")
+        terminal.expect("The budget of this round is spent: make your guess.")
         terminal.type(f"count zed{ENTER}")
         terminal.expect("names, a ward")
         terminal.type(f"what?{ENTER}")
@@ -146,8 +146,8 @@ def test_a_private_budget_ends_and_whoever_quits_has_not_played_the_rest() -> No
 
 
 def _asked(terminal: Terminal) -> str:
-    shown = terminal.expect("have it?")
-    name = re.findall(r"does (\w+) have it", shown)[-1]
+    shown = terminal.expect("have the secret?")
+    name = re.findall(r"does (\w+) have the secret", shown)[-1]
     assert name in NAMES
     return str(name)
 

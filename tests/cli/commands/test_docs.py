@@ -67,7 +67,7 @@ def test_several_hits_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_no_page_has_is_refused() -> None:
     done = run("docs", "zzzz")
     assert done.exit_code == 1
-    assert "no page has these words" in done.output
+    assert "no page contains these words" in done.output
 
 
 def test_a_page_is_opened_in_the_site_if_that_was_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -418,7 +418,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, name: str, content: 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert "no such file" in draft(tmp_path, [], data=tmp_path / "none.parquet").output
-    assert "this folder has no file" in draft(tmp_path, [], data=tmp_path).output
+    assert "this folder contains no file" in draft(tmp_path, [], data=tmp_path).output
 
 
 @pytest.mark.parametrize("text", ["user_id,x\n", "user_id,x\n1,2\n1\n1,2,3\n", 'user_id,"a ""b"" c"\n1,2\n'])

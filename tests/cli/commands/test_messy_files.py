@@ -188,7 +188,7 @@ def test_two_lines_of_names_are_refused_with_a_reason(
     text(*lines)(file)
     done = run("init", file, "-o", tmp_path / "policy.toml", "--epsilon", "3", "--id", "row", "--yes")
     assert done.exit_code == 1
-    assert "a text file begins with one line of column names" in done.stderr
+    assert "a text file must begin with one line of column names" in done.stderr
     assert f"{file}, {place}" in done.stderr
     assert fix in done.stderr
     assert not (tmp_path / "policy.toml").exists()
@@ -260,12 +260,12 @@ def test_texts_that_keep_numbers_from_being_a_number_are_named(tmp_path: Path) -
     text("person_id,age,rare", *rows)(tmp_path / "t.csv")
     written, printed = draft(tmp_path / "t.csv")
     assert 'age = { type = "text"' in written
-    assert "numbers but for 'k.A.'. If these are missing cells: --nulls k.A." in printed
-    assert printed.count("numbers but for") == 1
+    assert "numbers except 'k.A.'. If these mean missing values, add --nulls k.A." in printed
+    assert printed.count("numbers except") == 1
     assert "Anna" not in printed  # a text of one row is not shown
     written, printed = draft(tmp_path / "t.csv", "--nulls", "k.A.")
     assert 'age = { type = "integer"' in written
-    assert "numbers but for" not in printed
+    assert "numbers except" not in printed
 
 
 def test_a_listed_value_may_have_a_comma_a_quote_or_the_name_of_a_rule(tmp_path: Path) -> None:
@@ -412,7 +412,7 @@ def test_the_owner_sees_three_cells_and_what_is_lost_before_a_rule_is_written(tm
     written, shown = typed(tmp_path / "t.csv", "-", "", "", "-")
     assert "01/01/2024 → 2024-01-01, 02/02/2024 → 2024-02-02, 03/03/2024 → 2024-03-03" in shown
     assert "2 of 100 cells fit no rule and would be missing" in shown
-    assert "Too few cells decide against format %m/%d/%Y: type that if it is right." in shown
+    assert "Only a few cells rule out format %m/%d/%Y: type that if it is right." in shown
     assert 'day = { type = "date", format = "%d/%m/%Y" }' in written
     tmp_path.joinpath("policy.toml").unlink()
     other, _ = typed(tmp_path / "t.csv", "-", "", "format %d/%m/%y", "format %m/%d/%Y or %Y-%m-%d", "-")
@@ -451,12 +451,12 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
         ("day=integer decimal ;", "a comma or a point"),
         ("day=integer thousands .", "different from the decimal separator"),
         ("day=integer decimal , decimal .", "write each rule once"),
-        ("day=boolean true Y false Y", "without the entry that true has too"),
+        ("day=boolean true Y false Y", "a list without entries that true has too"),
         ("day=text case lower", "a text column with listed values"),
-        ("day=text A,b case lower", "values as trim and case leave them"),
+        ("day=text A,b case lower", "written as trim and case leave them, since cells are compared after these rules"),
         ("day=text a,b trim yes", "trim takes no value"),
         ("day=text a,b map F", "write map as F:female,M:male"),
-        ("day=text a,b map F:c", "a map to listed values"),
+        ("day=text a,b map F:c", "one whose targets are listed values"),
         ("day=boolean maybe", "a boolean has no bounds and no values"),
         ("person_id=integer nulls NA", "could merge or split units"),
     ],
@@ -491,7 +491,7 @@ def test_a_missing_cell_that_is_a_listed_value_is_asked_again(tmp_path: Path) ->
     """At the end of the interview it would be refused, and the saved answers would be refused again."""
     text("person_id;state", *(f"{each};{('NA', 'KH')[each % 2]}" for each in range(80)))(tmp_path / "t.csv")
     written, shown = typed(tmp_path / "t.csv", "", "-", "text", "NA,KH", "KH")
-    assert '"NA" is a missing cell of t: leave it out' in shown
+    assert '"NA" means a missing value in t: leave it out of the values' in shown
     assert 'state = { type = "text", values = ["KH"] }' in written
 
 

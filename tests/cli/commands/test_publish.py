@@ -79,7 +79,7 @@ def test_before_spending_it_says_what_it_costs(people: Path) -> None:
         (("--epsilon", "1", "--rho", "1", "-o", "people.sfu"), "name one price"),
         (("--ways", "2", "--of", "sex", "--epsilon", "1", "-o", "people.sfu"), "not both"),
         (("--of", "sex,who", "--epsilon", "1", "-o", "people.sfu"), "identifies the unit of each row"),
-        (("--of", "sex,note", "--epsilon", "1", "-o", "people.sfu"), "has no cells"),
+        (("--of", "sex,note", "--epsilon", "1", "-o", "people.sfu"), "has no values or bins to count by"),
         (("--rows", "3", "--epsilon", "1", "-o", "people.sfu"), "can only lower the policy's limits"),
     ],
     ids=str,
@@ -117,7 +117,7 @@ def test_what_was_paid_for_is_free_after_the_file_could_not_be_written(
         broken.setattr(Path, "replace", full)
         lost = run(*asked)
     assert lost.exit_code == 74
-    assert "the marginals are stored, and free" in lost.stderr
+    assert "publish again, which is free: the marginals are stored" in lost.stderr
     assert run(*asked).exit_code == 0
     assert charges(people) == 1
     assert sorted(each.suffix for each in people.parent.iterdir() if "people" in each.name) == [".csv", ".sfu"]

@@ -30,7 +30,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_login_keeps_a_token_that_works_and_no_other(at: tuple[str, str], kept: Path) -> None:
     where, token = at
     done = run("login", where, given=f"{token}\n")
-    assert (done.exit_code, done.stdout.splitlines()[1]) == (0, "policies there: clinic")
+    assert (done.exit_code, done.stdout.splitlines()[1]) == (0, "policies on this server: clinic")
     assert kept.stat().st_mode & 0o777 == 0o600
     assert token not in done.output
     assert run("login", where, given="wrong\n").exit_code == 1

@@ -119,7 +119,7 @@ def test_a_trapped_word_is_told_the_way_out(policy: Path) -> None:
         terminal.type("SELECT COUNT(*)\n")
         terminal.expect("...>")
         terminal.type("quit\n")
-        terminal.expect("\\q quits, \\reset drops the question, ; ends it.")
+        terminal.expect("\\q quits, \\reset discards it, ; ends it.")
         terminal.expect("...>")
         terminal.type("\\q\n")
         assert terminal.ends() == 0
@@ -226,12 +226,12 @@ def test_a_pipe_with_yes_asks_all(policy: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (f"{COUNT};", 1, "every question has a price"),
+        (f"{COUNT};", 1, "every question needs a price"),
         (f"\\epsilon 9\n{COUNT};", 3, "cannot afford"),
         ("\\epsilon no", 2, "epsilon must be"),
         ("\\limit rows=x", 2, "\\limit rows=5"),
         ("\\within", 2, "\\within 50"),
-        ("\\plot", 1, "no answer to draw"),
+        ("\\plot", 1, "no answer to plot"),
         ("\\ask", 1, "no question yet"),
         ("\\explain", 1, "no question yet"),
         ("\\history x", 2, "\\history 50"),

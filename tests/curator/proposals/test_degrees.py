@@ -120,7 +120,7 @@ def test_what_is_no_table_of_edges_is_refused(tmp_path: Path) -> None:
     policy = sf.Policy(sf.PrivacyUnit("person"), sf.Budget(1), {"ties": owned})
     with (
         sf.Curator(policy, tmp_path / "a.ledger") as made,
-        pytest.raises(sf.InvalidParameter, match="one edge in each row and every row a unit"),
+        pytest.raises(sf.InvalidParameter, match="one edge in each row, and with every row as a unit"),
     ):
         made.degrees("ties", "source")
     rows = sf.Table("ties", edges, ends, id="row")

@@ -131,7 +131,7 @@ def test_tables_are_written_and_read_back(released: sf.SyntheticTables, tmp_path
     with pytest.raises(InvalidParameter, match="format must be one of"):
         released.write(tmp_path, "xlsx")
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidParameter, match="a folder that can be written"):
+    with pytest.raises(InvalidParameter, match="folder must be writable"):
         released.write(tmp_path / "file" / "below")
     for text in ("{}", released.parent.to_json(), released.to_json().replace("table-link", "price")):
         with pytest.raises(SfumatoError):
@@ -349,7 +349,7 @@ def test_a_price_that_is_kept_exactly_is_verified(tmp_path: Path, rho: str) -> N
         (["patients", "wards"], {}, "wards is public"),
         (["visits", "patients"], {}, "one patient may have 3 rows in visits"),
         (["visits", "stays"], {}, "one patient may have 3 rows in visits"),
-        (["patients", "notes"], {}, "name of notes has no cells"),
+        (["patients", "notes"], {}, "name of notes has no values or bins to count by"),
         (["notes", "drugs"], {}, "but notes does not declare"),
         (["patients", "visits"], {"order": "who"}, "order must be a column of visits"),
         (["patients", "visits"], {"order": 3}, "order must be a column of visits"),
@@ -360,8 +360,8 @@ def test_a_price_that_is_kept_exactly_is_verified(tmp_path: Path, rho: str) -> N
         (["patients", "visits"], {"columns": "visits.ward"}, "columns must be a list of columns such as visits.day"),
         (["patients", "visits"], {"columns": []}, "columns must be a list of columns"),
         (["patients", "visits"], {"columns": {"visits": ["ward"]}}, "columns must be a list of columns"),
-        (["patients", "visits"], {"method": "mst"}, "left out for several tables"),
-        (["patients", "visits"], {"where": "sex = 'f'"}, "left out for several tables"),
+        (["patients", "visits"], {"method": "mst"}, "left out if there are several tables"),
+        (["patients", "visits"], {"where": "sex = 'f'"}, "left out if there are several tables"),
         (["patients", "visits"], {"ways": 0}, "ways must be"),
         (["patients", "visits"], {"ways": [["sex"]]}, "ways must be a whole number"),
         (["patients", "visits"], {"memory": "much"}, "memory must be"),

@@ -139,7 +139,7 @@ def test_with_several_rows_per_unit_only_the_noise_is_shown(tmp_path: Path, monk
         (("hours ~ nothing", "people"), "one of"),
         (("hours ~ age + hours", "people"), "without the target"),
         (("hours ~ age + center(age)", "people"), "determine each other"),
-        (("hours ~ age:sex", "people"), "together with the columns"),
+        (("hours ~ age:sex", "people"), "columns of a product are terms too"),
         (("hours ~ age + age:sex", "people"), r"write age \* sex"),
         (("hours ~ C(sex, X)", "people"), "declared value of sex: F, M"),
         (("hours ~ sex + sex^2", "people"), "their own squares"),

@@ -142,7 +142,7 @@ def test_everything_is_shown(clinic: sf.Curator, tmp_path: Path) -> None:
 
 def test_a_sampled_answer_is_not_tested(clinic: sf.Curator) -> None:
     question = clinic.sql("SELECT arm, died, COUNT(*) AS n FROM patients GROUP BY arm, died")
-    with pytest.raises(Unsupported, match="a sampled answer cannot be tested"):
+    with pytest.raises(Unsupported, match="an answer over a sample cannot be tested"):
         question.release(epsilon=1, sample="0.5").test("independence")
 
 

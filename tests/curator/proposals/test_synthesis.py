@@ -455,8 +455,8 @@ MORE = {
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        ({"columns": None}, "height.*has no cells|height.*have no cells"),
-        ({"columns": ["sex", "height"]}, "no cells"),
+        ({"columns": None}, "height.*has no values or bins|height.*have no values or bins"),
+        ({"columns": ["sex", "height"]}, "no values or bins to count by"),
         ({"columns": ["sex", "weight"]}, "weight"),
         ({"columns": ["sex", "sex"]}, "a list of different columns"),
         ({"columns": []}, "columns"),
@@ -679,7 +679,7 @@ def test_a_select_is_released_with_its_own_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "given", "word"),
     [
-        ("SELECT age * 1.5 AS longer FROM people", {}, "longer has no cells"),
+        ("SELECT age * 1.5 AS longer FROM people", {}, "longer has no values or bins to count by"),
         ("SELECT COUNT(*) AS n FROM people", {}, "unit|person|who"),
         ("SELECT sex FROM people LIMIT 3", {}, "row"),
         ("SELECT who FROM people", {}, "columns"),

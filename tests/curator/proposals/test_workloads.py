@@ -143,7 +143,7 @@ def test_wanted_accuracies_decide_the_split(clinic: sf.Curator) -> None:
     with pytest.raises(sf.InvalidParameter, match="'fine, kinds' have none") as refused:
         asked.price({"rough": 400})
     assert "give a half-width for each of them too, as in fine=NUMBER" in refused.value.fix
-    with pytest.raises(sf.InvalidParameter, match="left out where epsilon or rho is given"):
+    with pytest.raises(sf.InvalidParameter, match="left out if epsilon or rho is given"):
         asked.error(within=10, epsilon=1)
 
 

@@ -622,7 +622,7 @@ def test_an_owner_sees_what_limits_cost(sessions: Sessions, visits: str) -> None
         assert (figures.rows, figures.units, figures.units_over_limit) == (120, 40, 40)
         assert (figures.columns["age"].clamped_low, figures.columns["age"].clamped_high) == (0.25, 0.225)
         assert inspector.lost_texts("visits", "ward", ["north"]) == {"north": 60}
-        assert any("known by its server" in remark for remark in inspector.remarks("visits"))
+        assert any("identified by its server" in remark for remark in inspector.remarks("visits"))
 
 
 def test_a_stored_answer_is_reused_only_for_a_declared_version(sessions: Sessions, visits: str, tmp_path: Path) -> None:

@@ -573,7 +573,7 @@ def test_what_is_not_there_is_refused(sessions: Sessions, visits: str) -> None:
     assert "no such database" in str(_refused(declared(server, visits, source=server.address("nothing"))))
     assert "no such table" in str(_refused(declared(server, f"{schema}.nothing")))
     assert "did you mean note" in str(_refused(declared(server, visits, columns={"not": {"type": "text"}})))
-    assert "named by schema and name" in str(_refused(declared(server, "a.b.c")))
+    assert "named by its schema and its name" in str(_refused(declared(server, "a.b.c")))
     ceiling = _refused(declared(server, visits, row_ceiling=119))
     assert "row_ceiling" in str(ceiling)
     open_engine(declared(server, visits, row_ceiling=120)).close()
@@ -632,20 +632,20 @@ def test_over_a_network_a_certificate_is_verified(sessions: Sessions, visits: st
 @pytest.mark.parametrize(
     ("source", "more", "words"),
     [
-        ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "contains no password"),
-        ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "contains no password"),
+        ("postgresql://ana:hidden@host/clinic", {"relation": "t"}, "must not contain a password"),
+        ("postgresql://host/clinic?password=hidden", {"relation": "t"}, "must not contain a password"),
         ("postgresql://host/clinic", {}, "needs the name of its table"),
-        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "declared with relation"),
+        ("postgresql://host/clinic", {"relation": "t", "format": "parquet"}, "named by relation"),
         ("oracle://host/clinic", {"relation": "t"}, "on a PostgreSQL, MariaDB or Spark server"),
         ("s3://bucket/t.parquet", {}, "on a PostgreSQL, MariaDB or Spark server"),
         ("sc://host:15002", {}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"relation": "t", "path": "/data"}, "a catalog table (relation) or files"),
         ("sc://host:15002", {"path": "/data"}, "need a format"),
-        ("sc://host:15002/;token=hidden", {"relation": "t"}, "contains no password"),
+        ("sc://host:15002/;token=hidden", {"relation": "t"}, "must not contain a password"),
         ("sc://host:15002/;x_key=hidden", {"relation": "t"}, "user_id"),
         ("sc://host:15002 /", {"relation": "t"}, "sc://host:15002"),
         ("postgresql://host/clinic?options=hidden", {"relation": "t"}, "application_name"),
-        ("t.parquet", {"version": "7"}, "only for a table on a server"),
+        ("t.parquet", {"version": "7"}, "only be set for a table on a server"),
     ],
 )
 def test_a_source_that_is_none_is_refused(source: str, more: dict[str, Any], words: str) -> None:
@@ -660,7 +660,7 @@ def test_private_tables_live_in_one_engine(sessions: Sessions, visits: str) -> N
     other = Table("more", pa.table({"who": [1]}), {"who": {"type": "integer"}}, id="who", max_rows=1)
     elsewhere = Table("more", "postgresql://host/other", {"a": {"type": "integer"}}, id="who", max_rows=1, relation="t")
     for each in (other, elsewhere):
-        with pytest.raises(InvalidPolicy, match="are in one engine"):
+        with pytest.raises(InvalidPolicy, match="must be in one engine"):
             _policy(own, each)
 
 

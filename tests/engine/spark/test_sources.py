@@ -97,7 +97,7 @@ def test_a_source_has_no_more_rows_than_its_ceiling(kind: str, tmp_path: Path) -
             assert sources.run(f"SELECT count(*) FROM {sources.scan(table.name)}") == [(3,)]
         refusals = []
         for ceiling in (1, 2):
-            with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling") as refusal:
+            with pytest.raises(InvalidPolicy, match="more rows than row_ceiling allows") as refusal:
                 Sources(make(row_ceiling=ceiling, **relation))
             refusals.append(str(refusal.value))
         assert refusals[0] == refusals[1]  # how many there are is not told
@@ -111,7 +111,7 @@ def test_a_ceiling_holds_where_none_is_declared(tmp_path: Path, long: bool) -> N
         os.link(tmp_path / "000.parquet", tmp_path / f"{index:03}.parquet")
     Sources(private(tmp_path / "*.parquet", AGE)).close()
     os.link(tmp_path / "000.parquet", tmp_path / "more.parquet")
-    with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
+    with pytest.raises(InvalidPolicy, match="more rows than row_ceiling allows"):
         Sources(private(tmp_path / "*.parquet", AGE))
     if long:  # rows are counted one by one
         Sources(private(tmp_path / "*.parquet", AGE, row_ceiling=MAX_ROWS)).close()
@@ -138,7 +138,7 @@ def test_the_rows_of_a_csv_file_are_its_lines(text: str, rows: int, tmp_path: Pa
     with Sources(private(path, AGE, row_ceiling=max(1, rows))) as sources:
         assert sources.run(f"SELECT count(*) FROM {sources.scan('t')}") == [(rows,)]
     if rows > 1:
-        with pytest.raises(InvalidPolicy, match="more rows than its row_ceiling"):
+        with pytest.raises(InvalidPolicy, match="more rows than row_ceiling allows"):
             Sources(private(path, AGE, row_ceiling=rows - 1))
 
 

@@ -124,6 +124,6 @@ def test_a_table_without_a_version_is_refused(form: str) -> None:
 
 
 def test_a_name_in_a_catalog_is_no_path() -> None:
-    with pytest.raises(InvalidPolicy, match="Iceberg reads a path without / as a catalog name") as refused:
+    with pytest.raises(InvalidPolicy, match="Iceberg takes a path without / for a catalog name") as refused:
         _opened("iceberg", Said((7,)), path="clinic.visits", format="iceberg", version="7")
     assert refused.value.place == "tables.t.path"

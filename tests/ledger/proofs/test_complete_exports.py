@@ -404,7 +404,7 @@ def test_an_export_that_was_changed_or_cut_is_not_copied(lost: Path, tmp_path: P
 def test_a_file_beside_it_that_was_not_made_of_it_is_refused(lost: Path, tmp_path: Path) -> None:
     with sf.Ledger.open(f"{lost}.ledger") as ledger:
         account(ledger).charge(pure())
-    with pytest.raises(sf.LedgerUnavailable, match="that file holds another ledger"):
+    with pytest.raises(sf.LedgerUnavailable, match="this file already holds a different ledger"):
         copy_ledger(lost, tmp_path / "new", anchor=tmp_path / "anchor")
 
 

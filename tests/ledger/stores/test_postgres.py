@@ -248,7 +248,7 @@ def test_a_large_answer_is_in_the_database_and_is_lost_alone(place: Place, harm:
             clinic.answer(line, BIG, {})
             assert clinic.stored(plan="big", data="v").body == BIG
         else:
-            with pytest.raises(sf.LedgerUnavailable, match="other content"):
+            with pytest.raises(sf.LedgerUnavailable, match="different content"):
                 clinic.answer(line, BIG, {})
 
 

@@ -106,7 +106,7 @@ def test_others_are_refused(engine: DuckDB, asked: str, refused: tuple[str, str]
 
 
 def test_no_private_row_is_read_for_free(engine: DuckDB) -> None:
-    with pytest.raises(sf.InvalidParameter, match="public: nothing is counted in a private one for free"):
+    with pytest.raises(sf.InvalidParameter, match="public: counting rows of a private table is never free"):
         engine.catalog().public_values("people", sf_column(engine), None)
 
 

@@ -517,7 +517,7 @@ def wide() -> Iterator[DuckDB]:
 @pytest.mark.parametrize(
     ("ways", "more", "rule"),
     [
-        ([["sex", "note"]], {}, "has no cells"),
+        ([["sex", "note"]], {}, "has no values or bins to count by"),
         ([["sex", "who"]], {}, "identifies the unit of each row"),
         ([["sex", "agee"]], {}, "no declared column"),
         ([["sex", "age"], ["AGE", "sex"]], {}, "different sets"),
@@ -556,12 +556,12 @@ def test_bad_marginals_are_refused_before_spending(wide: DuckDB, ways: Any, more
         ({"epsilon": 1, "mechanism": Gaussian}, "Gaussian noise needs a δ"),
         ({"rho": 1, "mechanism": Laplace}, "Gaussian for a price in ρ"),
         ({"epsilon": 1, "mechanism": 3}, "or the classes sf.Laplace"),
-        ({}, "alone or with delta, or left out with rho given instead: every release has a price"),
+        ({}, "alone or with delta, unless rho is given instead: every release needs a price"),
         (
             {"epsilon": 1, "rho": 1},
-            "alone or with delta, or left out with rho given instead: every release has a price",
+            "alone or with delta, unless rho is given instead: every release needs a price",
         ),
-        ({"rho": "1e-30"}, "noise of more than 1e12 steps"),
+        ({"rho": "1e-30"}, "noise of more than 1e12 grid steps"),
     ],
     ids=str,
 )
@@ -624,7 +624,7 @@ def test_a_price_is_kept_by_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None
             draw = proposal(policy, engine)._strategy_at(Price(**price), None)
             assert Price(**price).kept_by(draw.batch.curve)
         monkeypatch.setattr("sfumato.curator.proposals.marginals.price_in_rho", lambda _: Fraction(1))
-        with pytest.raises(sf.InvalidParameter, match="pay for noise on this many numbers"):
+        with pytest.raises(sf.InvalidParameter, match="for noise on this many numbers"):
             proposal(policy, engine)._strategy_at(Price(rho="0.5"), None)
 
 

@@ -314,7 +314,7 @@ def test_a_column_without_bounds_is_refused_still(tmp_path: Path) -> None:
     columns = {**COLUMNS, "age": {"type": "integer"}}
     with (
         sf.Curator(policy(columns), tmp_path / "people.ledger") as clinic,
-        pytest.raises(Unsupported, match="age of people has no cells"),
+        pytest.raises(Unsupported, match="age of people has no values or bins to count by"),
     ):
         clinic.synthesize("people")
 

@@ -52,7 +52,7 @@ def test_a_request_on_the_pages(people: dict[str, SignedIn]) -> None:
     assert f'href="{place}"' in listed
     page = olga.get(place).text
     for shown in (
-        "outside the promise",
+        "not covered by the privacy guarantee",
         "left after it",
         "a belief of 1 % becomes at most",
         "bought before",

@@ -156,7 +156,7 @@ class SamplingWorkers:
         for reply in replies:
             if isinstance(reply, str):
                 raise SfumatoError(
-                    reply, place="a process of the audit", fix="audit a question that the policy answers"
+                    reply, place="a worker process of the audit", fix="audit a question that the policy answers"
                 )
         return replies
 
@@ -191,7 +191,7 @@ def sample_proposal(
         raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
     if isinstance(question, SynthesisProposal | LinkedTablesProposal):
         fix = "audit a synthetic table with canaries in one run: audit.plant and audit.one_run"
-        raise InvalidParameter("question", question, "one whose answers are numbers, not a synthetic table", fix=fix)
+        raise InvalidParameter("question", question, "answered with numbers, not with a synthetic table", fix=fix)
     tables, price_arguments = neighbours_of(policy), dict(price or arguments_at_claim(question, claim))
     pair = most_distinguishable_pair(question, claim, tables)
     pilot = max(MIN_PILOT, math.ceil(samples * PILOT_SHARE))

@@ -315,7 +315,9 @@ def _check_sample_count(samples: int, promise: Guarantee, level: Fraction) -> in
         raise InvalidParameter("samples", samples, f"at most {_MAX_SAMPLES:,}")
     if min_samples > _MAX_SAMPLES:
         rule = f"a guarantee that {_MAX_SAMPLES:,} samples could refute"
-        raise InvalidParameter("claim", promise, rule, fix="audit a smaller ε, or compute exactly with audit.enumerate")
+        raise InvalidParameter(
+            "claim", promise, rule, fix="audit a smaller ε, or compute the loss exactly with audit.enumerate"
+        )
     if sample_count < min_samples:
         rule = f"at least {min_samples:,} to be able to refute {promise}"
         raise InvalidParameter("samples", samples, rule)

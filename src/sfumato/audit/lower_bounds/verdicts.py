@@ -201,7 +201,7 @@ class Verdict:
             raise InvalidParameter(
                 "verdict",
                 self.event,
-                "one that found an event to plot",
+                "the result of an audit that found an event to plot",
                 fix="draw more samples: no event distinguished the two worlds",
             )
         return save_if_path(plot_shares(self.laws, f"{self.claim} {self._outcome}", [str(self)]), path)

@@ -149,7 +149,7 @@ def _find_exhibit(name: str) -> Exhibit:
         if nearest
         else "list the names: [exhibit.name for exhibit in audit.museum.EXHIBITS]"
     )
-    raise InvalidParameter("exhibit", name, "the name of one in the museum", fix=fix)
+    raise InvalidParameter("exhibit", name, "the name of an exhibit in the museum", fix=fix)
 
 
 def _samplers_of(mechanism: Mechanism, exhibit: Exhibit, label: str) -> list[Callable[[int], Outputs]]:

@@ -242,7 +242,7 @@ def page(audit: CuratorAudit) -> HtmlPage:
         f"<h2>Tests by question</h2>{_results_section(audit)}",
         f"<h2>Generated tables</h2>{_tables_section(audit)}",
         f"<h2>What this does not show</h2>{_scope_section()}",
-        f"<footer>Made by sfumato {__version__}. This page loads nothing from anywhere.</footer>",
+        f"<footer>Made by sfumato {__version__}. This page loads nothing from other servers.</footer>",
     ]
     return HtmlPage(name, "\n".join(sections))
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @options.policy
 @click.option("--threshold", metavar="NUMBER", required=True, help="The threshold that every count is compared with.")
 @click.option(
-    "--positives", type=int, default=1, show_default=True, help="End after this many counts above the threshold."
+    "--positives", type=int, default=1, show_default=True, help="Stop after this many counts above the threshold."
 )
 @click.option("--epsilon", metavar="NUMBER", required=True, help="The price of the whole session, charged at once.")
 @click.option(
     "--values-epsilon",
     metavar="NUMBER",
-    help="The part of --epsilon that pays for noisy values of the counts found above the threshold.",
+    help="The part of --epsilon that pays for noisy values of the counts above the threshold.",
 )
 @click.option(
     "--sensitivity", metavar="NUMBER", help="The most that one unit can change any count.  [default: from the policy]"
@@ -62,7 +62,7 @@ def command(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Open a session on POLICY that answers "above" or "below" for each question, until --positives were above.
+    """Open a session on POLICY that answers "above" or "below" for each question, until --positives of them were above.
 
     The questions come from --file, or one per line from standard input.
 

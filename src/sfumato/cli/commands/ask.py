@@ -14,7 +14,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 _MAX_BYTES = 1 << 20
 
 
-@click.command(short_help="Query a published synopsis or model in SQL: free.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Query a published synopsis or model in SQL, for free.", epilog=EXIT_CODES_HELP)
 @options.synopsis_file
 @click.argument("sql")
 @click.option(

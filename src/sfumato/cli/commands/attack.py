@@ -29,7 +29,7 @@ ATTACKS = {
     "attribute-rows": "attribute_of_rows",
 }
 """The function in ``sfumato.attacks`` of each attack's name."""
-_HELP = """count WHO    how many of these people have it: count all, count north, count Ann Bob, count all but Ann
+_HELP = """count WHO    how many of these have the secret: count all, count north, count Ann Bob, count all but Ann
 guess yes    or guess no: ends the round
 help         show this list
 quit         end the match; the remaining rounds count as wrong"""
@@ -54,7 +54,8 @@ quit         end the match; the remaining rounds count as wrong"""
     "--column",
     multiple=True,
     metavar="TABLE.COLUMN",
-    help="With POLICY: the secret column to guess. Repeatable.  [default: every column with two values or bounds]",
+    help="With POLICY: the secret column to guess. Repeatable.  [default: every column with bounds or at least two "
+    "listed values]",
 )
 @click.option("--runs", type=int, help="With POLICY: the number of guesses of each kind.  [default: 100]")
 @click.option(
@@ -70,7 +71,7 @@ quit         end the match; the remaining rounds count as wrong"""
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the result with its theoretical bound into a .svg, .png or .html file.",
+    help="Plot the result with its theoretical bound to a .svg, .png or .html file.",
 )
 @options.as_json
 def command(
@@ -111,7 +112,7 @@ def command(
         _play_match(against or "exact", 10 if rounds is None else rounds)
         return
     if what is None:
-        raise click.UsageError("name an attack or a policy, or give --play; sfumato attack --help lists them")
+        raise click.UsageError("name an attack or a policy, or give --play; sfumato attack --help lists the attacks")
     _refuse_options("--play", against=against, rounds=rounds)
     if plot is not None:
         from sfumato.plots import check_picture_path
@@ -167,7 +168,9 @@ def _attack_policy(what: str, values: dict[str, Any], html: Path | None) -> Any:
     if html is not None:
         if html.suffix.lower() not in (".html", ".htm") or not html.parent.is_dir():
             raise SfumatoError(
-                "the page is an .html file in an existing folder", place=str(html), fix="name another file"
+                "the page must be an .html file in an existing folder",
+                place=str(html),
+                fix="name another file, such as attack.html",
             )
         check_output_files(policy, None, html)
     result = attacks.policy(policy, **{option: value for option, value in values.items() if value is not None})
@@ -183,7 +186,9 @@ def _play_match(against: str, rounds: int) -> None:
     from sfumato.attacks.game import NAMES, WARDS, WORDS, GuessingMatch, start_round, ward_of
 
     match = GuessingMatch(against, rounds)
-    click.echo(f"{len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}.")
+    click.echo(
+        f"There are {len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}."
+    )
     for ward_name in WARDS:
         click.echo(
             f"  {ward_name}: {', '.join(name for person, name in enumerate(NAMES) if ward_of(person) == ward_name)}"
@@ -191,7 +196,7 @@ def _play_match(against: str, rounds: int) -> None:
     click.echo(f"{rounds} rounds, each with new secrets.\n{_HELP}")
     while match.played < rounds:
         with start_round(against) as current:
-            click.echo(f"\nRound {match.played + 1} of {rounds}: does {NAMES[current.target]} have it?")
+            click.echo(f"\nRound {match.played + 1} of {rounds}: does {NAMES[current.target]} have the secret?")
             right = _play_round(current)
         if right is None:
             break
@@ -201,7 +206,7 @@ def _play_match(against: str, rounds: int) -> None:
 
 
 def _secret_words(current: GameRound) -> str:
-    return "has it" if current.secret[current.target] else "does not have it"
+    return "has it" if current.secret[current.target] else "does not have the secret"
 
 
 def _play_round(current: GameRound) -> bool | None:
@@ -224,7 +229,7 @@ def _play_round(current: GameRound) -> bool | None:
         try:
             count = current.ask(words)
         except Overspent:
-            click.echo("The budget of this round is spent: guess.")
+            click.echo("The budget of this round is spent: make your guess.")
         except SfumatoError as refusal:
             click.echo(refusal.rule)
         else:

@@ -38,7 +38,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 @click.option(
     "--request-id",
     metavar="ID",
-    help="With a policy: an id for this sale; repeated with the same id, it is charged only once.",
+    help="With a policy: an id for this sale; a sale repeated with the same id is charged only once.",
 )
 def command(
     bids: Path,

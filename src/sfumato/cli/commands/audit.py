@@ -44,8 +44,8 @@ def command(
     The audit invents neighbouring tables from the policy, with a unit at, below and beyond every limit. It asks them
     questions of every kind, and random ones from the grammar of supported SQL, and compares exact changes, noise and
     whole releases. It also plants faults, and reports a lack of power if it misses one. After the first
-    questions it says about how many there is time for. Your data are not read and your budget is not spent. The exit
-    code is 1 on any doubt.
+    questions it says for about how many there is time. Your data are not read and your budget is not spent. The exit
+    code is 1 if there is any doubt.
 
     \b
     Examples:

@@ -58,13 +58,15 @@ def command() -> None:
 @options.ledger
 @options.server
 @click.option(
-    "--details", is_flag=True, help="Also print the amounts in every currency of the account: pure, renyi and failure."
+    "--details",
+    is_flag=True,
+    help="Also print the amounts in every unit that the account counts in: pure (ε), renyi and failure (δ).",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the spending over time into a .svg, .png or .html file.",
+    help="Plot the spending over time to a .svg, .png or .html file.",
 )
 @options.as_json
 def show(

@@ -10,7 +10,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Write a signed file of answers and the ledger's proof.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Write a signed file with answers and their ledger lines.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option(
     "--key",

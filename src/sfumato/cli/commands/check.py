@@ -87,7 +87,7 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
     costs, name = checked.costs, checked.table.name
     if costs is None:
         return
-    dropped_reason = "have no id or lie in no period with an account" if periods else "have no id"
+    dropped_reason = "have no id, or are in no period with an account" if periods else "have no id"
     click.echo(f"{name}: fingerprint of its rows {checked.content}")
     if checked.table.every_row and not costs.without_id:
         click.echo(f"{name}: {costs.rows:,} rows, each of them a unit")
@@ -98,7 +98,7 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
         exceeding_units = (
             "1 unit exceeds" if costs.units_over_limit == 1 else f"{costs.units_over_limit:,} units exceed"
         )
-        loss = f"{exceeding_units} it, {costs.rows_over_limit:.2%} of rows are beyond it"
+        loss = f"{exceeding_units} this limit, and {costs.rows_over_limit:.2%} of rows are over it"
         click.echo(f"  max_rows = {checked.table.max_rows}: {loss}")
         _print_losses_by_limit("max_rows", {"rows beyond it": costs.lost_by_row_limit})
         _print_losses_by_limit(
@@ -146,7 +146,8 @@ def _print_times(checked: CheckReport) -> None:
     click.echo(f"The slowest of {len(checked.times)} typical questions took {slowest.seconds:.2g} s on this machine:")
     click.echo(f"  {slowest.question}")
     click.echo(
-        "Before you serve this policy over a network, set at least this in server.toml (sfumato serve --settings):"
+        "Before you serve this policy over a network, set at least this value in server.toml (sfumato serve "
+        "--settings):"
     )
     click.echo(f"  answer_after = {checked.answer_after}")
 

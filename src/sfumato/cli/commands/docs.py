@@ -64,7 +64,7 @@ def _find(pages: tuple[Page, ...], text: str) -> list[Hit]:
     hits = [Hit(page, page.sections[0], "", 1) for page in named] or build_index(pages).search(text)
     if not hits:
         raise SfumatoError(
-            "no page has these words", place=shorten(text), fix="try another word, or list the pages: sfumato docs"
+            "no page contains these words", place=shorten(text), fix="try another word, or list the pages: sfumato docs"
         )
     return hits
 
@@ -130,6 +130,6 @@ def _open_site(path: str, anchor: str = "") -> None:
 
     file = site_folder() / ("index.html" if path == "README.html" else path)
     if not file.exists():
-        fix = "build it in a checkout with scripts/site, or print the page: leave out --open"
-        raise SfumatoError("the site is not built here", place="--open", fix=fix)
+        fix = "build it in a checkout with scripts/site; or leave out --open, to print the page"
+        raise SfumatoError("the documentation site is not built here", place="--open", fix=fix)
     click.launch(file.as_uri() + (f"#{anchor}" if anchor else ""))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FILE_SUFFIXES = (".csv", ".tsv", ".gz", ".parquet", ".pq", ".duckdb", ".db")
 
 
-@click.command(short_help="Write invented tables to test code on: free.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Write invented tables to test code on, for free.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option(
     "--rows", metavar="N", default="1000", show_default=True, help="The number of rows of each private table."
@@ -51,7 +51,7 @@ def command(policy: Path, rows: str, output: Path) -> None:
         output.mkdir(parents=True)
     except OSError:
         raise InvalidPolicy(
-            "invented tables need a new folder, and this one already exists or cannot be made",
+            "invented tables need a new folder, and this one already exists or cannot be created",
             place=str(output),
             fix="name another folder with -o",
         ) from None

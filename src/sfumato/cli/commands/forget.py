@@ -10,7 +10,9 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.untrusted import escape_unprintable
 
-_DRAFT_AGAIN = "To ask again, move the policy away and run sfumato init on the original files; the ledger stays."
+_DRAFT_AGAIN = (
+    "To query the data again, move the policy away and run sfumato init on the original files; the ledger stays."
+)
 
 
 @click.command(short_help="Remove the copies that init made of private tables.", epilog=EXIT_CODES_HELP)
@@ -48,7 +50,7 @@ def command(policy: Path, confirmed: bool) -> None:
     click.echo(f"\nRemoved: {len(copies.files)} {'copy' if len(copies.files) == 1 else 'copies'}.")
     click.echo(f"Left in place: {', '.join(map(_printable, copies.kept)) or 'nothing'}.")
     if policy.exists():
-        click.echo(f"{_printable(policy)} cannot be asked any more. {_DRAFT_AGAIN}")
+        click.echo(f"{_printable(policy)} can no longer be queried. {_DRAFT_AGAIN}")
 
 
 def _printable(path: Path) -> str:

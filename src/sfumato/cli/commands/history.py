@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 @options.analyst
 @options.ledger
 @options.server
-@click.option("--details", is_flag=True, help="Print the cost in every currency: pure, renyi and failure.")
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Print the cost in every unit that the account counts in: pure (ε), renyi and failure (δ).",
+)
 @options.as_json
 def command(
     policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, details: bool, as_json: bool

@@ -75,22 +75,28 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--id",
     "ids",
-    help="The column with the unit's id; row if every row is a unit; or TABLE.COLUMN to find it through a table.",
+    help="The column with the unit's id; 'row' if every row is a unit; or TABLE.COLUMN if the id is in TABLE, joined "
+    "by COLUMN.",
     multiple=True,
     metavar="[TABLE=]…",
 )
 @click.option(
-    "--max-rows", "max_rows", help="The maximum number of rows per unit that count.", multiple=True, metavar="[TABLE=]…"
+    "--max-rows", "max_rows", help="The maximum number of rows that count per unit.", multiple=True, metavar="[TABLE=]…"
 )
 @click.option("--name", "names", multiple=True, metavar="TABLE=NAME", help="Rename a table.")
 @click.option(
-    "--public", multiple=True, metavar="TABLE", help="Declare a table public: it is about nobody. Repeatable."
+    "--public",
+    multiple=True,
+    metavar="TABLE",
+    help="Declare a table public: it contains nothing about the units. Repeatable.",
 )
 @click.option("--skip", multiple=True, metavar="TABLE", help="Leave a table out. Repeatable.")
 @click.option("--epsilon", metavar="NUMBER", help="The ε of the lifetime budget.")
 @click.option("--delta", metavar="NUMBER", help="The δ of the lifetime budget, if any.")
 @click.option(
-    "--people", metavar="NUMBER", help="The number of units, roughly, to judge δ by; do not count them in the data."
+    "--people",
+    metavar="NUMBER",
+    help="The approximate number of units, to judge whether δ is small enough; do not count them in the data.",
 )
 @click.option("--allow-large-delta", is_flag=True, help="Accept a --delta of 1/1000 or more.")
 @click.option(
@@ -103,19 +109,19 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
     "Repeatable.",
 )
 @click.option(
-    "--nulls", multiple=True, metavar="[TABLE=]…", help="Cells that are missing in every column, such as NA,?"
+    "--nulls", multiple=True, metavar="[TABLE=]…", help="Texts that mean a missing value in every column, such as NA,?"
 )
 @click.option("--relation", multiple=True, help="Use only this table of a database file. Repeatable.")
 @click.option(
     "--read-rows/--no-read-rows",
     default=None,
-    help="Read rows to detect column types, or not; only you see the result, which is exact.",
+    help="Read rows to detect column types, or do not; the result is exact, and only you see it.",
 )
 @click.option(
     "--copy/--no-copy",
     default=None,
-    help="Copy files that the engine cannot read as they are to Parquet, in a private folder beside the policy; or "
-    "read the originals, and leave out those that it cannot read at all.",
+    help="If the engine cannot read a file as it is, copy it to Parquet, in a private folder beside the policy; or "
+    "read the originals, and leave out files that it cannot read at all.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")
@@ -131,7 +137,7 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--bounds-epsilon",
     metavar="NUMBER",
-    help="Buy private bounds for every column without bounds, at this ε each, from the new account.",
+    help="Buy private bounds for every column without bounds, at this ε per column, charged to the new account.",
 )
 @click.option(
     "--yes", "take_defaults", is_flag=True, help="Accept every default, including that rows are read to detect types."
@@ -478,7 +484,8 @@ def _stopping_words(table: DetectedTable, column: str) -> str:
         return ""
     shown = escape_unprintable(", ".join(map(repr, texts)))
     return (
-        f"; numbers but for {shown}. If these are missing cells: --nulls {escape_unprintable(quote(','.join(texts)))}"
+        f"; numbers except {shown}. If these mean missing values, add --nulls "
+        f"{escape_unprintable(quote(','.join(texts)))}"
     )
 
 
@@ -518,7 +525,8 @@ def _buy_bounds(policy: Policy, output: Path, missing: list[tuple[str, str]], pr
     total = format_exact(Fraction(price.epsilon or 0) * len(missing))
     searches = f"{len(missing)} searches at {price} each" if len(missing) > 1 else f"1 search at {price}"
     click.echo(
-        f"\n{searches}, ε = {total} in all of the {format_exact(policy.budget.epsilon)} for life of {output.name}:"
+        f"\n{searches}, ε = {total} in total, of the lifetime budget of {format_exact(policy.budget.epsilon)} in "
+        f"{output.name}:"
     )
     try:
         with ProgressPrinter() as progress, Curator(output, progress=progress) as curator:
@@ -539,8 +547,8 @@ def _require_allowed(delta: Fraction, proposed: Fraction, large_allowed: bool) -
     """Refuse a large δ from a flag without the flag that allows it."""
     if delta >= LARGE_DELTA and not large_allowed:
         raise InvalidPolicy(
-            "a δ of 1/1000 or more has to be allowed: a mechanism that publishes each unit's rows with that "
-            "probability would keep the promise",
+            "a δ of 1/1000 or more is refused by default: a mechanism that publishes each unit's rows with that "
+            "probability would satisfy it",
             place=f"--delta {format_probability(delta)}",
             fix=f"give a smaller --delta, such as {format_probability(proposed)}; or add --allow-large-delta",
         )
@@ -552,7 +560,10 @@ def _delta_parser(typed: Fraction, proposed: Fraction) -> Callable[[str], Fracti
     def read(answer: str) -> Fraction:
         delta = Guarantee(0, answer).delta
         if delta > proposed and delta != typed:
-            raise click.UsageError(f"type {format_probability(typed)} again, or at most {format_probability(proposed)}")
+            raise click.UsageError(
+                f"type {format_probability(typed)} again to confirm it, or a value of at most "
+                f"{format_probability(proposed)}"
+            )
         return delta
 
     return read
@@ -563,13 +574,13 @@ def _parse_people(answer: str) -> int | None:
     if digits in ("", SKIP):
         return None
     if not digits.isdecimal() or not 1 <= int(digits[:20]) <= 10**12:
-        raise click.UsageError("the number of units is a whole number between 1 and 10^12, or empty")
+        raise click.UsageError("the number of units must be a whole number between 1 and 10^12, or empty")
     return int(digits)
 
 
 def _parse_limit(answer: str) -> int:
     if not answer.isdecimal() or not 1 <= int(answer) <= 10**6:
-        raise click.UsageError("a limit is a whole number between 1 and 1,000,000")
+        raise click.UsageError("a limit must be a whole number between 1 and 1,000,000")
     return int(answer)
 
 

@@ -33,7 +33,7 @@ def command() -> None:
 
 @command.command(epilog=EXIT_CODES_HELP)
 @_file
-@click.option("--resume", is_flag=True, help="Continue a verification that was interrupted: read only the rest.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted verification: read only the remaining lines.")
 def verify(file: Path | str, resume: bool) -> None:
     """Check the seal of every line of FILE, its link to the previous line, and every total.
 
@@ -62,7 +62,8 @@ def verify(file: Path | str, resume: bool) -> None:
 @click.option(
     "--complete",
     is_flag=True,
-    help="Include the key and the salts (JSON only): as secret as FILE, and can become a ledger again.",
+    help="Include the key and the salts (JSON only), so that a ledger can be restored from OUT, which is then as "
+    "secret as FILE.",
 )
 def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
     """Write every line of FILE to the new file OUT, readable by you alone.
@@ -120,7 +121,9 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
 @click.option(
     "--anchor", type=click.Path(path_type=Path), metavar="FILE", help="An anchor that proves the newest line."
 )
-@click.option("--accept-loss", is_flag=True, help="Accept that charges recorded only in a lost ledger are forgotten.")
+@click.option(
+    "--accept-loss", is_flag=True, help="Accept that charges recorded only in a lost ledger are not counted any more."
+)
 def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM unchanged to TO, a new file or an empty ledger in a database.
 

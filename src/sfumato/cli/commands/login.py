@@ -40,7 +40,7 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
     token = _read_token()
     names = policies_at(address, token, certificate=certificate)
     click.echo(f"token saved in {save_token(address, token, certificate)}")
-    click.echo(f"policies there: {', '.join(names) or 'none that names you yet'}")
+    click.echo(f"policies on this server: {', '.join(names) or 'none lists you yet'}")
 
 
 def _read_token() -> str:

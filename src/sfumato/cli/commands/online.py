@@ -53,9 +53,9 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     type=int,
     default=20,
     show_default=True,
-    help="The maximum number of answers measured later in the session.",
+    help="The maximum number of answers that are measured later in the session.",
 )
-@click.option("--where", metavar="SQL", help="Count only rows that meet this condition.")
+@click.option("--where", metavar="SQL", help="Count only rows that meet this SQL condition.")
 @click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows.")
 @click.option("--epsilon", metavar="NUMBER", help="The price of the whole session, charged when it opens.")
 @click.option(
@@ -80,7 +80,9 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
 @options.session_id
 @options.explain
 @click.option(
-    "--textbook", is_flag=True, help="For teaching: measure only the number of rows, and start from a uniform model."
+    "--textbook",
+    is_flag=True,
+    help="For teaching: measure only the number of rows, and start from a uniform model.",
 )
 @options.as_json
 def command(

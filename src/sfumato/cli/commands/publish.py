@@ -32,10 +32,12 @@ _marginal_options = options.combine_decorators(
         metavar="A,B",
         help="With --ways: use only these columns.  [default: all columns with values or bins]",
     ),
-    click.option("--where", metavar="SQL", help="Count only rows that meet this condition."),
+    click.option("--where", metavar="SQL", help="Count only rows that meet this SQL condition."),
     click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows."),
     click.option(
-        "--weights", metavar="4,1", help="The weight of the error of each set, in order.  [default: every cell equally]"
+        "--weights",
+        metavar="4,1",
+        help="The weight of each set's error, in the order of the sets.  [default: every cell equally]",
     ),
     click.option(
         "--objective",
@@ -166,7 +168,11 @@ def _save_synopsis(synopsis: Synopsis, file: Path) -> None:
     try:
         synopsis.save(file)
     except SynopsisDamaged as error:
-        click.secho(f"{error}, and publish again: the marginals are stored, and free", fg="red", err=True)
+        click.secho(
+            f"{error}, and publish again, which is free: the marginals are stored",
+            fg="red",
+            err=True,
+        )
         sys.exit(UNWRITTEN)
 
 
@@ -179,7 +185,7 @@ def _check_output(output: Path | None) -> Path:
     if output is None:
         raise click.UsageError("name the file to write: -o people.sfu")
     if not output.parent.is_dir():
-        raise click.UsageError(f"there is no folder {output.parent}: make it, or name another")
+        raise click.UsageError(f"there is no folder {output.parent}: create it, or name another folder")
     from sfumato.publish.files.sealed_files import check_place
 
     check_place(output)
@@ -193,6 +199,6 @@ def _print_forecast(proposal: MarginalsProposal, terms: dict[str, Any], as_json:
         return
     verdict = f"the account {'would accept it now' if forecast.accepted else 'would REFUSE it now'}"
     if forecast.stored:
-        verdict = "marginals as good were bought before: they are free"
+        verdict = "marginals at least as accurate were bought before: they are free"
     counted = f"counted {forecast.counted}\n" if forecast.counted else ""
     click.echo(f"price   {forecast.price}; {verdict}\n{forecast}\n{counted}Nothing was spent, and no row was read.")

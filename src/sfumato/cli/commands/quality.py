@@ -17,7 +17,9 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     "--policy", type=click.Path(path_type=Path), metavar="FILE", help="Use the values and bins declared in this policy."
 )
 @click.option("--table", metavar="NAME", help="With --policy: the table.  [default: the only private one]")
-@click.option("--columns", metavar="A,B", help="Compare only these columns.  [default: all that both tables have]")
+@click.option(
+    "--columns", metavar="A,B", help="Compare only these columns.  [default: all columns that both tables have]"
+)
 @click.option(
     "--bins",
     type=int,
@@ -32,7 +34,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     "--private-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a page with plots instead, such as out.html, readable by you alone.",
+    help="Instead of printing, write a page with plots, such as out.html, readable by you alone.",
 )
 @options.as_json
 def command(
@@ -59,7 +61,7 @@ def command(
     if private_file is not None and as_json:
         raise click.UsageError("give --private-file or --json, not both")
     if private_file is not None and not private_file.parent.is_dir():
-        raise click.UsageError(f"there is no folder {private_file.parent}: make it, or name another")
+        raise click.UsageError(f"there is no folder {private_file.parent}: create it, or name another folder")
     if private_file is not None and private_file.resolve() in (real.resolve(), synthetic.resolve()):
         raise click.UsageError(f"{private_file} is one of the tables: write to another file")
     from sfumato.quality import compare

@@ -103,8 +103,8 @@ _question_options = options.combine_decorators(
         "params",
         metavar="NAME=VALUE",
         multiple=True,
-        help="The value of the parameter $NAME or :NAME, or of $1 or ? by its number: a number, true, false, null or "
-        "text. Repeatable.",
+        help="The value of the parameter $NAME or :NAME; for $1 or ?, NAME is its number. VALUE is a number, true, "
+        "false, null or text. Repeatable.",
     ),
     click.option(
         "--limit",
@@ -159,7 +159,7 @@ _price_options = options.combine_decorators(
     click.option(
         "--range",
         type=click.Choice(["value"]),
-        help="Also buy ranges for the values of quantiles, with half of their price.",
+        help="Also buy a range for the value of each quantile, with half of the price of the quantiles.",
     ),
 )
 _release_options = options.combine_decorators(
@@ -172,8 +172,9 @@ _release_options = options.combine_decorators(
     click.option(
         "--sample-of",
         metavar="NUMBER",
-        help="Treat the data as a sample of a larger population, and show the sampling error beside the noise. Give "
-        "the sampled fraction (such as 0.1) or, if the policy declares a size, the size of the population.",
+        help="Treat the data as a sample of a larger population, and show the sampling error in addition to the "
+        "noise. Give the sampled fraction (such as 0.1) or, if the policy declares a size, the size of the "
+        "population.",
     ),
     click.option(
         "--sample",
@@ -184,8 +185,8 @@ _release_options = options.combine_decorators(
     click.option(
         "--clipped",
         is_flag=True,
-        help="Instead of the answer, buy what limits and bounds cut from it: the share of units beyond each limit, and "
-        "of cells beyond each bound, at one price.",
+        help="Instead of the answer, buy counts of what limits and bounds remove from it: the share of units over "
+        "each limit, and of cells outside each bound, at one price.",
     ),
     options.request_id,
 )
@@ -198,7 +199,7 @@ _output_options = options.combine_decorators(
         "--plot",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Draw the answer with its ranges into a .svg, .png or .html file; with --dry-run or --explain, the "
+        help="Plot the answer with its ranges to a .svg, .png or .html file; with --dry-run or --explain, the "
         "expected error by ε.",
     ),
     click.option(
@@ -235,7 +236,7 @@ _output_options = options.combine_decorators(
     metavar="SECONDS",
     default="600",
     show_default=True,
-    help="Stop after this many seconds; a charge that was made stands.",
+    help="Stop after this many seconds; a charge that was already made is not refunded.",
 )
 @_output_options
 def command(
@@ -446,7 +447,7 @@ def _release_with_delta(
         if not forecast.assumed_delta or not forecast.accepted:
             raise
         progress.stop_printing()
-        needs_delta = "The groups are found in the data, which takes a δ."
+        needs_delta = "The groups are found in the data, which needs a δ."
         if not click.confirm(f"{needs_delta} Ask at {forecast.price}?", default=True, err=True):
             raise
         return question.release(**{**terms, "delta": forecast.assumed_delta}, **release_options)
@@ -544,9 +545,9 @@ def _print_forecast(question: Question | Listing, terms: dict[str, Any], as_json
         click.echo(forecast.to_json())
         return
     if forecast.stored:
-        verdict = "an answer as good was bought before: it is free"
+        verdict = "an answer at least as accurate was bought before: it is free"
     else:
-        refused_words = "would REFUSE it now: sfumato budget says what is left"
+        refused_words = "would REFUSE it now: sfumato budget shows what is left"
         verdict = f"the account {'would accept it now' if forecast.accepted else refused_words}"
     click.echo(f"price   {forecast.price}; {verdict}")
     for index, part in enumerate(forecast.parts()):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw it among the deployments into a .svg, .png or .html file.",
+    help="Plot this ε among real deployments to a .svg, .png or .html file.",
 )
 @options.ledger
 @options.as_json
@@ -59,7 +59,7 @@ def command(
       sfumato read clinic.toml --plot context.html
     """
     if (policy is None) is (epsilon is None):
-        raise click.UsageError("give an --epsilon, or a POLICY whose guarantee is explained")
+        raise click.UsageError("give --epsilon, or a POLICY whose guarantee should be explained")
     if policy is not None and (delta is not None or neighbours is not None):
         raise click.UsageError("leave out --delta and --neighbours with a POLICY: it declares both")
     from sfumato.privacy import Guarantee

@@ -10,7 +10,7 @@ from sfumato.cli.common import options
 from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 
-@click.command(short_help="Write a web page about an account, to publish.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Write a web page about an account, for publication.", epilog=EXIT_CODES_HELP)
 @options.policy
 @click.option(
     "-o",

@@ -58,14 +58,14 @@ def _show(view: RequestView, as_json: bool) -> None:
 @command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @click.argument("sql", required=False)
-@click.option("--kind", metavar="NAME", help="Another kind of release than a question, such as marginals.")
+@click.option("--kind", metavar="NAME", help="The kind of release, such as marginals, if it is not a question in SQL.")
 @click.option("--spec", metavar="JSON", help="With --kind: what is released, as JSON.")
 @click.option("--epsilon", metavar="NUMBER", help="The price: its privacy loss ε.")
 @click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ of the price.")
 @click.option("--rho", metavar="NUMBER", help="The price in ρ instead of --epsilon.")
 @click.option("--within", metavar="NUMBER", help="Accuracy instead of price: every number within ± NUMBER.")
 @_purpose
-@click.option("--days", type=int, help="How many days it stays open.  [default: as the policy says]")
+@click.option("--days", type=int, help="How many days the request stays open.  [default: as the policy says]")
 @_server
 @options.as_json
 def file(
@@ -99,7 +99,7 @@ def _parse_spec(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         spec = None
     if not isinstance(spec, dict):
-        raise click.UsageError('--spec is a JSON object, such as {"table": "visits", "ways": 2}')
+        raise click.UsageError('--spec must be a JSON object, such as {"table": "visits", "ways": 2}')
     return spec
 
 
@@ -129,7 +129,7 @@ def list_requests(policy: str, server: str, as_json: bool) -> None:
 @_server
 @options.as_json
 def show(policy: str, number: int, server: str, as_json: bool) -> None:
-    """Show request NUMBER: what is asked, its cost, what is left after it, and what it reveals of one person."""
+    """Show request NUMBER: what is asked, its cost, what is left after it, and what it reveals about one person."""
     with _requests(server, policy) as (_, requests):
         view = requests.show(number)
     _show(view, as_json)
@@ -161,8 +161,8 @@ _step_command("approve", _NOTE, "Approve request NUMBER of somebody else. For ow
 _step_command(
     "refuse",
     _REASON,
-    "Refuse request NUMBER, or take back an approval that was not yet used. For owners.\n\n"
-    "Decide from what `show` prints alone: a refusal that was made after looking at the data is outside the promise.",
+    "Refuse request NUMBER, or take back an approval that was not yet used. For owners.\n\nDecide from what "
+    "`show` prints alone: a refusal decided after looking at the data is not covered by the privacy guarantee.",
 )
 _step_command("withdraw", _NOTE, "Withdraw your own request NUMBER.")
 
@@ -195,18 +195,26 @@ def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_j
 @command.command(epilog=EXIT_CODES_HELP)
 @_policy
 @click.argument("user")
-@click.option("--epsilon", required=True, metavar="NUMBER", help="What all releases under it may cost together.")
-@click.option("--days", required=True, type=int, help="For how many days.")
+@click.option(
+    "--epsilon", required=True, metavar="NUMBER", help="The total ε that all releases under this grant may cost."
+)
+@click.option("--days", required=True, type=int, help="The number of days that the grant is valid.")
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="A table that may be read. Repeatable.  [default: all]"
 )
-@click.option("--kind", "kinds", multiple=True, metavar="NAME", help="A kind of release. Repeatable.  [default: all]")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="NAME",
+    help="A kind of release that is allowed. Repeatable.  [default: all]",
+)
 @click.option(
     "--measure",
     "measures",
     multiple=True,
     metavar="NAME",
-    help="What may be read of rows: count (counts only), sum, rank, distinct, frequent. Repeatable.  [default: all]",
+    help="How rows may be used: count (counts only), sum, rank, distinct, frequent. Repeatable.  [default: all]",
 )
 @_purpose
 @_server
@@ -223,7 +231,7 @@ def grant(
     server: str,
     as_json: bool,
 ) -> None:
-    """Approve releases of USER in advance, up to an ε in all and until a date. For owners."""
+    """Approve releases of USER in advance, up to a total ε and until a date. For owners."""
     with _requests(server, policy) as (_, requests):
         limits = {"tables": tables, "kinds": kinds, "measures": measures}
         view = requests.grant(user, epsilon=epsilon, days=days, purpose=purpose, **limits)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the totals as a line with a band into a .svg, .png or .html file.",
+    help="Plot the totals as a line with a band to a .svg, .png or .html file.",
 )
 @options.whole_receipt
 def command(
@@ -111,7 +111,7 @@ def _print_forecast(proposal: RunningTotalsProposal, terms: dict[str, Any], as_j
         return
     verdict = f"the account {'would accept it now' if forecast.accepted else 'would REFUSE it now'}"
     if forecast.stored:
-        verdict = "totals as good were bought before: they are free"
+        verdict = "totals at least as accurate were bought before: they are free"
     counted = f"counted {forecast.counted}\n" if forecast.counted else ""
     click.echo(
         f"price   {forecast.price}; {verdict}\nerror   {forecast}\n{counted}Nothing was spent, and no row was read."

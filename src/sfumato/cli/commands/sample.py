@@ -13,7 +13,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 from sfumato.cli.common.output import ProgressPrinter
 
 
-@click.command(short_help="Draw synthetic rows from a model: free.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Draw synthetic rows from a model, for free.", epilog=EXIT_CODES_HELP)
 @options.synopsis_file
 @click.option("--rows", metavar="N", help="The number of rows, such as 1e6.  [default: the noisy number of real rows]")
 @click.option(
@@ -39,7 +39,12 @@ from sfumato.cli.common.output import ProgressPrinter
     metavar="SQL",
     help='Draw no row that breaks this condition, such as "discharge >= admission". Repeatable.',
 )
-@click.option("--seed", type=int, metavar="N", help="Draw the same rows again with the same N. Noise has no seed.")
+@click.option(
+    "--seed",
+    type=int,
+    metavar="N",
+    help="The seed of the drawing: the same N draws the same rows. The noise has no seed.",
+)
 def command(
     file: Path,
     rows: str | None,

@@ -46,7 +46,7 @@ def command(
         from sfumato.server.settings import ServerSettings, read_settings
     except ImportError:
         raise SfumatoError(
-            "the server is not installed", place="sfumato serve", fix=install_command("server")
+            "the packages of the server are not installed", place="sfumato serve", fix=install_command("server")
         ) from None
     file_settings = ServerSettings() if settings is None else read_settings(settings)
     effective_settings = replace(

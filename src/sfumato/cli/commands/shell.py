@@ -36,22 +36,25 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
 @click.option(
     "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
 )
-@click.option("--yes", is_flag=True, help="Spend without asking for confirmation; a script needs it to spend at all.")
+@click.option(
+    "--yes", is_flag=True, help="Spend without asking for confirmation; a script can spend only with this flag."
+)
 @options.analyst
 @options.ledger
 @click.option(
     "--history",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The file that saves typed lines, readable by you alone.  [default: sfumato/shell-history in ~/.local/state]",
+    help="The file for the lines that you type, readable by you alone.  [default: sfumato/shell-history in "
+    "~/.local/state]",
 )
-@click.option("--no-history", is_flag=True, help="Do not save typed lines.")
+@click.option("--no-history", is_flag=True, help="Do not save the lines that you type.")
 @click.option(
     "--time-limit",
     metavar="SECONDS",
     default="600",
     show_default=True,
-    help="Stop a question after this many seconds; a charge that was made stands.",
+    help="Stop a question after this many seconds; a charge that was already made is not refunded.",
 )
 def command(
     policy: Path,
@@ -99,7 +102,7 @@ def _open_lines(curator: Curator, typed_history: InputHistory | None, toolbar: C
     if not sys.stdin.isatty():
         return PlainLineInput(prompts=False)
     if not has_editor():
-        click.echo(f"Completion and history need an editor: {install_command('shell')}", err=True)
+        click.echo(f"Completion and history need a line editor: {install_command('shell')}", err=True)
         return PlainLineInput(prompts=True)
     columns = {name: tuple(table.columns) for name, table in curator.tables.items()}
     return EditorInput(Completion(columns, tuple(COMMANDS)), typed_history, toolbar)

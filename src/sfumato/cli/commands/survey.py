@@ -46,7 +46,7 @@ def command() -> None:
     "--bins",
     multiple=True,
     metavar="NAME=0,18,65",
-    help="A question for a number or a date, with these bin edges. Repeatable.",
+    help="A question whose answer is a number or a date, counted in bins with these edges. Repeatable.",
 )
 @click.option("--epsilon", metavar="NUMBER", required=True, help="The privacy loss ε of one report.")
 @click.option(

@@ -43,7 +43,7 @@ def show(file: Path) -> None:
     "--ledger",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="A JSON export or an anchor of the ledger, which must contain the line of FILE.",
+    help="A JSON export or an anchor of the ledger, which must contain the ledger line that FILE records.",
 )
 def verify(file: Path, ledger: Path | None) -> None:
     """Check every byte of FILE, recompute its charge from its plan, and check its guarantee."""
@@ -124,16 +124,16 @@ def marginal(
     help="The file to write: .html, .md or .json.",
 )
 @click.option("--name", default="", metavar="TEXT", help="The title.  [default: Synthetic and the table's name]")
-@click.option("--description", default="", metavar="TEXT", help="What the rows are, and for whom.")
+@click.option("--description", default="", metavar="TEXT", help="What the rows are, and whom they are for.")
 @click.option("--licence", default="", metavar="TEXT", help="The licence of the rows, such as CC BY 4.0.")
-@click.option("--contact", default="", metavar="TEXT", help="Whom to ask.")
+@click.option("--contact", default="", metavar="TEXT", help="The contact for questions about the rows.")
 @click.option(
     "--score",
     "scores",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A bought score to show, as JSON: what score.to_json() of curator.score wrote. Repeatable.",
+    help="A score to show, bought with curator.score: a file with the text that score.to_json() returned. Repeatable.",
 )
 def card(
     file: Path, output: Path, name: str, description: str, licence: str, contact: str, scores: tuple[Path, ...]

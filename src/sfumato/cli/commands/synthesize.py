@@ -44,7 +44,7 @@ _model_options = options.combine_decorators(
         metavar="A=N",
         help="The weight N of column A in the accuracy. Repeatable.",
     ),
-    click.option("--where", metavar="SQL", help="Use only rows that meet this condition."),
+    click.option("--where", metavar="SQL", help="Use only rows that meet this SQL condition."),
     click.option("--rows", type=int, metavar="N", help="Use at most N rows per unit."),
     click.option(
         "--order", metavar="COLUMN", help='Use one row per unit: the first by this column, or by "COLUMN DESC".'
@@ -194,4 +194,4 @@ def _check_files(rows_file: Path | None, model_file: Path | None) -> None:
         rows_file_path(rows_file)
     for file in (rows_file, model_file):
         if file is not None and not file.parent.is_dir():
-            raise click.UsageError(f"there is no folder {file.parent}: make it, or name another")
+            raise click.UsageError(f"there is no folder {file.parent}: create it, or name another folder")

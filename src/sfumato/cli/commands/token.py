@@ -49,13 +49,13 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
 @click.option(
     "--most",
     metavar="EPSILON",
-    help="The most ε that the token may ever spend, over all its releases.  [default: as much as its user]",
+    help="The maximum ε that all releases with this token may spend in total.  [default: as much as its user]",
 )
 @click.option(
     "--price",
     default="",
     metavar="TERMS",
-    help="The price of questions by PostgreSQL clients that can set none, such as epsilon=0.1 or within=50.",
+    help="The price of questions from PostgreSQL clients that cannot set a price, such as epsilon=0.1 or within=50.",
 )
 @click.option("--label", default="", metavar="TEXT", help="A note on what the token is for.")
 @options.ledger_here
@@ -87,7 +87,7 @@ def _require_price(price: str) -> None:
     try:
         parse_token_price(price)
     except Refusal as refusal:
-        raise InvalidParameter("price", price, "terms such as epsilon=0.1", fix=refusal.hint) from None
+        raise InvalidParameter("price", price, "written as epsilon=0.1, for example", fix=refusal.hint) from None
 
 
 @command.command("list", epilog=EXIT_CODES_HELP)

@@ -48,7 +48,7 @@ def add(name: str, role: str, ledger: Path | str | None) -> None:
 
 @command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
-@click.option("--again", is_flag=True, help="Undo: let a disabled user sign in again.")
+@click.option("--again", is_flag=True, help="Enable the user again instead of disabling them.")
 @options.ledger_here
 def disable(name: str, again: bool, ledger: Path | str | None) -> None:
     """Lock the user NAME out immediately, with all tokens and sessions. Their history stays."""
@@ -62,7 +62,7 @@ def disable(name: str, again: bool, ledger: Path | str | None) -> None:
 @command.command(epilog=EXIT_CODES_HELP)
 @click.argument("name")
 @click.option(
-    "--url", default="http://127.0.0.1:8765", show_default=True, help="The address of the server, as people open it."
+    "--url", default="http://127.0.0.1:8765", show_default=True, help="The address at which people open the server."
 )
 @options.ledger_here
 def link(name: str, url: str, ledger: Path | str | None) -> None:

@@ -24,7 +24,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
     "--policy",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="For an auditor: also compare it with the ledger of this policy.",
+    help="For an auditor: also compare the bundle with the ledger of this policy.",
 )
 @options.ledger
 @options.as_json
@@ -42,7 +42,7 @@ def command(
       sfumato verify bundle.zip --policy clinic.toml
     """
     if ledger is not None and policy is None:
-        raise click.UsageError("give --policy with --ledger: it names the account")
+        raise click.UsageError("give --policy together with --ledger: the policy names the account")
     from sfumato.reports.bundle_verification import verify_bundle
 
     verification = verify_bundle(bundle, key, policy=policy, ledger=ledger, earlier=earlier)

@@ -92,7 +92,7 @@ EXIT_CODE_MEANINGS = {
     5: "the ledger is damaged or cannot be used",
     70: "a bug in sfumato",
     74: "the output could not be written",
-    75: "not answered and not charged, ask again later",
+    75: "neither answered nor charged: ask again later",
     130: "interrupted",
 }
 """The meaning of each exit code; the codes of refusals are defined in ``errors.OUTCOMES``."""

@@ -63,7 +63,9 @@ ledger_here = click.option(
     help="The ledger file.  [default: sfumato.ledger in this folder]",
 )
 request_id = click.option(
-    "--request-id", metavar="ID", help="An id for this request: repeated with the same id, it is charged only once."
+    "--request-id",
+    metavar="ID",
+    help="An id for this request: a request repeated with the same id is charged only once.",
 )
 session_id = click.option(
     "--request-id",
@@ -83,7 +85,7 @@ plot = click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the answer with its ranges into a .svg, .png or .html file.",
+    help="Plot the answer with its ranges to a .svg, .png or .html file.",
 )
 
 
@@ -98,7 +100,7 @@ details = click.option(
     "--details",
     is_flag=True,
     callback=_keep_details,
-    help="Also print the cost in every currency of the account: pure, renyi and failure.",
+    help="Also print the cost in every unit that the account counts in: pure (ε), renyi and failure (δ).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 explain = click.option("--explain", is_flag=True, help="Only print the plan, step by step. Spends nothing.")
@@ -110,7 +112,7 @@ questions = click.option(
     is_flag=False,
     flag_value="all",
     metavar="[LINES]",
-    help="Show questions and answers: of all lines, or of the lines named, such as 4,7.",
+    help="Show questions and answers: of all lines, or only of these lines, such as 4,7.",
 )
 title = click.option("--title", metavar="TEXT", help="The title of the page.")
 passphrase_file = click.option(
@@ -126,7 +128,7 @@ def visible_questions_message(report: AccountReport) -> str:
     total, visible = len(report.questions), sum(entry.question is not None for entry in report.questions)
     lost = sum(entry.cannot_be_rebuilt for entry in report.questions)
     lost_answers = f"{lost:,} answer{'s' if lost > 1 else ''}"
-    exception = f", except {lost_answers} that only the policy of that time can show" if lost else ""
+    exception = f", except {lost_answers} that only the policy as it was then can show" if lost else ""
     if visible == total:
         return f"all {total:,} questions are shown, with their answers{exception}"
     hint = "sfumato history lists the lines, and --questions shows them" if not visible else "others are salted hashes"

@@ -63,7 +63,7 @@ def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) 
     examples = ", ".join(f"{_cell(text)} → {value}" for text, value in proposal.examples)
     lost = "" if unread is None else f" {unread.unread:,} of {unread.cells:,} cells fit no rule and would be missing."
     rivals = " or ".join(dict.fromkeys(format_rules(rival.rules) for rival in proposal.rivals))
-    other = f" Too few cells decide against {rivals}: type that if it is right." if rivals else ""
+    other = f" Only a few cells rule out {rivals}: type that if it is right." if rivals else ""
     return f"{_PRIVATE} cells of {column} would be read as {examples}.{lost}{other}"
 
 
@@ -125,7 +125,9 @@ class ColumnInterview:
         columns = {name: declaration for name, declaration in answers.items() if declaration is not None}
         if not columns:
             raise InvalidPolicy(
-                "a policy declares at least one column", place=f"columns of {self.label}", fix="give one column a type"
+                "a policy must declare at least one column",
+                place=f"columns of {self.label}",
+                fix="give one column a type",
             )
         return columns
 
@@ -155,8 +157,8 @@ class ColumnInterview:
         clash = next((value for value in domain.values or () if value in self.nulls), None)
         if clash is not None and "nulls" not in parse_rules_text(own_rules):
             raise click.UsageError(
-                f'"{clash}" is a missing cell of {self.label}: leave it out, or give the column its own missing cells '
-                f"with --column {name}='text {answer} nulls {SKIP}'"
+                f'"{clash}" means a missing value in {self.label}: leave it out of the values, or give the column '
+                f"its own list of missing values with --column {name}='text {answer} nulls {SKIP}'"
             )
         return domain
 

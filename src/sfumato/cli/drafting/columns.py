@@ -62,7 +62,7 @@ def parse_rules_text(text: str) -> dict[str, Any]:
         return {}
     pieces = re.split(rf"(?:^|(?<=\s))({'|'.join(RULE_KEYS)})(?=\s|$)", text.strip())
     if pieces[0].strip():
-        raise click.UsageError(f"rules begin with one of {', '.join(RULE_KEYS)}")
+        raise click.UsageError(f"each rule must begin with one of {', '.join(RULE_KEYS)}")
     names, values = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
     if len(set(names)) < len(names):
         raise click.UsageError("write each rule once")
@@ -249,8 +249,8 @@ def missing_values_note(policy: Policy, output: Path) -> str:
         return ""
     need = "which needs a δ and shows only large groups" if policy.budget.delta else "and this budget has no δ for that"
     return (
-        f"Without values: {_name_list(without_values)}. GROUP BY one of these has to find its groups in the data, "
-        f"{need}. Write values = [...] into {output.name}, from what you know of the subject."
+        f"Without values: {_name_list(without_values)}. GROUP BY on one of these must find its groups in the "
+        f"data, {need}. Write values = [...] into {output.name}, from what you know about the subject."
     )
 
 

@@ -71,7 +71,7 @@ class SavedAnswers:
             os.replace(new_file, self.path)
         except OSError:
             raise InvalidPolicy(
-                "the answers cannot be saved in the folder of the policy",
+                "your answers cannot be saved in the folder of the policy",
                 place=str(self.path.parent),
                 fix="choose another folder with -o",
             ) from None
@@ -175,7 +175,7 @@ class Interview:
 def _unanswered(questions: Sequence[InterviewQuestion]) -> InvalidPolicy:
     these, them = ("this question has", "it") if len(questions) == 1 else ("these questions have", "them")
     return InvalidPolicy(
-        f"--yes takes every default, and {these} no safe default",
+        f"--yes accepts every default, but {these} no safe default",
         place="; ".join(question.prompt for question in questions),
         fix=f"answer {them} with {'; and '.join(question.flag for question in questions)}",
     )

@@ -121,7 +121,7 @@ class PlainLineInput:
             except EOFError:
                 return text
             if self._prompts and is_trapped_word(line):
-                click.echo("Within a question: \\q quits, \\reset drops the question, ; ends it.", err=True)
+                click.echo("While you type a question: \\q quits, \\reset discards it, ; ends it.", err=True)
             text += line
         return text
 

@@ -98,7 +98,7 @@ class ShellSettings:
         """Refuse to ask without a price."""
         if not self.has_price:
             raise SfumatoError(
-                "every question has a price, and none is set: there is no default",
+                "every question needs a price, and none is set: there is no default",
                 place="the shell",
                 fix="set one with \\epsilon 0.5, or an accuracy with \\within 50, then \\ask",
             )
@@ -197,7 +197,7 @@ class ShellSession:
         return self.question
 
     def _print_forecast(self, forecast: Forecast) -> None:
-        stored_verdict = "an answer as good was bought before: it is free"
+        stored_verdict = "an answer at least as accurate was bought before: it is free"
         account_verdict = "the account would accept it now" if forecast.accepted else "the account would REFUSE it now"
         click.echo(f"price   {forecast.price}; {stored_verdict if forecast.stored else account_verdict}")
         for index, part in enumerate(forecast.parts()):
@@ -215,7 +215,7 @@ class ShellSession:
             click.echo("Nothing was spent: add --yes to buy the answer.")
             return False
         if not forecast.accepted:
-            click.echo("Nothing was spent: set a lower price with \\epsilon, then \\ask.")
+            click.echo("Nothing was spent: set a lower price with \\epsilon, then type \\ask.")
             return False
         try:
             confirmed = self.lines.confirm(f"Spend {forecast.price}? [y/N] ")
@@ -262,7 +262,7 @@ class ShellSession:
     def plot(self, file: str) -> None:
         """Draw the last answer as text bars, or into a file."""
         if self.answer is None:
-            raise SfumatoError("there is no answer to draw yet", place="\\plot", fix="ask a question first")
+            raise SfumatoError("there is no answer to plot yet", place="\\plot", fix="ask a question first")
         if not file:
             for name in self.answer.intervals:
                 click.echo(f"{name}\n{self.answer.bars(name)}")
@@ -324,7 +324,10 @@ def _print_help(_: ShellSession, __: str) -> None:
     click.echo("End a question in SQL with ; to see its price and expected error before it spends.")
     for name, command in COMMANDS.items():
         click.echo(f"  \\{f'{name} {command.argument}':<{width}}  {command.description}")
-    click.echo("They work within a question too. .tables, .schema, .help and .quit work as well as \\d, \\? and \\q.")
+    click.echo(
+        "These commands also work while you type a question. .tables, .schema, .help and .quit do the same as \\d, "
+        "\\? and \\q."
+    )
     click.echo("Tab completes, the up arrow recalls a line, Ctrl-C cancels the line, Ctrl-D quits.")
 
 
@@ -354,7 +357,7 @@ COMMANDS = {
     ),
     "ask": ShellCommand("", "ask the last question again, at the current price", lambda s, _: s.ask()),
     "plot": ShellCommand(
-        "[FILE]", "draw the last answer, here or into a .svg, .png or .html file", lambda s, f: s.plot(f)
+        "[FILE]", "plot the last answer, here or to a .svg, .png or .html file", lambda s, f: s.plot(f)
     ),
     "tables": ShellCommand("", "list the tables", lambda session, _: session.tables()),
     "describe": ShellCommand(
@@ -365,7 +368,7 @@ COMMANDS = {
     ),
     "budget": ShellCommand("", "print what is left of the budget", lambda session, _: session.budget()),
     "help": ShellCommand("", "print this list", _print_help),
-    "reset": ShellCommand("", "drop the unfinished question", lambda session, _: session.reset()),
+    "reset": ShellCommand("", "discard the unfinished question", lambda session, _: session.reset()),
     "quit": ShellCommand("", "quit", lambda session, _: session.quit()),
 }
 COMMAND_ALIASES = {

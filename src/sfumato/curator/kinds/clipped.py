@@ -29,8 +29,11 @@ def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
     return proposal
 
 
-_QUERY = SkinRefusal("what is cut from an answer is bought by sfumato query", "sfumato query POLICY SQL --clipped")
-_NO_PAGE = SkinRefusal("the page buys answers only", "ask from Python: answer.clipped(), or sfumato query --clipped")
+_QUERY = SkinRefusal("this release is bought with an option of sfumato query", "sfumato query POLICY SQL --clipped")
+_NO_PAGE = SkinRefusal(
+    "the web page can buy answers, but not counts of what limits and bounds remove",
+    "ask from Python: answer.clipped(), or sfumato query --clipped",
+)
 KIND = ReleaseKind(
     "clipped",
     ClippedSpec,

@@ -22,7 +22,7 @@ class TestSpec(Spec["TestProposal"]):
 
     test: TestName = option("The test.")
     question: Text | Any = option("A question in SQL: counts or means by declared groups, with one row per unit.")
-    column: Name | None = option("The column to test, where the question has several.", None)
+    column: Name | None = option("The column to test, if the question has several.", None)
     outcome: Text | None = option("For shares by group: the value of the second key that is counted.", None)
     shares: Sequence[Number] | None = option("For a fit: the share of each group, which add up to 1.", None)
     scores: Sequence[Number] | None = option("For a trend: a number for each group; 0, 1, 2 … by default.", None)

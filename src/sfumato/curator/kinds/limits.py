@@ -29,7 +29,7 @@ def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:
 
 
 _OWNER = SkinRefusal(
-    "a search for limits is not available at a server", "ask the owner to release it from the policy's file"
+    "limits cannot be searched for through a server", "ask the owner to run the search with the policy file"
 )
 KIND = ReleaseKind(
     "limits",

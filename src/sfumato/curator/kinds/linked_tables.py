@@ -38,7 +38,7 @@ def propose(workspace: Workspace, spec: LinkedTablesSpec) -> LinkedTablesProposa
 
 
 _PAGE = SkinRefusal(
-    "the page makes no synthetic tables", 'make them from Python: curator.synthesize(["patients", "visits"])'
+    "the web page cannot make synthetic tables", 'make them from Python: curator.synthesize(["patients", "visits"])'
 )
 KIND = ReleaseKind(
     "linked",

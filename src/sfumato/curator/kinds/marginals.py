@@ -48,8 +48,10 @@ def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
     return propose_marginals(workspace.context, workspace.catalog, **fields)
 
 
-_PUBLISH = SkinRefusal("marginals are published by a command of their own", "sfumato publish")
-_MODEL = SkinRefusal("the page does not publish marginals", "publish them from Python: curator.marginals(table, ways)")
+_PUBLISH = SkinRefusal("marginals are published with another command", "sfumato publish")
+_MODEL = SkinRefusal(
+    "the web page cannot publish marginals", "publish them from Python: curator.marginals(table, ways)"
+)
 KIND = ReleaseKind(
     "marginals",
     MarginalsSpec,

@@ -35,10 +35,12 @@ class MwemSpec(Spec["MwemProposal"]):
     ways: Count | NameSets | None = option("All marginals of this many columns, or of these sets.", None)
     queries: Queries | None = option("Counts, instead of marginals.", None)
     rounds: Count = option("The number of marginals or counts that are chosen and measured.", 10)
-    textbook: bool = option("Measure single counts and use each once, as published.", False)
+    textbook: bool = option("Measure single counts and use each once, as in the published algorithm.", False)
     where: Text | None = option("An SQL condition that selects rows.", None)
     rows: Count | None = option("The largest number of rows per unit that count.", None)
-    update: Text | None = option("The update of a lecture's private multiplicative weights: notes.", None)
+    update: Text | None = option(
+        "notes: use the update rule of the lecture notes on private multiplicative weights.", None
+    )
 
 
 def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
@@ -48,8 +50,8 @@ def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
     return propose_mwem(workspace.context, workspace.catalog, **fields)
 
 
-_PUBLISH = SkinRefusal("models are published by a command of their own", "sfumato publish --method mwem")
-_MODEL = SkinRefusal("the page does not publish models", "publish them from Python: curator.mwem(table, columns)")
+_PUBLISH = SkinRefusal("models are published with another command", "sfumato publish --method mwem")
+_MODEL = SkinRefusal("the web page cannot publish models", "publish them from Python: curator.mwem(table, columns)")
 KIND = ReleaseKind(
     "synopses",
     MwemSpec,

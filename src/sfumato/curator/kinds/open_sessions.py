@@ -30,7 +30,7 @@ def propose(workspace: Workspace, spec: OpenSessionSpec) -> SessionProposal:
 
 
 _NEEDS_PROCESS = SkinRefusal(
-    "a session that stays open is not available at a server", "send all questions: above(…, questions=[…])"
+    "a session cannot stay open over a server", "send all questions at once: above(…, questions=[…])"
 )
 KIND = ReleaseKind(
     "open-sessions",
@@ -43,7 +43,7 @@ KIND = ReleaseKind(
     skins={
         "rest": _NEEDS_PROCESS,
         "page": _NEEDS_PROCESS,
-        "command": SkinRefusal("sessions have a command of their own", "sfumato above"),
+        "command": SkinRefusal("sessions are run with another command", "sfumato above"),
     },
     contains=(QUESTIONS,),
 )

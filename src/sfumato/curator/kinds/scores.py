@@ -34,7 +34,7 @@ def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
 
 
 _UPLOAD = SkinRefusal(
-    "scoring a candidate is not available through a server", "ask the owner to score it where the policy file is"
+    "a candidate cannot be scored through a server", "ask the owner to score it where the policy file is"
 )
 KIND = ReleaseKind(
     "scores",
@@ -47,6 +47,6 @@ KIND = ReleaseKind(
     skins={
         "rest": _UPLOAD,
         "page": _UPLOAD,
-        "command": SkinRefusal("scores have a command of their own", "sfumato quality"),
+        "command": SkinRefusal("scores are computed with another command", "sfumato quality"),
     },
 )

@@ -22,7 +22,7 @@ class SurvivalSpec(Spec["SurvivalProposal"]):
     )
     event: Name = option("A boolean column, or one with declared values: whether the event happened.")
     by: Name | None = option("A column with declared values: one curve for each.", None)
-    event_is: Text | None = option("The value that marks the event, where the column is not boolean.", None)
+    event_is: Text | None = option("The value that marks the event, if the column is not boolean.", None)
     every: Number | None = option("The length of a period; 1 for whole numbers, a 24th of the range for reals.", None)
     where: Text | None = option("An SQL condition that selects rows.", None)
 

@@ -49,8 +49,8 @@ def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     return propose_synthesis(workspace.context, workspace.catalog, SynthesisOptions(**vars(spec)))
 
 
-_COMMAND = SkinRefusal("synthetic tables are made by a command of their own", "sfumato synthesize")
-_MODEL = SkinRefusal("the page makes no synthetic tables", "make them from Python: curator.synthesize(table)")
+_COMMAND = SkinRefusal("synthetic tables are made with another command", "sfumato synthesize")
+_MODEL = SkinRefusal("the web page cannot make synthetic tables", "make them from Python: curator.synthesize(table)")
 KIND = ReleaseKind(
     "synthesis",
     SynthesisSpec,

@@ -87,7 +87,8 @@ def require_short_keys(query: Query, key_indices: tuple[int, ...]) -> None:
         if key.domain.max_letters > MAX_LETTERS:
             key_text = expression_sql(key)
             rule = (
-                f"a group that is found in the data has at most {MAX_LETTERS:,} letters, and {key_text} may have more"
+                f"a group that is found in the data can have at most {MAX_LETTERS:,} characters, and {key_text} "
+                "may have more"
             )
             fix = f"group by LEFT({key_text}, {MAX_LETTERS}), or declare a max_length of {MAX_LETTERS} in the policy"
             raise Unsupported("long-unknown-keys", rule, fix=fix)
@@ -122,7 +123,10 @@ def delta_text(delta: Fraction) -> str:
 def assumed_delta_note(delta: Fraction) -> str:
     """State that a forecast is for a δ that nobody gave, and how to give it."""
     text = delta_text(delta)
-    return f"No δ was given: this is for δ = {text}, to be accepted with the price (delta={text} or --delta {text})."
+    return (
+        f"No δ was given: this assumes δ = {text}, which you have to give with the price (delta={text} or --delta "
+        f"{text})."
+    )
 
 
 def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str) -> None:

@@ -433,7 +433,7 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     except InvalidParameter as refusal:
         if refusal.place not in ("guarantee", "price"):
             raise
-        rule = "half-widths that a price can reach: no price reaches these"
+        rule = "half-widths that some price can reach: no price reaches these"
         fix = "call error() to see what a price gives"
         raise InvalidParameter("within", within, rule, fix=fix) from None
 
@@ -455,14 +455,15 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
             raise InvalidParameter(
                 "within",
                 name,
-                "half-widths for columns with a finite error: this one may divide by zero",
+                "given only for columns whose error is bounded: this column may divide by zero",
                 fix=f"leave {name} out of within, or ask for it at an epsilon",
             )
         if isinstance(widths[name], Mapping):
             raise InvalidParameter(
                 "within",
                 name,
-                "half-widths for counts and sums: that of a mean or a ratio depends on how many rows a group has",
+                "given only for counts and sums: the error of a mean or a ratio depends on the number of rows in "
+                "a group",
                 fix="add COUNT(*) AS n or a SUM and ask for its half-width; or give epsilon (--epsilon) and call "
                 "error() (--dry-run), which shows this column's half-width by group size",
             )
@@ -472,12 +473,12 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
 def unknown_column(name: str, columns: Iterable[str]) -> InvalidParameter:
     """Return the refusal of a half-width for a column that the question does not have."""
     choices = ", ".join(columns)
-    rule = f"half-widths for columns of numbers: {choices}"
+    rule = f"given for columns of numbers: {choices}"
     return InvalidParameter("within", name, rule, fix=f"give a half-width for one of these: {choices}")
 
 
 def _no_half_width(*names: str) -> InvalidParameter:
-    rule = "half-widths for columns of noisy numbers: keys and selected values have none"
+    rule = "given for columns of noisy numbers: keys and selected values have no half-width"
     fix = "give epsilon (--epsilon) and call error() (--dry-run), which shows how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
 

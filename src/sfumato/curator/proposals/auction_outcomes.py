@@ -48,7 +48,10 @@ class AuctionOutcome:
         """Return one row: the price, and the number of buyers with its interval where it was paid for."""
         if self.receipt is None:
             raise InvalidParameter(
-                "receipt", None, "the receipt of a released sale: only that has rows", fix="release the sale first"
+                "receipt",
+                None,
+                "that of a released sale, since no other receipt has rows",
+                fix="release the sale first",
             )
         price = float(self.price)
         if self.buyers is None or self.counter is None:

@@ -174,10 +174,15 @@ class SynopsisOutline:
         """Refuse a synopsis that counts other rows than the question."""
         if self.where:
             raise Unsupported(
-                "some-rows", f"a synopsis covers only the rows where {self.where}", fix="query the synopsis itself"
+                "some-rows",
+                f"the bought synopsis covers only the rows where {self.where}",
+                fix="query the synopsis itself",
             )
         if self.plan.rows != limits.rows:
-            rule = f"a synopsis counts {digits(self.plan.rows)} rows per unit, and the question {limits.rows}"
+            rule = (
+                f"the bought synopsis counts {digits(self.plan.rows)} rows per unit, but the question counts "
+                f"{limits.rows}"
+            )
             raise Unsupported("other-limits", rule, fix="query the synopsis itself")
 
     def expected_widths(self, columns: frozenset[str]) -> tuple[float, float]:
@@ -330,7 +335,7 @@ def free_answer(question: SynopsisQuestion, context: Context, within: Within | N
             f"{name} within ±{format_number(closest.widths[name])}, not ±{digits(goals[name])}"
             for name in missed_columns
         )
-        rule = f"the best bought synopsis, of line {closest.answer.receipt.line}, gives {accuracy}"
+        rule = f"the best bought synopsis, on line {closest.answer.receipt.line}, gives {accuracy}"
         raise Unsupported("too-wide", rule, fix="name a price to buy a new answer, or accept a wider range")
     return closest.answer
 
@@ -353,7 +358,7 @@ def _free_answers(question: SynopsisQuestion, context: Context) -> tuple[list[Fr
     """Query the synopses with the best forecasts; return their answers, and the refusals of the others."""
     table = question.query.plan.table
     if context.policy.per is not None or context.policy.tables[table].public:
-        return [], ["synopses are published for one account, not for single periods"]
+        return [], ["synopses are published for one account, not for the accounts of single periods"]
     publications, refusals = rank_synopses(question.query, question.limits, context)
     answers, later_refusals = _query_all(publications, question, context)
     if len(answers) > 1 and not all(_has_fixed_widths(question.query, answer.answer) for answer in answers):
@@ -438,4 +443,4 @@ def require_no_price(request: PriceRequest, *, fresh: bool, request_id: str | No
     price_terms = (request.epsilon, request.rho, request.mechanism, request.weights, request.range, request_id)
     if fresh or exact(request.delta, "delta") or any(term is not None for term in price_terms):
         fix = "leave out free to buy an answer, or leave out the price to use a bought synopsis"
-        raise InvalidParameter("free", True, "left out where a price or its terms are given", fix=fix)
+        raise InvalidParameter("free", True, "left out if a price or its terms are given", fix=fix)

@@ -103,8 +103,8 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     if not counts:
         raise Unsupported(
             "nothing-clipped",
-            "this answer depends on no limit or bound whose effect can be counted",
-            fix="ask for the answer alone; a line beside each number names what else can move it",
+            "no limit or bound whose effect can be counted applies to this answer",
+            fix="ask for the answer itself; the note below each number says what else can change it",
         )
     return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, question)
 

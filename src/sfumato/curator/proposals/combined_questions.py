@@ -60,7 +60,7 @@ from sfumato.release.requests import PriceRequest, RequestedSeries, Weights, Wit
 
 
 def _ask_apart(call: str) -> str:
-    return f"leave it out, or ask each SELECT by itself with {call} and combine the answers in pandas: that is free"
+    return f"leave it out; or ask each SELECT by itself with {call}, and combine the answers in pandas, which is free"
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,7 @@ def propose_degrees(
         raise InvalidParameter(
             "table",
             table,
-            "private, with one edge in each row and every row a unit",
+            "private, with one edge in each row, and with every row as a unit",
             fix='declare the table with id = "row": an edge belongs to two people, so each row is a unit of its own',
         )
     if (
@@ -251,7 +251,7 @@ def propose_degrees(
     if proposal.question.discovered_keys:
         raise Unsupported(
             "unknown-nodes",
-            "a degree histogram counts nodes without edges too, so all nodes must be declared values",
+            "a degree histogram also counts nodes without edges, so all nodes must be declared",
             fix="in the policy, declare values, or integer bounds, for every endpoint column",
         )
     max_degree = len(proposal.nodes) - 1 if most is None else exact_integer(most, "most", at_least=1)

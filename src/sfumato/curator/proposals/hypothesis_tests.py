@@ -162,7 +162,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
 
     def _equal_groups(self, request: PriceRequest) -> tuple[GroupSums, list[str], Floats | None]:
         if self.test not in _POWERED:
-            rule = f"power is forecast for {', '.join(_POWERED)}"
+            rule = f"power can be forecast only for {', '.join(_POWERED)}"
             raise Unsupported("no-power", rule, fix="compare the ± of the counts, .error(epsilon=…), with the effect")
         sums, names, _, _ = group_sums(self.empty_numbers(request), self.options, self.test)
         return sums, names, trend_contrast(self.options.scores, names) if self.test == "trend" else None
@@ -180,7 +180,11 @@ class TestProposal(PreviewedByOldName, StoredProposal):
 def propose_test(context: Context, question: Question, test: str, options: TestOptions) -> TestProposal:
     """Propose a test of the answer to a question; what it cannot test is refused now."""
     if not isinstance(question, Question):
-        raise Unsupported("test-of-computed-answer", "tests are of one SELECT", fix="ask for counts or means by group")
+        raise Unsupported(
+            "test-of-computed-answer",
+            "a test needs a question with a single SELECT",
+            fix="ask for counts or means by group",
+        )
     require_plain(question.query)
     if question.discovered_keys:
         raise discovered_groups_refusal()

@@ -50,7 +50,9 @@ from sfumato.release.releasing import Progress, StoredResult, ignore_progress
 from sfumato.release.requests import RequestedSeries, repeated_receipt
 
 _PREVIEW_ROWS = 10_000
-_REASON = "one price for all tables: a unit's rows in all are one vector, and every step is charged for its part"
+_REASON = (
+    "one price for all tables: a unit's rows in all tables form one vector, and every step is charged for its part"
+)
 
 
 @dataclass(frozen=True)

@@ -368,7 +368,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
             batch = batch_of(plan, reading)
             if price.kept_by(batch.curve):
                 return self.planned_draw(plan, reading, batch, price)
-        rule = "high enough to pay for noise on this many numbers"
+        rule = "high enough for noise on this many numbers"
         raise InvalidParameter("price", str(price), rule, fix="ask for fewer marginals, or pay more")
 
     def planned_draw(self, plan: NoisePlan, reading: Marginals, batch: Batch, price: Price) -> MarginalsDraw:
@@ -462,8 +462,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "at this price marginals with this many cells need noise of more than 1e12 steps, the most that is "
-                "drawn exactly",
+                "at this price, marginals with this many cells need noise of more than 1e12 grid steps, the most "
+                "that can be drawn exactly",
                 fix="pay more, ask for fewer columns at once, or use coarser bins",
             )
         return bits
@@ -587,7 +587,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
             raise InvalidParameter("ways", ways, rule, fix=fix)
         return names, tuple(itertools.combinations(range(len(names)), ways))
     if columns is not None:
-        raise InvalidParameter("columns", columns, "left out where ways lists sets of columns")
+        raise InvalidParameter("columns", columns, "left out if ways lists sets of columns")
     if isinstance(ways, (str, bytes)) or not isinstance(ways, Sequence) or not ways:
         raise InvalidParameter("ways", ways, 'a number such as 2, or sets of columns such as [["sex", "age"]]')
     name_sets = [_parse_names(names_of_set, "ways") for names_of_set in ways]
@@ -652,7 +652,7 @@ def _check_cells(workload: MarginalWorkload, columns: Sequence[CodedColumn]) -> 
     if cells > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"marginals have at most {MAX_CELLS:,} cells together; these have {cells:,}",
+            f"marginals can have at most {MAX_CELLS:,} cells together; these have {cells:,}",
             fix="ask for fewer columns at once, or use coarser bins",
         )
 

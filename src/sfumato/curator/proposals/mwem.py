@@ -354,7 +354,8 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "at this price this many rounds need noise of more than 1e12 steps, the most that is drawn exactly",
+                "at this price, this many rounds need noise of more than 1e12 grid steps, the most that can be "
+                "drawn exactly",
                 fix="pay more, run fewer rounds, or lower the rows per unit with rows=",
             )
         return bits
@@ -362,19 +363,23 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
     def _split_price(self, price: Price) -> MwemSteps:
         """Split the price: a share for the number of rows, the rest evenly over rounds, half of it for selections."""
         if self.update and price.allows_gaussian:
-            rule = "paid by ε alone: its rounds measure with Laplace noise"
+            rule = "paid for with ε alone: its rounds measure with Laplace noise"
             raise InvalidParameter("update", self.update, rule, fix="leave out delta and rho")
         if not price.allows_gaussian:
             assert price.epsilon is not None
             if price.epsilon < self.rounds * _MIN_EPSILON_PER_ROUND:
-                raise InvalidParameter("epsilon", price.epsilon, "at least 1e-8 for each round", fix="run fewer rounds")
+                raise InvalidParameter(
+                    "epsilon", price.epsilon, "at least 1e-8 for each round", fix="pay more, or run fewer rounds"
+                )
             return self._split_epsilon(price, price.epsilon)
         rho = price_in_rho(price)
         for held_back in _HELD_BACK:
             steps = self._split_rho(price, rho * (1 - held_back))
             if price.kept_by(steps.curve):
                 return steps
-        raise InvalidParameter("price", str(price), "high enough to pay for this many steps", fix="run fewer rounds")
+        raise InvalidParameter(
+            "price", str(price), "high enough for this many rounds", fix="pay more, or run fewer rounds"
+        )
 
     def _split_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
         """Split ε over the steps, each rounded to fifteen decimals; the count of rows gets the rest, so that all sum to
@@ -496,7 +501,7 @@ def propose_mwem(
     if cells > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"a model has at most {MAX_CELLS:,} cells; these columns have {cells:,} together",
+            f"a model can have at most {MAX_CELLS:,} cells; these columns have {cells:,} together",
             fix="name fewer columns, or use coarser bins",
         )
     if exact_integer(rounds, "rounds", at_least=1) > _MAX_ROUNDS:
@@ -611,7 +616,8 @@ def workload_sets(
     needed_mib = -(-cells[largest] * BYTES_PER_CELL // (1 << 20))
     raise Unsupported(
         "too-many-cells",
-        f"a model has at most {max_cells:,} cells in this memory; {largest_names} have {cells[largest]:,} together",
+        f"a model can have at most {max_cells:,} cells in this memory; {largest_names} have {cells[largest]:,} "
+        "together",
         fix=f'write memory="{needed_mib:,} MiB"'.replace(",", "") + ", use coarser bins, or leave out this set",
     )
 

@@ -223,7 +223,7 @@ class OnlineProposal(PreviewedByOldName):
             draw = self._prepare_strategy(price, rho * share * (1 - Fraction(1, 10**6)))
             if price.kept_by(draw.batch.curve):
                 return draw
-        rule = "high enough to pay for this many rounds"
+        rule = "high enough for this many rounds"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or use fewer rounds")
 
     def _prepare_strategy(self, price: Price, rho: Fraction) -> OnlineDraw:
@@ -301,7 +301,7 @@ class OnlineSession(SecretSession):
     ) -> tuple[ResolvedTotals, ...]:
         if not self._gates.remaining_answers:
             if strict:
-                rule = "all rounds of this session are spent, so numbers outside its synopsis cannot be verified"
+                rule = "all rounds of this session are used up, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
             return tuple(
                 ResolvedTotals(self._hypothesis.guess_totals(quantity), _bounds_of(quantity), UNVERIFIED)
@@ -407,7 +407,7 @@ def propose_online(
     if cells > MAX_CELLS:
         raise Unsupported(
             "too-many-cells",
-            f"a session holds a table of at most {MAX_CELLS:,} cells; these columns have {cells:,} together",
+            f"the table of a session can have at most {MAX_CELLS:,} cells; these columns have {cells:,} together",
             fix="name fewer columns, or use coarser bins",
         )
     if not isinstance(textbook, bool):

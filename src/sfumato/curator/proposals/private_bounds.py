@@ -185,7 +185,7 @@ def propose_bounds(context: Context, table: str, column: str, cover: Number) -> 
     domain = _searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
     if len(ladder(domain)) < 2:
-        rule = "declared with wider bounds: these are too narrow for a search"
+        rule = "a column with wider declared bounds: these are too narrow for a search"
         raise InvalidParameter("column", column, rule, fix="keep the declared bounds, or declare wider ones")
     return BoundsProposal(context, policy_table.name, column, share)
 
@@ -204,15 +204,15 @@ def _searchable_domain(table: Table, column: Any) -> Domain:
     name = f"{table.name}.{column}"
     if column == table.id:
         fix = f"choose one of {', '.join(other for other in table.columns if other != table.id)}"
-        raise InvalidParameter("column", name, "a column other than the unit's id, which has no bounds", fix=fix)
+        raise InvalidParameter("column", name, "other than the unit's id, which has no bounds", fix=fix)
     domain = table.columns.get(column)
     if domain is None:
         column_names = ", ".join(table.columns) or "none"
         raise InvalidParameter("column", name, f"one of the columns declared in {table.name}: {column_names}")
     if domain.type in (Type.TEXT, Type.BOOLEAN):
-        rule = f"numeric or a date: a {domain.type.value} has no bounds"
+        rule = f"a column of numbers or dates: a {domain.type.value} has no bounds"
         raise InvalidParameter("column", name, rule, fix="list its values in the policy, or let GROUP BY discover them")
     if domain.values is not None:
-        rule = "declared without listed values: the list already gives its bounds"
+        rule = "a column without listed values: the list already gives its bounds"
         raise InvalidParameter("column", name, rule, fix="use the smallest and the largest listed value as bounds")
     return domain

@@ -107,7 +107,7 @@ class UnitLimits:
 
 def _limit_words(what: str, limit: int | None, step_counts: StepCounts, confidence: Number) -> str:
     if limit is None:
-        return f"no limit of {what} was found: there are too few units to stand out from the noise"
+        return f"no limit of {what} was found: there are too few units to be seen above the noise"
     units_above = max(0, step_counts.outside)
     units_within = max(0, step_counts.inside)
     half_width = step_counts.rank_error(confidence)
@@ -285,7 +285,7 @@ def propose_limits(context: Context, table: str, by: str | Sequence[str], share:
     policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
     if policy_table.every_row:
         rule = "one in which a unit can have several rows"
-        fix = f"leave {table} as it is: where every row is a unit, no limit is needed"
+        fix = f"leave {table} as it is: if every row is a unit, no limit is needed"
         raise InvalidParameter("table", table, rule, fix=fix)
     if len(set(group_columns)) < len(group_columns) or any(
         column not in policy_table.columns or column == policy_table.id for column in group_columns

@@ -14,7 +14,7 @@ from sfumato.release.measured import MAX_NUMBERS
 def require_few_cells(groups: int, cells: int) -> None:
     """Refuse a table of groups and values that is too large to hold."""
     if groups * cells > MAX_NUMBERS:
-        rule = f"values are selected from at most {MAX_NUMBERS:,} pairs of a group and a value"
+        rule = f"values can be selected from at most {MAX_NUMBERS:,} pairs of a group and a value"
         count = f"this question has {groups:,} groups of {cells:,} values"
         fix = "group by fewer columns, or ask for a coarser value"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
@@ -25,7 +25,8 @@ def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None
     if query.finish.sets:
         raise Unsupported(
             "unknown-subtotals",
-            f"subtotals add up all groups, but the groups of {key_names(query, discovered_keys)} are found in the data",
+            "subtotals need all groups to be known in advance, but the groups of "
+            f"{key_names(query, discovered_keys)} are found in the data",
             fix="ask for the totals in a separate question, or declare the values in the policy",
         )
 
@@ -48,12 +49,12 @@ def require_numbers_in_ranges(query: Query, requested: str | None) -> None:
 
 
 def too_many_numbers() -> Unsupported:
-    rule = f"an answer has at most {MAX_NUMBERS:,} noisy numbers"
+    rule = f"an answer can have at most {MAX_NUMBERS:,} noisy numbers"
     return Unsupported("too-many-numbers", rule, fix="ask for fewer columns or coarser groups")
 
 
 def unlisted_values(value: Expression) -> Unsupported:
-    rule = f"the most frequent value is selected among declared ones, and {expression_sql(value)} has none"
+    rule = f"the most frequent value is selected among declared values, and {expression_sql(value)} has none"
     fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
     return Unsupported("unlisted-values", rule, fix=fix)
 

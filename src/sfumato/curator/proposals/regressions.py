@@ -215,9 +215,9 @@ def parse_model(formula: str | None, target: str | None, on: Sequence[str] | Non
     """Parse a formula, or a target and the columns that explain it."""
     if formula is not None:
         if target is not None or on:
-            raise InvalidParameter("target", target, "left out where a formula is given")
+            raise InvalidParameter("target", target, "left out if a formula is given")
         return parse_formula(formula)
     if target is None or not on or isinstance(on, str):
         fix = f'write {method}("hours ~ age + sex", "people"), or target="hours", on=["age", "sex"]'
-        raise InvalidParameter("formula", formula, "a formula, or a target and a list of columns in on", fix=fix)
+        raise InvalidParameter("formula", formula, "given, or else a target and a list of columns in on", fix=fix)
     return formula_of_columns(target, on)

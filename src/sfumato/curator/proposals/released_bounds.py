@@ -75,7 +75,7 @@ class Bounds:
         half_width = self.steps.rank_error(confidence)
         mark = PREVIEW_MARK if self.is_preview else ""
         if self.bounds is None:
-            return f"no bounds were found for {self.column}: there are too few values to stand out from the noise{mark}"
+            return f"no bounds were found for {self.column}: there are too few values to be seen above the noise{mark}"
         share, _ = self.steps.covered(confidence)
         return (
             f"{self.column} in [{', '.join(map(toml_value, self.bounds))}]: {max(0, self.steps.outside):,} values "
@@ -87,7 +87,10 @@ class Bounds:
         """Return one row: the bounds, and the numbers of values inside and outside with their intervals."""
         if self.receipt is None:
             raise InvalidParameter(
-                "receipt", None, "a receipt: only released bounds can be shown as rows", fix="release the bounds first"
+                "receipt",
+                None,
+                "that of released bounds: only those can be shown as rows",
+                fix="release the bounds first",
             )
         half_width = self.steps.rank_error(self.receipt.confidence or DEFAULT_CONFIDENCE)
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}

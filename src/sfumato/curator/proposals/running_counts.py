@@ -492,7 +492,7 @@ def propose_running_totals(context: Context, question: Any) -> RunningTotalsProp
     _check_shape(question)
     proposal = RunningTotalsProposal(question._context, question, _period_key(question.query))  # noqa: SLF001
     if len(proposal.periods) > MAX_PERIODS:
-        rule = f"running totals have at most {MAX_PERIODS:,} periods; this question has {len(proposal.periods):,}"
+        rule = f"running totals can have at most {MAX_PERIODS:,} periods; this question has {len(proposal.periods):,}"
         fix = "group by weeks or months, or exclude periods with WHERE, such as WHERE day >= DATE '2024-01-01'"
         raise Unsupported("too-many-periods", rule, fix=fix)
     if not proposal.periods:
@@ -542,7 +542,7 @@ def _check_shape(question: Question) -> None:
     for key in (query.plan.keys[index] for index in question.discovered_keys):
         if key.domain.type is Type.TIMESTAMP:
             text = expression_sql(key)
-            rule = f"running totals go from period to period, and {text} is a time: nearly every row has its own"
+            rule = f"running totals need periods, and {text} is a time, which differs in nearly every row"
             raise _refusal(
                 "unknown-periods", rule, f"group by the day: SELECT CAST({text} AS DATE) AS day, … GROUP BY day"
             )

@@ -31,14 +31,14 @@ def sampling_rate(question: Any, request: PriceRequest, policy: Policy) -> Fract
     rate = parse_rate(request.sample)
     for reason in (_policy_reason(policy, question.table.every_row), _question_reason(question)):
         if reason:
-            raise Unsupported(_RULE, f"a question over a sample is not possible here: {reason}", fix=_ASK_ALL)
+            raise Unsupported(_RULE, f"this question cannot be asked over a sample: {reason}", fix=_ASK_ALL)
     return rate
 
 
 def _policy_reason(policy: Policy, every_row: bool) -> str:
     """Return what in the policy speaks against a sample; empty if nothing does."""
     if every_row:
-        return "every row is a unit, and nothing in a row tells it from an equal one, so no coin can be tossed for it"
+        return "every row is a unit, and equal rows cannot be told apart, so a unit cannot be sampled"
     if policy.unit.period is not None or policy.per is not None:
         return f"a unit is one {policy.unit.name} in one {policy.unit.period}, and a sample is drawn by ids"
     return ""
@@ -47,13 +47,13 @@ def _policy_reason(policy: Policy, every_row: bool) -> str:
 def _question_reason(question: Any) -> str:
     """Return what in the question speaks against a sample; empty if nothing does."""
     if question.discovered_keys:
-        return "its groups are found in the data, and a group would be shown more often where its sample is large"
+        return "its groups are found in the data, and a group would be shown more often if its sample is large"
     if question.other_parts:
         return "it asks for quantiles, distinct or frequent values, which a sample does not scale to all units"
     if question.query.finish.sets:
         return "it asks for subtotals, whose sampling errors are not known from those of the groups"
     if any(map(_has_signed_totals, question.bounding_options)):
-        return "it sums values that may be negative, and a noisy sum does not bound the error of sampling them"
+        return "it sums values that may be negative, so a noisy sum does not bound the sampling error"
     return ""
 
 
@@ -71,17 +71,17 @@ def refuse_sample(sample: Number | None) -> None:
 def refuse_sample_of_all(sample: Number | None, what: str) -> None:
     """Refuse a sample of a release whose law is of all units: ``what`` names it in the plural."""
     if sample is not None:
-        rule = f"left out: {what} are of all units"
+        rule = f"left out: {what} are always of all units"
         raise InvalidParameter("sample", sample, rule, fix="leave it out; counts and means can be asked of a sample")
 
 
 def require_whole_population(sample: object, sample_of: object, free: bool) -> None:
     """Refuse a secret sample of data that are a sample themselves, whose ranges would not add up; and of a synopsis."""
     if sample is not None and free:
-        rule = "left out with free: a synopsis is read, and no unit"
+        rule = "left out with free: a synopsis answers without reading any unit"
         raise InvalidParameter("sample", sample, rule, fix="give a price, or leave out sample (--sample)")
     if sample is not None and sample_of is not None:
-        rule = "left out with sample: its ranges are about all units of the data"
+        rule = "left out with sample: the ranges of a sampled answer are about all units of the data"
         raise InvalidParameter("sample_of", sample_of, rule, fix="give sample or sample_of, not both")
 
 

@@ -136,7 +136,10 @@ def _with_listed_values(name: str, domain: Domain) -> Domain:
         assert isinstance(high, int)
         if high - low < _MAX_INTEGERS:
             return Domain(Type.INTEGER, values=tuple(range(low, high + 1)), nullable=domain.nullable)
-    rule = f"{name} has no cells: a computed column needs listed values, a short range of whole numbers, or booleans"
+    rule = (
+        f"{name} has no values or bins to count by: a computed column needs listed values, a short range of whole "
+        "numbers, or booleans"
+    )
     fix = f"write CASE WHEN … THEN 'low' ELSE 'high' END AS {name}, or select a column that has bins"
     raise Unsupported("uncoded-column", rule, fix=fix)
 
@@ -295,7 +298,8 @@ def require_all_coded(table: Table, keys: Collection[str] = ()) -> None:
         has = "have" if len(missing) > 1 else "has"
         raise Unsupported(
             "uncoded-column",
-            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no cells: {CELLS_RULE}",
+            f"{', '.join(missing[:_MAX_LISTED])}{more} of {table.name} {has} no values or bins to count by: "
+            f"{CELLS_RULE}",
             fix=f"in the policy, add {suggestions}{more}; or leave {'them' if len(missing) > 1 else 'it'} out by "
             "naming the others in columns",
         )

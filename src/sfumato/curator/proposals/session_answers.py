@@ -30,7 +30,7 @@ class SessionAnswers:
         if type(self.answers) is not tuple or not set(map(type, self.answers)) <= {ThresholdAnswer}:
             raise InvalidParameter("answers", self.answers, "a tuple of ThresholdAnswer values")
         if len(self.answers) > len(self.questions):
-            raise InvalidParameter("answers", len(self.answers), "at most one answer for each question")
+            raise InvalidParameter("answers", len(self.answers), "a tuple with at most one answer for each question")
         if not isinstance(self.receipt, Receipt):
             raise InvalidParameter("receipt", self.receipt, "a Receipt")
 

@@ -429,7 +429,7 @@ def propose_session(
     """Propose a session; the default sensitivity is that of counting rows of these, or all, private tables."""
     context.require_one_account("a session")
     if sensitivity is not None and tables is not None:
-        raise InvalidParameter("tables", tables, "left out where a sensitivity is given")
+        raise InvalidParameter("tables", tables, "left out if a sensitivity is given")
     max_change = (
         Fraction(_max_rows_per_unit(context.policy, tables))
         if sensitivity is None
@@ -491,6 +491,6 @@ def _refuse_question() -> Unsupported:
     return Unsupported(
         "session-question",
         "a session compares one count or one sum with its threshold",
-        fix="ask SELECT COUNT(*), COUNT(DISTINCT <unit>) or SUM(…) FROM … WHERE …, without GROUP BY, HAVING, LIMIT or "
-        "arithmetic; ask about each group in a question of its own",
+        fix="ask SELECT COUNT(*), COUNT(DISTINCT <unit>) or SUM(…) FROM … WHERE …, without GROUP BY, HAVING, LIMIT "
+        "or arithmetic; ask about each group in a separate question",
     )

@@ -265,7 +265,7 @@ def propose_survival(context: Context, ask: Callable[..., Question], source: Sur
 
 def _group_sql(source: SurvivalSource, by: Domain) -> str:
     if source.by in (source.time, source.event):
-        raise InvalidParameter("by", source.by, f"another column than {source.time} and {source.event}")
+        raise InvalidParameter("by", source.by, f"a column other than {source.time} and {source.event}")
     if by.values is None and by.type is not Type.BOOLEAN:
         rule = "a column with declared values, one curve for each"
         raise InvalidParameter("by", source.by, rule, fix=f"declare the values of {source.by} in the policy")
@@ -302,7 +302,7 @@ def _periods(source: SurvivalSource, time: Domain) -> Periods:
         raise InvalidParameter(
             "time",
             source.time,
-            "a column of numbers with declared bounds: periods are declared, never found in the rows",
+            "a column of numbers with declared bounds: periods come from the policy, never from the rows",
             fix=f'declare {source.time} = {{ type = "integer", bounds = [0, 60] }} in the policy',
         )
     low, high = (Fraction(str(end)) if not isinstance(end, Fraction) else end for end in time.bounds)
@@ -315,8 +315,8 @@ def _periods(source: SurvivalSource, time: Domain) -> Periods:
     periods = Periods(low, high, every, whole)
     if periods.count > MAX_PERIODS:
         least = (high - low) / MAX_PERIODS
-        rule = f"large enough for at most {MAX_PERIODS} periods: noise adds up over them"
-        raise InvalidParameter("every", format_exact(every), rule, fix=f"every={math.ceil(least) or 1}")
+        rule = f"large enough that there are at most {MAX_PERIODS} periods: noise adds up over them"
+        raise InvalidParameter("every", format_exact(every), rule, fix=f"write every={math.ceil(least) or 1}")
     return periods
 
 
@@ -342,6 +342,6 @@ def _require_one_row(table: str, question: Question) -> None:
         return
     raise Unsupported(
         "several-rows-of-a-unit",
-        f"a survival curve counts each unit once, and {table} allows {question.limits.rows} rows of one unit",
+        f"a survival curve counts each unit once, but {table} allows {question.limits.rows} rows per unit",
         fix=f"declare max_rows = 1 for {table} in the policy",
     )

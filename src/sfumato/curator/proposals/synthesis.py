@@ -505,7 +505,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "this price needs noise of more than 1e12 steps, the most that is drawn exactly",
+                "at this price, the noise has more than 1e12 grid steps, the most that can be drawn exactly",
                 fix="pay more, name fewer columns, or lower the rows per unit with rows=",
             )
         return bits

@@ -111,7 +111,8 @@ def check_cell_counts(names: Sequence[str], sizes: Sequence[int]) -> None:
         if size > MAX_COLUMN_CELLS:
             raise Unsupported(
                 "too-many-cells",
-                f"a column of a synthetic table has at most {MAX_COLUMN_CELLS:,} cells; {name} has {size:,}",
+                f"a column of a synthetic table can have at most {MAX_COLUMN_CELLS:,} cells (values or bins); "
+                f"{name} has {size:,}",
                 fix=f"give {name} coarser bins, or leave it out with columns=",
             )
 

@@ -148,11 +148,12 @@ def _check_keys(linked: LinkedTables) -> None:
     for pair in linked.pairs:
         for below in linked.pairs_below(pair.child):
             if below.parent_key.lower() == pair.child_key.lower():
-                rule = f"{below.parent.name}.{below.parent_key} refers to {pair.parent.name}, so it is no key by which "
-                fix = f"leave {below.child.name} out, and synthesize it in a call of its own"
-                raise Unsupported(
-                    "ambiguous-key", f"{rule}{below.child.name} can refer to one row", fix=fix, place=_PLACE
+                rule = (
+                    f"{below.parent.name}.{below.parent_key} refers to {pair.parent.name}, so it does not identify "
+                    "the single row that "
                 )
+                fix = f"leave {below.child.name} out, and synthesize it in a call of its own"
+                raise Unsupported("ambiguous-key", f"{rule}{below.child.name} refers to", fix=fix, place=_PLACE)
 
 
 def _private_table(policy: Policy, name: object) -> Table:
@@ -165,7 +166,7 @@ def _private_table(policy: Policy, name: object) -> Table:
         raise Unsupported(
             "public-table",
             rule,
-            fix=f"leave {table.name} out, and join its own rows to the synthetic ones",
+            fix=f"leave {table.name} out, and join its rows to the synthetic rows",
             place=_PLACE,
         )
     if table.every_row:
@@ -174,7 +175,7 @@ def _private_table(policy: Policy, name: object) -> Table:
             "different-units", rule, fix=f"synthesize {table.name} alone, or give it an id in the policy", place=_PLACE
         )
     if policy.unit.period is not None:
-        rule = "linked tables are not available where the unit is a person in one period"
+        rule = "linked tables are not available if the unit is a person in one period"
         raise Unsupported("unit-with-period", rule, fix="synthesize each table alone", place=_PLACE)
     return table
 
@@ -191,13 +192,12 @@ def _linked_by_key(policy: Policy, parent: Table, child: Table, via: Via) -> Lin
 def _linked_by_unit(policy: Policy, parent: Table, child: Table) -> LinkedPair:
     if parent.max_rows != 1:
         rule = (
-            f"one {policy.unit.name} may have {parent.max_rows} rows in {parent.name}, and the policy does not say to "
+            f"one {policy.unit.name} may have {parent.max_rows} rows in {parent.name}, and the policy does not "
+            "say which of them "
         )
         fix = f"name the table with max_rows = 1 first, or give {child.name} a foreign key: "
         fix += f'id = {{ via = "{parent.name}", on = "…" }}'
-        raise Unsupported(
-            "several-parents", f"{rule}which of them a row of {child.name} belongs", fix=fix, place=_PLACE
-        )
+        raise Unsupported("several-parents", f"{rule}a row of {child.name} belongs to", fix=fix, place=_PLACE)
     return LinkedPair(parent, child, unit_column(policy, parent), unit_column(policy, child), None)
 
 
@@ -303,7 +303,10 @@ def _check_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ...
             pair = {deciding.lower(), decided.lower()}
             if pair & keys and pair <= drawn and not linked.is_unique(table, deciding):
                 others = [f"{table.name}.{name}" for name in names[table.name] if name.lower() not in pair]
-                rule = f"{table.name}.{deciding} determines {decided}, and keys are drawn anew: rows would break that"
+                rule = (
+                    f"{table.name}.{deciding} determines {decided}, but new keys are drawn, so synthetic rows would "
+                    "break that rule"
+                )
                 is_left_out = others and not pair <= keys
                 fix = f"leave it out: columns={others}" if is_left_out else f"remove it from implies of {table.name}"
                 raise Unsupported("implied-key", rule, fix=fix, place=_PLACE)

@@ -207,7 +207,7 @@ def propose_logistic(
     parsed, domains = parse_model(formula, target, on, "logistic"), rows.columns
     draft = logistic_design(parsed, domains, 1 << 12, event)
     if draft.is_wide and not parsed.has_intercept:
-        rule = "a formula of so many columns is fitted with an intercept"
+        rule = "a formula with so many columns can only be fitted with an intercept"
         raise Unsupported("wide-without-intercept", rule, fix="leave out 0 + and - 1, or name fewer columns")
     text = f"LOGISTIC {parsed.text} for {draft.event_label} FROM {', '.join(rows.steps)}"
 

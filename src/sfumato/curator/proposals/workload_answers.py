@@ -171,6 +171,8 @@ def _check_named_values(owner: Any, field_name: str, value_type: type) -> None:
         or len(names) != len(values)
         or not all(isinstance(value, value_type) for value in values)
     ):
-        raise InvalidParameter(field_name, "a list of another length or type", "a list with one value for each name")
+        raise InvalidParameter(
+            field_name, "a list of a different length or type", "a list with one value for each name"
+        )
     object.__setattr__(owner, "names", names)
     object.__setattr__(owner, field_name, values)

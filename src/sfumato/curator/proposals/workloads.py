@@ -414,7 +414,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 f"give a half-width for each of them too, as in {missing[0]}=NUMBER; means and selected values have "
                 "none: ask for those in a separate workload, at an epsilon"
             )
-            rule = f"a half-width for every question: {_join_names(missing)} {verb} none"
+            rule = f"given for every question: {_join_names(missing)} {verb} none"
             raise InvalidParameter("within", within, rule, fix=fix)
         return goals
 
@@ -610,7 +610,7 @@ def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Quest
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: it is free")
     if question.query.combined is not None:
-        rule = "a question that combines several SELECTs is a batch of its own, and cannot be part of a workload"
+        rule = "a question that combines several SELECTs cannot be part of a workload: it is already a batch"
         raise Unsupported("combined", rule, fix="ask it by itself, or put its SELECTs into the workload")
     if not question.belongs_to(context):
         rule = "made by the curator that answers them"

@@ -109,7 +109,10 @@ class Sources:
         table_policy = self._declared(table)
         if not table_policy.public:
             raise InvalidParameter(
-                "table", table, "public: nothing is counted in a private one for free", fix="name a public table"
+                "table",
+                table,
+                "public: counting rows of a private table is never free",
+                fix="name a public table",
             )
         key = (table, tuple(columns))
         if key not in self._multiplicities:
@@ -130,7 +133,9 @@ class Sources:
         key = (table, tuple(columns), tuple(comparisons))
         if key not in self._overlaps:
             if self.max_rows_per_value(table, ()) > MAX_ROWS:
-                rule = f"a public table that is joined by comparisons has at most {MAX_ROWS:,} rows; {table} has more"
+                rule = (
+                    f"a public table that is joined by comparisons can have at most {MAX_ROWS:,} rows; {table} has more"
+                )
                 raise Unsupported("bands-too-large", rule, fix="join by equality, or by a table with fewer rows")
             compared = [column for _, column in comparisons]
             quoted = [quote_identifier(column) for column in (*columns, *compared)]
@@ -275,7 +280,7 @@ class Sources:
         """
         if self._count_source_rows(table) > table.row_ceiling:
             raise InvalidPolicy(
-                f"the source of {table.name} has more rows than its row_ceiling",
+                f"the source of {table.name} has more rows than row_ceiling allows",
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise row_ceiling if queries may take longer, or use a source with fewer rows",
             )

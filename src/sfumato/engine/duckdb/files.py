@@ -65,7 +65,7 @@ def find_files(source: Path, place: str) -> Files:
         stamps = ()
     if not stamps:
         if source.parent.name.endswith(COPIES_ENDING):
-            rule = "there is no such file: it was a copy that sfumato init made, and sfumato forget removes"
+            rule = "there is no such file: it was a copy made by sfumato init, which sfumato forget removes"
             fix = "move the policy away, and run sfumato init on the original file; the ledger stays"
             raise InvalidPolicy(rule, place=place, fix=fix)
         raise InvalidPolicy(

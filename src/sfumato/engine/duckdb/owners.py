@@ -114,7 +114,7 @@ def parquet_relation(table_files: files.Files, place: str, execute: Execute) -> 
         raise InvalidPolicy(
             "the Parquet files of this table have different columns or types",
             place=place,
-            fix="rewrite those that differ",
+            fix="rewrite the files that differ",
         )
     options = "hive_partitioning = false, union_by_name = false, can_have_nan = true"
     return Relation(f"read_parquet([{literal_list(table_files.paths)}], {options})", schemas[0])
@@ -128,7 +128,7 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
     except EngineFailed:
         described = nodes = []
     if not described:
-        raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write it again")
+        raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write the file again")
     names = _top_level([(str(node), children or 0) for node, children in nodes])
     return tuple(
         (original, Cell(quote_identifier(column), stored))
@@ -156,7 +156,7 @@ def database_relation(table_files: files.Files, table: Table, alias: str, place:
         names = tables_in(alias, execute)
         candidates = ", ".join(names[:_MAX_LISTED_TABLES]) + (", …" if len(names) > _MAX_LISTED_TABLES else "")
         raise InvalidPolicy(
-            "a database file may hold several tables, so the policy must name one",
+            "a database file can contain several tables, so the policy must name one",
             place=f"tables.{table.name}.relation",
             fix=f'write relation = "<table>" with one of {candidates}' if names else "create a table in it first",
         )
@@ -275,8 +275,8 @@ class RowOwners:
             f"all tables must store ids in one type: those of {table.name} are {own_cell.stored_type}, those of "
             f"{other.name} are {cell.stored_type}",
             place=f"tables.{table.name}.id",
-            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; rows '
-            "whose id is not of that type are dropped",
+            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 the same id, and id_type = "text" '
+            "two ids; rows whose id is not of that type are dropped",
         )
 
     def _period(self, table: Table) -> str | None:

@@ -128,13 +128,13 @@ MAX_SENT_ROWS = 1 << 22
 def require_few_rows(reading: PlanReading[Any]) -> None:
     """Refuse a reading of which more could leave a server than a client or a driver holds, from the plan alone."""
     if isinstance(reading, CellRows) and reading.cell_count > MAX_CELLS:
-        rule = f"a server adds up at most {MAX_CELLS:,} cells for one model or score"
+        rule = f"a server can add up at most {MAX_CELLS:,} cells for one model or score"
         count = f"the marginals of these columns have {reading.cell_count:,}"
         fix = "name fewer columns, sets of fewer columns, or bins with fewer cells"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix=fix)
     cell_count = max(map(_max_rows, server_readings(reading)))
     if cell_count > MAX_SENT_ROWS:
-        rule = f"a server sends at most {MAX_SENT_ROWS:,} cells, or pairs of a group and a step of a value, at once"
+        rule = f"a server can send at most {MAX_SENT_ROWS:,} cells, or pairs of a group and a step of a value, at once"
         count = f"this question has up to {cell_count:,}"
         raise Unsupported("too-many-cells", f"{rule}; {count}", fix="name fewer columns, or ask for fewer groups")
 

@@ -165,7 +165,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
     database = unquote(parts.path.lstrip("/"))
     if not database or "/" in database:
         raise InvalidPolicy(
-            "the address of a MariaDB server names one database",
+            "the address of a MariaDB server must name one database",
             place=place,
             fix='write source = "mariadb://user@host/database"',
         )
@@ -185,7 +185,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
     if host not in _LOCAL_HOSTS:
         if socket is not None:
             raise InvalidPolicy(
-                "a socket is on this machine: an address names a host or a socket",
+                "a socket is on this machine, so an address can name another host or a socket, but not both",
                 place=place,
                 fix="leave out unix_socket, or write mariadb://user@localhost/database?unix_socket=…",
             )
@@ -200,7 +200,9 @@ def _certificate_check(authority: str | None, place: str) -> ssl.SSLContext:
     except (OSError, ssl.SSLError):
         pass
     raise InvalidPolicy(
-        "the certificate of the authority cannot be read", place=place, fix="name a readable file as ssl_ca=<file>"
+        "the certificate of the authority (ssl_ca) cannot be read",
+        place=place,
+        fix="name a readable file as ssl_ca=<file>",
     )
 
 
@@ -219,7 +221,7 @@ def _password(place: str) -> str:
     except (configparser.Error, UnicodeDecodeError, OSError):
         pass
     raise InvalidPolicy(
-        "~/.my.cnf cannot be read as a file of options in UTF-8",
+        "~/.my.cnf cannot be read as an options file in UTF-8",
         place=place,
         fix="write password=… under [client] in it, or set MYSQL_PWD",
     )
@@ -230,7 +232,7 @@ _REFUSALS = {
         "the server did not accept the account or its password",
         "set MYSQL_PWD, or write password=… under [client] in ~/.my.cnf",
     ),
-    1698: ("the server does not allow this account to connect", "check the account and how it identifies itself"),
+    1698: ("the server does not allow this account to connect", "check the account and its authentication method"),
     1044: ("this account may not use the database", "GRANT SELECT on its tables to the account"),
     1049: ("there is no such database on the server", "name a database that exists"),
     1040: ("the server has no free connection", "close some sessions, or raise max_connections"),

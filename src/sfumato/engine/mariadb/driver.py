@@ -94,13 +94,13 @@ class MariaDB(ServerEngine):
             column = _column(relation, name, f"tables.{table}.id")
             if column.kind is Stored.REAL and self._policy.unit.period is not None and self._policy.id_type is None:
                 raise InvalidPolicy(
-                    "ids of a unit with a period are texts on MariaDB, and doubles have no texts of their own",
+                    "for a unit with a period, MariaDB compares ids as texts, and a double has no exact text form",
                     place=f"tables.{table}.id",
                     fix='declare id_type = "integer" in [unit], or store the ids as whole numbers or texts',
                 )
             if not is_short_text(column):
                 raise InvalidPolicy(
-                    f"ids on MariaDB are numbers, or texts in a column of at most {MAX_ID_LETTERS} letters",
+                    f"ids on MariaDB must be numbers, or texts in a column of at most {MAX_ID_LETTERS} characters",
                     place=f"tables.{table}.id",
                     fix=f"ALTER TABLE … MODIFY {name} VARCHAR({MAX_ID_LETTERS}), or shorter",
                 )
@@ -161,8 +161,8 @@ class MariaDB(ServerEngine):
         return [
             (
                 True,
-                "A table on MariaDB is known by its server's host name, port and folder and by its own name: under "
-                "other names the same rows would have a second budget.",
+                "A table on MariaDB is identified by its server's host name, port and folder and by its own "
+                "name: under other names, the same rows would have a second budget.",
             )
         ]
 
@@ -231,7 +231,7 @@ def _check_packet(max_packet: int, place: str) -> None:
         raise InvalidPolicy(
             f"the server must accept statements of {_MIN_PACKET:,} bytes: its max_allowed_packet is {max_packet:,}",
             place=place,
-            fix="SET GLOBAL max_allowed_packet = 16777216, and write it in the server's file of options",
+            fix="SET GLOBAL max_allowed_packet = 16777216, and write it to the server's options file",
         )
 
 

@@ -162,7 +162,7 @@ def find_table(relation: str, table: str, run: Run) -> StoredTable:
         )
     if matches != [("BASE TABLE", "InnoDB")]:
         raise InvalidPolicy(
-            "a source on MariaDB must be a table of the engine InnoDB: no other has a snapshot",
+            "a source on MariaDB must be an InnoDB table: no other engine offers a snapshot",
             place=place,
             fix="a view, sequence or versioned table, or one of another engine, cannot be read: copy its rows into an "
             "InnoDB table",
@@ -179,7 +179,9 @@ def _split_name(relation: str, place: str, run: Run) -> tuple[str, str]:
     parts = relation.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in relation:
         raise InvalidPolicy(
-            "a table in MariaDB is named by database and name", place=place, fix='write relation = "clinic.visits"'
+            "a MariaDB table must be named by its database and its name",
+            place=place,
+            fix='write relation = "clinic.visits"',
         )
     return (run("SELECT DATABASE()")[0][0], parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
@@ -203,8 +205,8 @@ def require_read_only(run: Run, place: str) -> None:
         raise InvalidPolicy(
             f"this account may do more than read tables: {', '.join(others)}",
             place=place,
-            fix="CREATE USER … for the curator alone, and GRANT SELECT on the tables of the policy to it, by no role "
-            "and without GRANT OPTION; revoke from PUBLIC what everybody may do",
+            fix="create a user for the curator alone (CREATE USER …), and GRANT SELECT on the tables of the policy "
+            "to it directly, not through a role and without GRANT OPTION; revoke other rights from PUBLIC",
         )
 
 

@@ -141,7 +141,7 @@ def _connection_options(address: str, place: str) -> dict[str, Any]:
         options = None
     if options is None:
         raise InvalidPolicy(
-            "this is not the address of a PostgreSQL server",
+            "this is not a valid address of a PostgreSQL server",
             place=place,
             fix='write source = "postgresql://user@host/database"',
         )

@@ -60,9 +60,10 @@ def require_database_identity(run: Run) -> Database:
         return identify_database(run)
     except EngineFailed:
         raise InvalidPolicy(
-            "this role may not read the server's system identifier, which tells whether two addresses are one server",
+            "this role may not read the server's system identifier, which shows whether two addresses are the "
+            "same server",
             place="tables",
-            fix="GRANT EXECUTE ON FUNCTION pg_control_system() to it",
+            fix="GRANT EXECUTE ON FUNCTION pg_control_system() to this role",
         ) from None
 
 
@@ -171,13 +172,13 @@ class Postgres(ServerEngine):
             (relation.writable, "The role that reads this table may also change its rows: a read-only role is safer."),
             (
                 relation.is_view,
-                "This is a view: it is trusted to return the same rows at every read, and to build each row from the "
-                "rows of one unit.",
+                "This is a view: it must return the same rows at every read, and build each row from the rows of "
+                "one unit; this cannot be checked.",
             ),
             (
                 relation.is_computed,
-                "Some of its columns are computed on read: they are trusted to fail for no row, since a failure after "
-                "the charge would reveal that row.",
+                "Some of its columns are computed on read: they must not fail for any row, since a failure after "
+                "the charge would reveal that row; this cannot be checked.",
             ),
         ]
 
@@ -235,7 +236,8 @@ def _proved_spelling(server: SessionPool, table: str) -> PostgresSpelling:
             )
         if 0 <= temporary_files < LEAST_TEMPORARY_FILES:
             raise InvalidPolicy(
-                "this role may write so few temporary files that a large question could fail after it was charged",
+                "this role may use so little space for temporary files that a large question could fail after it "
+                "was charged",
                 place=place,
                 fix="ALTER ROLE … SET temp_file_limit = -1, or to 1GB or more",
             )

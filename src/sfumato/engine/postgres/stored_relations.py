@@ -262,8 +262,8 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
         raise InvalidPolicy(
             "a source must be a table, a partitioned table or a view",
             place=place,
-            fix="a foreign, temporary or materialized one may change between two reads: copy its rows into a table, or "
-            "name what it reads",
+            fix="a foreign or temporary table, or a materialized view, may change between two reads: copy its rows "
+            "into a table, or name the table that it reads",
         )
     if row_security:
         raise InvalidPolicy(
@@ -275,7 +275,7 @@ def find_relation(relation: str, table: str, run: Run, *, locked: bool = True) -
         raise InvalidPolicy(
             "this role may not read the whole table, so it cannot lock it against changes while it reads",
             place=place,
-            fix="GRANT SELECT on it, or on a view that shows some of its columns",
+            fix="GRANT SELECT on the table, or on a view that shows some of its columns",
         )
     columns = tuple(_column(*row) for row in run(_COLUMNS_SQL, (oid,)))
     dependencies = run(_DEPENDENCIES_SQL, (oid,))
@@ -304,7 +304,7 @@ def _split_name(relation: str, place: str) -> tuple[str, str]:
     parts = relation.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in relation:
         raise InvalidPolicy(
-            "a table in PostgreSQL is named by schema and name",
+            "a PostgreSQL table must be named by its schema and its name",
             place=place,
             fix='write relation = "public.visits"',
         )

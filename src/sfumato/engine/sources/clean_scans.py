@@ -269,7 +269,7 @@ class CleanScans:
             raise InvalidPolicy(
                 f"{column} is not a list in its source",
                 place=f"{place}.most_items",
-                fix="remove most_items, or name an array column whose item type is built in",
+                fix="remove most_items, or name an array column whose items have a built-in type",
             )
         return list_column, _require_shared_type(list_column.item, column, place)
 
@@ -288,7 +288,7 @@ def _require_shared_type(stored: StoredColumn, column: str, place: str) -> Store
         raise InvalidPolicy(
             f"{column} is stored as {stored.type_name}, a type that cannot be read",
             place=place,
-            fix="convert it, in a view or a column of its own, to a number, a text, a date or a time",
+            fix="convert it to a number, a text, a date or a time, in a view or in a new column",
         )
     return stored
 
@@ -593,8 +593,8 @@ class _Build:
             f"all tables must store ids in one type: those of {table.name} are {own_column.type_name}, those of "
             f"{other.name} are {column.type_name}",
             place=f"tables.{table.name}.id",
-            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 one id, id_type = "text" two; rows '
-            "whose id is not of that type are dropped",
+            fix='declare the type in [unit]: id_type = "integer" makes 007 and 7 the same id, and id_type = "text" '
+            "two ids; rows whose id is not of that type are dropped",
         )
 
     def _common_key_reader(self, columns: Sequence[StoredColumn]) -> Read | None:

@@ -374,8 +374,8 @@ class SparkTables:
         sentences = ["Operators of this Spark can see exact counts in its logs, its web UI and its shuffle files."]
         if not self._sources[table].has_version:
             sentences.append(
-                "Spark cannot detect changes to this table: it is trusted to return the same rows at every read, and "
-                "to build each row from the rows of one unit; no stored answer is reused."
+                "Spark cannot detect changes to this table: it must return the same rows at every read, and "
+                "build each row from the rows of one unit; stored answers are not reused."
             )
         return tuple(sentences)
 
@@ -410,7 +410,7 @@ class SparkTables:
         )  # the scan has one copy of a row per owner
         if any(without_cause(frame.count) > table.row_ceiling for frame in frames):
             raise InvalidPolicy(
-                f"the source of {table.name} has more rows than its row_ceiling",
+                f"the source of {table.name} has more rows than row_ceiling allows",
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise row_ceiling if queries may take longer, or use a source with fewer rows",
             )

@@ -203,7 +203,8 @@ def _open_source(source: SparkTable | SparkFrame, session: SparkConnection, plac
         )
     if source.relation is not None and form in _LINE_FORMATS:
         raise InvalidPolicy(
-            f"a catalog table stored as {form} has its own options, with which one line may fail every query",
+            f"a catalog table stored as {form} is read with its own options, under which a single malformed line "
+            "can make every query fail",
             place=place.removesuffix("source") + "relation",
             fix='name its files with path and format = "csv", or store the table as Parquet',
         )
@@ -287,7 +288,7 @@ def _open_version(
         )
     if form == "iceberg" and source.path is not None and "/" not in source.path:
         raise InvalidPolicy(
-            "Iceberg reads a path without / as a catalog name, and a table must have one name",
+            "Iceberg takes a path without / for a catalog name, and a table must have only one name",
             place=place.removesuffix("source") + "path",
             fix='write relation = "catalog.schema.table" instead of path and format',
         )

@@ -168,8 +168,8 @@ class MariaDBSpelling(CommonSpelling):
         if self.letters is None:
             raise Unsupported(
                 "engine-limits",
-                f"{function} needs a collation that maps letters one for one, and this server has none",
-                fix="use the text as it is",
+                f"{function} needs a collation that maps letters one to one, and this server has none",
+                fix="use the text without this function",
             )
         return f"({function}({x} COLLATE {self.letters}) COLLATE {COLLATION})"
 

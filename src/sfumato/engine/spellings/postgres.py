@@ -99,8 +99,8 @@ class PostgresSpelling(CommonSpelling):
         if self.letters is None:
             raise Unsupported(
                 "engine-limits",
-                f"{function} needs a collation that maps letters one for one, and this server has none",
-                fix="use the text as it is, or ask the owner for a server with the collation C.UTF-8",
+                f"{function} needs a collation that maps letters one to one, and this server has none",
+                fix="use the text without this function, or ask the owner for a server with the collation C.UTF-8",
             )
         return f"({function}({x} COLLATE {self.letters}) {BYTES})"
 

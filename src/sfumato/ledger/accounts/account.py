@@ -291,7 +291,7 @@ class Account:
                 raise InvalidParameter("line", line.number, "the number of a charge or step in this account")
             if transaction.newest(about=charge.number) is not None:
                 raise AlreadyAnswered(
-                    "a charge pays for one answer, and this one was already answered or stopped",
+                    "a charge pays for one answer, and this charge was already answered or stopped",
                     place=f"line {charge.number}",
                     fix="charge again for another answer",
                 )
@@ -489,9 +489,10 @@ class Account:
             )
             if other_account is not None:
                 raise SourceTaken(
-                    f"the same people have one budget, and these data already belong to the account {other_account!r}",
+                    "the same people can have only one budget, and these data already belong to the account "
+                    f"{other_account!r}",
                     place=f"account {self.name!r}",
-                    fix=f"query them through {other_account!r}",
+                    fix=f"query these data through {other_account!r}",
                 )
             if joined_sources.is_changed(joined_source, joined_sources.sources_of_account(transaction, self.name)):
                 transaction.append("source", self.name, {"detail": codec.dumps(joined_source)})

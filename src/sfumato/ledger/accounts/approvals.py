@@ -31,7 +31,7 @@ from sfumato.ledger.transaction import Transaction
 from sfumato.privacy import Cost, codec
 from sfumato.quick_dataclass import dataclass
 
-_CHANGED = "what it would charge has changed since it was assessed"
+_CHANGED = "its charge has changed since it was assessed"
 _FILE_FIX = "file a request: sfumato requests file …, or curator.requests.file(…)"
 
 
@@ -223,8 +223,13 @@ class AccountRequests:
                 return record
             open_requests += 1
         if open_requests >= max_open:
-            rule = f"one person has at most {max_open} open requests on a policy"
-            raise Unsupported("many-requests", rule, fix="withdraw some, or wait for decisions", place="your requests")
+            rule = f"one person can have at most {max_open} open requests on a policy"
+            raise Unsupported(
+                "many-requests",
+                rule,
+                fix="withdraw some of them, or wait until they are decided",
+                place="your requests",
+            )
         return None
 
     def take(self, number: int, step: RequestStep) -> RequestRecord:

@@ -316,7 +316,7 @@ def _require_same_query(charge: Row | None, question: str | None, plans: Sequenc
         return
     if (charge.plan not in plans) if any(plans) else (question is not None and question != charge.question):
         raise RequestDiffers(
-            "a request id belongs to one query, and this one was used for another",
+            "a request id belongs to one query, and this id was already used for another",
             place="request_id",
             fix="use a new request id for each query",
         )

@@ -104,7 +104,7 @@ class PeriodAccounts(Account):
         place = f"account {self.name!r}"
         fix = f"correct each period by its account name: ledger.account({f'{self.name} <period>'!r}).correct(…)"
         raise Unsupported(
-            "period-correction", "a correction must be made in the account of one period", place=place, fix=fix
+            "period-correction", "a correction must be made in the account of a single period", place=place, fix=fix
         )
 
     def open_tab(
@@ -118,7 +118,7 @@ class PeriodAccounts(Account):
         """Refuse: a tab holds an amount in one account."""
         raise Unsupported(
             "period-tab",
-            f"a series of releases needs one account, and here every {self.per} has its own",
+            f"a series of releases needs one account, but here every {self.per} has its own",
             place=f"account {self.name!r}",
             fix=f"run single queries, or write a new policy without per = {self.per!r}, which has one account",
         )
@@ -127,8 +127,8 @@ class PeriodAccounts(Account):
         if not self.periods:
             raise Unsupported(
                 "no-periods",
-                f"a release is charged to the accounts of the {self.per}s that it reads, and this kind of release has "
-                "none",
+                f"a release is charged to the accounts of the {self.per}s that it reads, but this kind of release "
+                f"does not read by {self.per}",
                 place=f"account {self.name!r}",
                 fix="use SQL or table(…), or write a policy without per, which has one account",
             )

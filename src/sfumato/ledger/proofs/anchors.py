@@ -548,9 +548,9 @@ def _read_running(path: Path) -> ProcessAnchor | None:
         return None  # closed meanwhile: the anchor of the whole ledger knows more
     except UNREADABLE as error:
         raise LedgerUnavailable(
-            "the anchor file of a process cannot be read, and the lines that it records would be forgotten",
+            "the anchor file of another process cannot be read, and the lines that it records would be forgotten",
             place=str(path),
-            fix="make it readable for this user; remove it only if no line that it records can be lost",
+            fix="make it readable for this user; remove it only if the lines that it records are surely in the ledger",
         ) from error
 
 

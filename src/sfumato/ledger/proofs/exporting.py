@@ -270,7 +270,7 @@ def _lock(export: int, path: Path) -> None:
         raise LedgerUnavailable(
             "another process is copying this export",
             place=str(path),
-            fix="wait until it has ended; if it completes the copy, use the new ledger",
+            fix="wait until that process has ended; if it completes the copy, use the new ledger",
         ) from None
     except OSError:
         return

@@ -59,7 +59,7 @@ class Verification:
     def __str__(self) -> str:
         if self.holds:
             return f"{self.lines:,} lines, all as they were written{self._resumed_words}"
-        return f"line {self.bad} is bad: {self.why}" if self.bad is not None else f"the ledger is bad: {self.why}"
+        return f"line {self.bad} is bad: {self.why}" if self.bad is not None else f"the ledger is damaged: {self.why}"
 
     @property
     def _resumed_words(self) -> str:
@@ -309,7 +309,7 @@ def require_lost(place: str, key: str) -> None:
     raise LedgerUnavailable(
         "an export can only replace a lost ledger, and the ledger of this export still exists",
         place=place,
-        fix="copy the ledger itself, which seals it; if it is destroyed, move it away first",
+        fix="copy the ledger itself, which then accepts no more charges; if it is destroyed, move its file away first",
     )
 
 

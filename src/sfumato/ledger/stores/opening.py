@@ -24,7 +24,7 @@ def open_store(address: str | os.PathLike[str], schema: str | None, timeout: flo
     if isinstance(address, str) and _LOOKS_LIKE_DATABASE.search(address):
         raise InvalidParameter(
             "ledger",
-            "the address of a database in another form",
+            "the address of a database in a form that is not supported",
             "a path, or an address such as postgresql://host/db",
         )
     return SQLiteStore(address, timeout)

@@ -182,9 +182,9 @@ class PostgresStore:
         """Raise if the book is no longer the one that was opened."""
         if self._book is not None and books != [self._book[:3]]:
             raise LedgerUnavailable(
-                "this address now holds another ledger than when it was opened",
+                "this address now holds a different ledger from the one that was opened",
                 place=self.place,
-                fix="restore the one that was there, or open this one again",
+                fix="restore the ledger that was there, or open the ledger that is there now",
             )
 
     def _commit(self, rows: PostgresRows) -> None:
@@ -312,7 +312,7 @@ class PostgresStore:
             head = next(iter(rows.select({}, newest=True, limit=1)), None)
             if head is not None and (last is None or head.hash != last.hash):
                 raise LedgerUnavailable(
-                    "a ledger can only be copied into an empty one, and this one has lines",
+                    "a ledger can only be copied into an empty one, and the target already has lines",
                     place=self.place,
                     fix="name another schema, and create it with sfumato ledger init",
                 )
@@ -487,9 +487,10 @@ class PostgresBodies:
         self._store.run(insert, (digest, content), writing=True)
         if self.read(digest) is None:
             raise LedgerUnavailable(
-                "a large answer could not be written: other content is stored under its hash",
+                "a large answer could not be stored: the database holds different content under its hash",
                 place=self._store.place,
-                fix="as the database administrator, remove that content: somebody has changed it",
+                fix="somebody has changed the ledger's database: ask its administrator to look into it and remove "
+                "that content",
             )
         return digest
 

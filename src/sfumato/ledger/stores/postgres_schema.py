@@ -109,7 +109,7 @@ def make(connection: psycopg.Connection, schema: str, spender: str | None, place
         version = _version(run, schema, place)
         if version == 0 and _object_names(run, schema):
             raise LedgerUnavailable(
-                "this schema holds something other than a ledger",
+                "this schema contains something other than a ledger",
                 place=place,
                 fix="name another schema for the ledger; nothing was changed",
             )
@@ -155,13 +155,14 @@ def require_known(version: int, place: str, *, making: bool = False) -> None:
     """Raise for a schema of another version than the one that is written here."""
     if version > len(MIGRATIONS):
         raise LedgerUnavailable(
-            f"this ledger was written by a newer Sfumato (schema {version}, known here: {len(MIGRATIONS)})",
+            f"this ledger was written by a newer Sfumato (schema {version}; this version reads up to "
+            f"{len(MIGRATIONS)})",
             place=place,
             fix="upgrade Sfumato; the ledger was not changed",
         )
     if version < 1 or (version < len(MIGRATIONS) and not making):
         raise LedgerUnavailable(
-            f"this ledger was written by an older Sfumato (schema {version}, needed here: {len(MIGRATIONS)})",
+            f"this ledger was written by an older Sfumato (schema {version}; this version needs {len(MIGRATIONS)})",
             place=place,
             fix="as its owner, run sfumato ledger init with this address: it migrates the ledger",
         )

@@ -280,7 +280,7 @@ class PostgresSession:
             raise LedgerUnavailable(
                 "a transaction belongs to the process that began it",
                 place=self.place,
-                fix="fork outside transactions; the child opens its own",
+                fix="fork outside transactions; the child process opens its own",
             )
         return self._connection
 
@@ -315,8 +315,8 @@ class PostgresSession:
     def _require_durable(self, fsync: str, pages: str) -> None:
         if (fsync, pages) != ("on", "on"):
             raise LedgerUnavailable(
-                "a charge must be on disk when it returns, and this server does not guarantee that: "
-                f"fsync is {fsync}, full_page_writes is {pages}",
+                "a charge must be on disk when the call returns, and this server does not guarantee that: fsync "
+                f"is {fsync}, full_page_writes is {pages}",
                 place=self.place,
                 fix="set both to on in the server's configuration",
             )

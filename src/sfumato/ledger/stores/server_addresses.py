@@ -77,7 +77,7 @@ class ServerAddress:
             raise InvalidParameter(
                 "ledger",
                 "an address with a password",
-                "an address without a password: it is visible in the policy and in the list of processes",
+                "an address without a password: a password would be visible in the policy and in the list of processes",
                 fix="put the password in the environment (PGPASSWORD), a password file (~/.pgpass) or a service",
             )
         schemas = [value for name, value in pairs if name == "schema"]

@@ -159,7 +159,7 @@ class SQLiteStore:
             raise LedgerUnavailable(
                 "the ledger file was moved or replaced while it was open",
                 place=self.place,
-                fix="put the file back, or close this ledger and open the one there now",
+                fix="put the file back, or close this ledger and open the one that is there now",
             )
         if self._connection is None:
             with _connecting:
@@ -233,16 +233,18 @@ class SQLiteStore:
             )
         if not 0 <= version <= _schema_version():
             raise LedgerUnavailable(
-                f"this ledger was written by a newer Sfumato (schema {version}, known here: {_schema_version()})",
+                f"this ledger was written by a newer Sfumato (schema {version}; this version reads up to "
+                f"{_schema_version()})",
                 place=self.place,
-                fix="upgrade Sfumato; the file was not touched",
+                fix="upgrade Sfumato; the file was not changed",
             )
         if 0 < version <= LAST_UNSUPPORTED_SCHEMA:
             raise LedgerUnavailable(
-                f"this ledger was written by an older Sfumato (schema {version}), whose lines lack fields needed here",
+                f"this ledger was written by an older Sfumato (schema {version}), whose lines lack fields that "
+                "this version needs",
                 place=self.place,
-                fix="keep the file, which was not touched, as the record of what was spent; open a new ledger with a "
-                "budget of what is left",
+                fix="keep the file, which was not changed, as the record of what was spent; open a new ledger with "
+                "the remaining budget",
             )
         return version
 

@@ -48,6 +48,6 @@ def _column(table: Table, qualifier: str | None, name: str) -> Expression:
         raise Unsupported("unknown-column", rule, fix=suggest_name(name, table.columns))
     column = columns_by_name[name.lower()]
     if not table.is_coded(column):
-        rule = f"{column} has no cells: {CELLS_RULE}"
+        rule = f"{column} has no values or bins to count by: {CELLS_RULE}"
         raise Unsupported("uncoded-column", rule, fix=f"add values or bins to {table.name}.{column}")
     return Column(Field(0, table.name, column), table.columns[column])

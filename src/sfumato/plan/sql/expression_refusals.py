@@ -30,16 +30,17 @@ _REGEX_OPERATOR = (
 )
 _REGEX_CASE = (
     "regex",
-    "regular expressions take no letter case into account here",
-    "write REGEXP_MATCHES(LOWER(text), 'small letters')",
+    "regular expressions that ignore letter case are not supported",
+    "write REGEXP_MATCHES(LOWER(text), 'pattern in lower case')",
 )
 _REGEX_PARTS = (
     "regex",
-    "regular expressions can test a text, but not cut it: engines differ in which part they take",
+    "regular expressions can test a text, but not extract or replace a part of it: databases differ in the part "
+    "they match",
     "write CASE WHEN REGEXP_MATCHES(text, 'pattern') THEN 'a' ELSE 'b' END, SUBSTR(text, 1, 3) or "
     "REPLACE(text, 'old', 'new')",
 )
-_FORMATTED = ("function", "formats of dates are written as in strftime here", "write STRFTIME(date, '%Y-%m')")
+_FORMATTED = ("function", "only strftime formats dates here", "write STRFTIME(date, '%Y-%m')")
 _GLOB = ("regex", "GLOB is not supported", "write text LIKE 'start%', or REGEXP_MATCHES(text, '^start')")
 _SUBQUERY = (
     "subquery",
@@ -55,12 +56,12 @@ _AGGREGATE = (
     "aggregates are not supported here",
     "put the aggregate in SELECT or HAVING, not in WHERE or inside another aggregate",
 )
-_STAR = ("star", "* is only possible in COUNT(*)", "name the columns")
+_STAR = ("star", "* can only be used in COUNT(*)", "name the columns")
 _ZONE = ("time-zone", "time zones are not supported", "compare timestamps as they are stored")
 
 _UNNEST = (
     "unnest",
-    "UNNEST is only possible in FROM, or once in a subquery without GROUP BY, aggregates or windows",
+    "UNNEST can only be used in FROM, or once in a subquery without GROUP BY, aggregates or windows",
     "write FROM <table> CROSS JOIN UNNEST(<list>) AS t(item), and ask about item",
 )
 
@@ -120,7 +121,7 @@ _CLASSES: list[tuple[tuple[type[exp.Expr], ...], tuple[str, str, str]]] = [
         ),
     ),
     ((exp.Explode, exp.Unnest), _UNNEST),
-    ((exp.Alias,), ("alias", "AS is not possible here", "use AS in SELECT")),
+    ((exp.Alias,), ("alias", "AS cannot be used here", "use AS in SELECT")),
 ]
 
 _NAMES = {
@@ -137,15 +138,15 @@ _NAMES = {
     "date_sub": ("function", "DATE_SUB is not supported", "write DATE_DIFF('day', a, b)"),
     "age": (
         "function",
-        "AGE returns an interval, which is no number",
-        "write EXTRACT(year FROM AGE(later, earlier)) with two dates, or DATE_DIFF('day', earlier, later); of dates in "
-        "an answer, subtract them in pandas: that is free",
+        "AGE returns an interval, which is not a number",
+        "write EXTRACT(year FROM AGE(later, earlier)) with two dates, or DATE_DIFF('day', earlier, later); "
+        "subtract dates of an answer in pandas, which is free",
     ),
     **dict.fromkeys(
         ("to_date", "to_timestamp", "str_to_date", "date_parse", "parse_date"),
         (
             "function",
-            "formats of dates are written as in strptime here",
+            "only strptime parses dates with a format here",
             "write CAST(STRPTIME(text, '%d.%m.%Y') AS DATE)",
         ),
     ),

@@ -79,7 +79,12 @@ def _view_of(
         for view in views
         if view.ancestors
     )
-    raise refuse(joins[0], "join", f"only {known} is known here, once", f"join these, or ask the rows drawn: {_ROWS}")
+    raise refuse(
+        joins[0],
+        "join",
+        f"only {known} can be joined here, each table once",
+        f"join only these, or query the drawn rows: {_ROWS}",
+    )
 
 
 def _check_keys(
@@ -96,7 +101,7 @@ def _check_keys(
         if key is None or used.count(key) > 1 or join.side or join.kind not in ("", "INNER"):
             conditions = " and ".join(f"{a}.{key} = {b}.{other}" for (b, other), (a, key) in keys)
             tables = f"{', '.join(lower_tables[:-1])} and {lower_tables[-1]}"
-            raise refuse(join, "join", f"{tables} are joined by their key alone", f"write JOIN … ON {conditions}")
+            raise refuse(join, "join", f"{tables} can only be joined by their keys", f"write JOIN … ON {conditions}")
 
 
 _Key = tuple[tuple[str, str], tuple[str, str]]

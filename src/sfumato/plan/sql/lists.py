@@ -30,7 +30,7 @@ def lower_unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str,
     is_inner = not join.side and (join.kind or "") in ("", "INNER", "CROSS") and not join.method
     if not is_inner or join.args.get("using") or join.args.get("on") not in (None, exp.true()):
         raise _refuse_unnest(
-            join, "UNNEST gives one row per item and none for an empty list, so only CROSS JOIN is supported", lists
+            join, "UNNEST returns one row per item and none for an empty list, so only CROSS JOIN is supported", lists
         )
     if unnest_node.args.get("offset") or len(unnest_node.expressions) != 1 or len(columns) != 1 or not table_alias.name:
         raise _refuse_unnest(
@@ -74,7 +74,7 @@ def refuse_list_column(name: str, lists: Lists) -> Unsupported | None:
     for alias, columns in lists.items():
         for list_name, (items, _) in columns.items():
             if list_name.lower() == name.lower():
-                rule = f"{name[:60]} is a list, which has to be unnested into one row per item first"
+                rule = f"{name[:60]} is a list, which must first be unnested into one row per item"
                 return Unsupported("list-column", rule, fix=_example(alias, items) + " and ask about item")
     return None
 

@@ -200,7 +200,9 @@ class _Combining:
             self.texts.append(with_scope(select, visible).sql(dialect=DIALECT))
         if len(self.queries) > MAX_QUERIES:
             rule = f"a question can combine the results of at most {MAX_QUERIES} SELECTs"
-            raise refuse(select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas: free")
+            raise refuse(
+                select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas, which is free"
+            )
         return _Rows(
             NoisySource(self.queries.index(query)),
             query.outputs,
@@ -211,7 +213,7 @@ class _Combining:
     def _union(self, union: exp.SetOperation, visible: Scope) -> _Rows:
         """Lower UNION ALL, or UNION, which keeps one of several equal rows."""
         if not isinstance(union, exp.Union) or union.args.get("by_name"):
-            rule = "of results, UNION ALL and UNION are supported, not INTERSECT, EXCEPT or BY NAME"
+            rule = "aggregated results can be combined with UNION ALL and UNION, not with INTERSECT, EXCEPT or BY NAME"
             raise refuse(
                 union, "set-operation", rule, "write UNION ALL, or join on the keys: FROM a JOIN b USING (month)"
             )
@@ -297,10 +299,10 @@ class _Combining:
         limit = body.args.get("limit")
         is_one = rows.keys == frozenset() or (limit is not None and limit.expression.name == "1")
         if len(rows.outputs) != 1 or not is_one:
-            rule = f"{node_text(subquery)} must have one column and one row to be a number"
+            rule = f"{node_text(subquery)} must return one column and one row to be used as a number"
             raise refuse(subquery, "scalar-subquery", rule, "select one aggregate in it, without GROUP BY")
         if rows.selected and rows.keys != frozenset():
-            rule = f"which row {node_text(subquery)} is was selected by noisy numbers, so no range would hold for it"
+            rule = f"noisy numbers select the row that {node_text(subquery)} returns, so no range would hold for it"
             raise refuse(subquery, "selected-rows", rule, "select one aggregate in it, such as MAX(…), without LIMIT")
         return rows
 

@@ -43,10 +43,10 @@ _VALUES: dict[type[exp.Expr], str] = {
     exp.Last: "LAST_VALUE",
     exp.NthValue: "NTH_VALUE",
 }
-TOTALS_FIX = "use COUNT, SUM, AVG, MIN, MAX, CORR or REGR_SLOPE, or compute it on the answer, in pandas: that is free"
+TOTALS_FIX = "use COUNT, SUM, AVG, MIN, MAX, CORR or REGR_SLOPE, or compute it from the answer in pandas, which is free"
 _WINDOW_FIX = (
     "use COUNT, SUM, AVG, MIN, MAX, LAG, LEAD, FIRST_VALUE, LAST_VALUE, RANK or NTILE with OVER (ORDER BY …), or "
-    "compute it on the answer, in pandas: that is free"
+    "compute it from the answer in pandas, which is free"
 )
 _FRAME_FIX = "write ROWS BETWEEN 6 PRECEDING AND CURRENT ROW: a group is one row"
 MAX_OFFSET = 1_000_000

@@ -66,7 +66,7 @@ def check_noisy_functions(expression: Expression, node: exp.Expr) -> None:
         raise refuse(node, "finish-function", rule, "compute it in the inner SELECT, and use its column here")
     if expression.function not in FINISHING and any(each.domain.type.temporal for each in expression.arguments):
         rule = f"{expression.function.upper()} of dates that noise has selected is not supported"
-        fix = "select the dates themselves, and compute with them in pandas: that is free"
+        fix = "select the dates themselves, and compute with them in pandas, which is free"
         raise refuse(node, "finish-function", rule, fix)
     if expression.function not in FINISHING:
         raise refuse(

@@ -119,7 +119,7 @@ def bind_parameters(
     """Replace the parameters of a statement by literals; refuse a parameter that stands for no value."""
     placeholders = [node for node in statement.find_all(exp.Placeholder) if node.name in values]
     if len(placeholders) != len(positions) or not all(map(_is_in_value_position, placeholders)):
-        rule = "a parameter can only stand for a value, not for a name"
+        rule = "a parameter can only stand for a value, not for a name of a table, column or function"
         raise Unsupported(
             "parameter", rule, fix="write the names of tables, columns and functions in the question itself"
         )

@@ -33,7 +33,7 @@ def expand_pivots(select: exp.Select, catalog: Catalog, lower: LowerProbe) -> ex
     for source in reversed(sources):  # inner ones first
         pivots = source.args["pivots"]
         if len(pivots) > 1:
-            raise refuse(source, "pivot", "one PIVOT can follow a table", "write the first one as a subquery")
+            raise refuse(source, "pivot", "only one PIVOT can follow a table", "write the first one as a subquery")
         bare = source.copy()
         bare.set("pivots", None)
         bare.set("alias", None)
@@ -128,7 +128,7 @@ def _listed_values(field: exp.In, fix: str) -> list[tuple[exp.Expr, str]]:
     for item in field.expressions:
         value = item.this if isinstance(item, (exp.PivotAlias, exp.Alias)) else item
         if not isinstance(value, (exp.Literal, exp.Boolean)):
-            rule = f"the columns of PIVOT are values written in the question; {node_text(value)} is none"
+            rule = f"the columns of PIVOT must be values written in the question; {node_text(value)} is not one"
             raise refuse(field, "pivot-values", rule, fix)
         is_named = isinstance(item, (exp.PivotAlias, exp.Alias))
         label = item.alias if is_named else value.name or node_text(value).lower()

@@ -41,7 +41,7 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
         raise refuse(node, "several-extremes", rule, "use quantiles instead: QUANTILE_CONT(x, [0.01, 0.05])")
     value, probability_node, descending = _quantile_parts(node)
     if isinstance(value, exp.Distinct):
-        rule = "a quantile is over all rows, so DISTINCT is not supported"
+        rule = "a quantile is taken over all rows, so DISTINCT is not supported"
         raise refuse(node, "distinct", rule, "leave out DISTINCT")
     operand, origin = _rank_by_number(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):

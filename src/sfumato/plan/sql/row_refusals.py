@@ -19,7 +19,7 @@ AGGREGATE_FIX = "use COUNT, SUM, AVG, MEDIAN, VARIANCE, CORR or MODE, with FILTE
 _COLLECTING = (exp.GroupConcat, exp.ArrayAgg, exp.ArrayUniqueAgg, exp.ArrayConcatAgg)
 _PICKING = (exp.First, exp.Last, exp.AnyValue, exp.FirstValue, exp.LastValue)
 _SHARES = (exp.Ntile, exp.PercentRank, exp.CumeDist)
-_IN_PANDAS = "do this on the answer in pandas; it is free"
+_IN_PANDAS = "do this with the answer in pandas, which is free"
 
 
 def refuse_aggregate(node: exp.Expr, source: RowSource) -> Unsupported:
@@ -29,17 +29,17 @@ def refuse_aggregate(node: exp.Expr, source: RowSource) -> Unsupported:
     name, table = function_name(aggregate), quoted(source.table.name)
     if isinstance(aggregate, _COLLECTING) and not isinstance(_operand(aggregate), exp.Star):
         value = whole_text(_operand(aggregate))
-        rule = f"{name} would show the values of single rows, and rows are never shown"
+        rule = f"{name} would show values of single rows, which are never shown"
         counted = f"count the values: SELECT {value}, COUNT(*) FROM {table} GROUP BY {value}"
         return refuse(node, "aggregate", rule, f"{counted}; to join them into one text, {_IN_PANDAS}")
     if isinstance(aggregate, (exp.ArgMax, exp.ArgMin)) and source.table.id is not None:
         unit, extreme = quoted(source.table.id), "ARG_MAX" if isinstance(aggregate, exp.ArgMax) else "ARG_MIN"
         picked = f"{extreme}({whole_text(aggregate.this)}, {whole_text(aggregate.expression)})"
         inner = f"SELECT {unit}, {picked} AS v FROM {table} GROUP BY {unit}"
-        rule = f"{name} shows the value of one row, and rows are never shown"
+        rule = f"{name} would show the value of a single row, and rows are never shown"
         return refuse(node, "aggregate", rule, f"pick one for each unit: SELECT v, COUNT(*) FROM ({inner}) GROUP BY v")
     if isinstance(aggregate, _PICKING):
-        rule = f"{name} shows the value of one row, and rows are never shown"
+        rule = f"{name} would show the value of a single row, and rows are never shown"
         return refuse(
             node, "aggregate", rule, f"ask for the most frequent value: MODE({node_text(_operand(aggregate))})"
         )
@@ -49,7 +49,7 @@ def refuse_aggregate(node: exp.Expr, source: RowSource) -> Unsupported:
 def refuse_row_window(node: exp.Window, source: RowSource) -> Unsupported:
     """Return the refusal of a window over rows whose results would be shown."""
     name, function = function_name(node.this), node.this
-    rule = f"{name} over rows would show single rows, and rows are never shown"
+    rule = f"{name} over rows would show single rows, which are never shown"
     if isinstance(function, _SHARES):
         terms = node.args["order"].expressions if node.args.get("order") else []
         value = whole_text(terms[0].this) if terms else "x"

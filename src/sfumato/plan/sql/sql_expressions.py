@@ -162,7 +162,9 @@ def _plain_form(node: Node) -> str:
 def _column(node: exp.Column, resolve: Resolve) -> Expression:
     if node.args.get("db") or node.args.get("join_mark") or not isinstance(node.this, exp.Identifier):
         raise Unsupported(
-            "column", "a column is written as name or table.name", fix="leave out the name of the schema or database"
+            "column",
+            "a column must be written as name or table.name",
+            fix="leave out the name of the schema or database",
         )
     try:
         return resolve(node.table or None, node.name)
@@ -388,7 +390,9 @@ def _contains(node: exp.Contains, read: Read) -> Expression:
 def _regexp_matches(node: exp.RegexpLike, read: Read) -> Expression:
     if node.args.get("flag") is not None:
         rule = f"{function_name(node)} takes no options"
-        raise Unsupported("regex", rule, fix="for any letter case, write REGEXP_MATCHES(LOWER(x), 'small letters')")
+        raise Unsupported(
+            "regex", rule, fix="to ignore letter case, write REGEXP_MATCHES(LOWER(x), 'pattern in lower case')"
+        )
     name = "REGEXP_FULL_MATCH" if isinstance(node, exp.RegexpFullMatch) else "REGEXP_MATCHES"
     return call(name, read(node.this), read(node.expression))
 

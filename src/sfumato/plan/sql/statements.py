@@ -277,7 +277,7 @@ def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ..
         raise refuse(
             item,
             "star",
-            "rows are never shown, so * is only possible in COUNT(*)",
+            "rows are never shown, so * can only be used in COUNT(*)",
             "ask for COUNT(*), SUM(…) or AVG(…)",
         )
     if _is_measure_list(inner):
@@ -368,7 +368,7 @@ def _check_subtotals(select: exp.Select, building: _SelectBuilder) -> None:
         raise refuse(
             select.args["group"],
             "subtotals-of-units",
-            "distinct units have no subtotals: a unit in several groups counts once in their total",
+            "COUNT(DISTINCT …) of units has no subtotals: a unit in several groups counts once in their total",
             "use COUNT(*), or ask one question for each grouping",
         )
     if building.sets and any(measure.reads is not ReadingKind.TOTALS for measure in building.measures):
@@ -488,8 +488,8 @@ def _lower_distinct(
         return Distinct(where)
     if any(source.is_unit(column) or _is_id_elsewhere(column, source) for column in columns_counted):
         period = table.period
-        rule = "ids are only counted by themselves, never beside other values"
-        rule = rule if period is None else f"a unit is an id in one {period.every}, and only units are counted"
+        rule = "ids can only be counted by themselves, not together with other values"
+        rule = rule if period is None else f"a unit is an id in one {period.every}, and only units can be counted"
         raise refuse(node, "distinct", rule, _unit_pairs_advice(columns_counted, source))
     return DistinctValues(
         lower_distinct_tuple(argument, lambda column: lower_expression(column, source.resolve)), where

@@ -123,7 +123,7 @@ def parse_listing(text: object) -> ListingRequest | None:
     raise refuse(
         statement,
         "listing",
-        "only tables and their columns can be listed",
+        "only the tables and their columns can be listed",
         "write SHOW TABLES, DESCRIBE <table> or SUMMARIZE <table>",
     )
 
@@ -398,5 +398,5 @@ def parse_fragment(text: object, kind: type[exp.Expr], column_names: Iterable[st
     except SqlglotError as error:
         raise _not_sql(error, column_names=column_names) from None
     if len(parsed) != 1:
-        raise Unsupported("one-expression", "this must be one expression", fix="write one, such as cost > 10")
+        raise Unsupported("one-expression", "the text must be a single expression", fix="write one, such as cost > 10")
     return parsed[0]

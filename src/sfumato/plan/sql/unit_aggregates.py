@@ -253,7 +253,7 @@ def _rank_among_all(node: exp.Window) -> Unsupported:
     parts = int(node.this.name) if isinstance(node.this, exp.Ntile) and node.this.name.isdecimal() else 4
     levels = ", ".join(f"{index / parts:.3g}" for index in range(1, parts)) if 2 <= parts <= 100 else "0.25, 0.5, 0.75"
     rule = f"{node.this.sql_name()} over private rows would compare a row with those of other people"
-    limits = f"ask for the limits first, QUANTILE_CONT({value}, [{levels}])"
+    limits = f"ask for the limits between groups first, with QUANTILE_CONT({value}, [{levels}])"
     return refuse(node, "window", rule, f"{limits}, and group by CASE WHEN {value} < … THEN 1 … END")
 
 

@@ -186,7 +186,7 @@ def lower_join_condition(
         raise refuse(
             node,
             "no-common-unit",
-            "in this table every row is its own unit, so no two rows belong to the same one",
+            "in this table every row is its own unit, so no two rows belong to the same unit",
             "declare the column that identifies the unit as id in the policy, or join public tables",
         )
     builder = _MatchBuilder(left, right, resolve)
@@ -196,7 +196,7 @@ def lower_join_condition(
         raise refuse(
             node,
             "join-without-unit",
-            "private tables can only be joined on the unit: this would put rows of two people side by side",
+            "private tables can only be joined on the unit: this join would combine rows of two people",
             _missing_condition_fix(unit_names(left)[0], unit_names(right)[0], node),
         )
     period = left.table.period

@@ -67,6 +67,7 @@ def _refuse(node: exp.Expr) -> dt.datetime:
     raise refuse(
         node,
         "date-literal",
-        "this text is no date in this format, of which YYYY, MM, DD, HH24, MI, SS, MS and US are known",
+        "this text is not a date in this format; the supported parts of a format are YYYY, MM, DD, HH24, MI, SS, "
+        "MS and US",
         "write the date as DATE '2024-01-31' or TIMESTAMP '2024-01-31 12:00:00'",
     )

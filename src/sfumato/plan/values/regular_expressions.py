@@ -225,7 +225,9 @@ class _Parser:
     def _group(self) -> Part:
         if self._accept("?") and not self._accept(":"):
             rule = "look-arounds, flags and named groups of regular expressions are not supported"
-            raise _refuse(rule, "write a plain group (a|b); for any letter case, match LOWER(text) with small letters")
+            raise _refuse(
+                rule, "write a plain group (a|b); to ignore letter case, match LOWER(text) with a pattern in lower case"
+            )
         options = [self._concatenation()]
         while self._accept("|"):
             options.append(self._concatenation())
@@ -273,7 +275,7 @@ class _Parser:
     def _bracket_item(self, first: bool) -> Ranges:
         letter = self._next()
         if letter == "[" and self._pattern[self._index : self._index + 1] in (":", ".", "="):
-            raise _refuse("[:alpha:] and its like are not supported", "write [A-Za-z], [0-9] or \\w")
+            raise _refuse("[:alpha:] and other named classes are not supported", "write [A-Za-z], [0-9] or \\w")
         if letter == "\\":
             return self._escape()
         if letter == "]" and not first:

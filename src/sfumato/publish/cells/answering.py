@@ -133,7 +133,9 @@ class QueryableTable:
 
 def _refuse_join(table: str, *_: object) -> int:
     raise Unsupported(
-        "join", f"a synopsis holds a single table, and {table} is not in it", fix="ask about its own columns only"
+        "join",
+        f"a synopsis covers a single table, and {table} is not in it",
+        fix="use only the columns of the synopsis",
     )
 
 
@@ -188,7 +190,7 @@ def require_same_semantics(face: QueryableTable, query: Query) -> None:
     """
     plan = query.plan
     if plan.table.lower() != face.table.lower():
-        rule = f"a synopsis holds one table, {face.table}; {plan.table} is not in it"
+        rule = f"this synopsis covers one table, {face.table}; {plan.table} is not in it"
         raise Unsupported("other-table", rule, fix=f"ask about {face.table}")
     require_published_columns({attribute.name for attribute in face.attributes}, referenced_columns(query))
     binned = {attribute.name for attribute in face.attributes if attribute.has_bins}
@@ -256,7 +258,7 @@ def _check_finish(query: Query) -> None:
     if query.combined is not None:
         rule = "a synopsis answers one SELECT at a time, and this question combines several"
         raise Unsupported(
-            "combined", rule, fix="ask each SELECT by itself, and combine the answers in pandas: it is free"
+            "combined", rule, fix="ask each SELECT by itself, and combine the answers in pandas, which is free"
         )
     if extract_key_functions(query)[1]:
         rule = "a synopsis cannot compute functions of group keys"
@@ -506,7 +508,7 @@ class _QuestionEvaluator:
         if cells > MAX_CELLS or cells * times > _MAX_CELL_VISITS:
             largest = sorted(axes, key=lambda place: -self.face.attributes[place].size)[:3]
             names = ", ".join(self.face.attributes[place].name for place in largest)
-            rule = f"a question may read at most {MAX_CELLS:,} cells of a synopsis; this one reads {cells * times:,}"
+            rule = f"a question can read at most {MAX_CELLS:,} cells of a synopsis; this one reads {cells * times:,}"
             raise Unsupported("too-many-cells", rule, fix=f"leave out a column: {names} have the most cells")
         return axes
 
@@ -536,7 +538,7 @@ class _QuestionEvaluator:
         """Return the totals of a measure: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = "a synopsis holds the number of rows per cell, from which only COUNT, SUM and AVG can be computed"
-            raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) where it helps")
+            raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) if needed")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
@@ -635,7 +637,10 @@ class _QuestionEvaluator:
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[place].name for place in axes)
             reason = "were not published together" if len(axes) > 1 else "was not published"
-            yield f"{names} {reason}: numbers that need them are two bounds, with a model's estimate between"
+            yield (
+                f"{names} {reason}: numbers that need them are shown as two bounds, with a model's estimate between "
+                "them"
+            )
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decided[name][0]].name
             yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two bounds"

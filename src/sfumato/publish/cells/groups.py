@@ -162,7 +162,7 @@ def group_cells(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) 
         code_columns.append(np.broadcast_to(row_codes, (*sizes, count)).ravel())
     group_count = int(np.prod(sizes, dtype=object)) * count
     if group_count > MAX_GROUPS:
-        rule = f"an answer has at most {MAX_GROUPS:,} groups; this has {group_count:,}"
+        rule = f"an answer can have at most {MAX_GROUPS:,} groups; this one would have {group_count:,}"
         raise Unsupported("too-many-groups", rule, fix="group by fewer columns, or by levels")
     shown_index = (
         np.flatnonzero(np.logical_and.reduce([key_codes >= 0 for key_codes in code_columns]))
@@ -191,7 +191,7 @@ def _undecided_cells(keys: Sequence[GroupKeyCells], joined_keys: Sequence[GroupK
     if open_keys and (len(open_keys) > 1 or list(joined_keys) != open_keys):
         rule = "a column that another column determines can be grouped by alone, or together with other columns"
         raise Unsupported(
-            "cut-key", rule, fix="count each value in a column of its own: COUNT(*) FILTER (WHERE region = 'north')"
+            "cut-key", rule, fix="count each value in a separate column: COUNT(*) FILTER (WHERE region = 'north')"
         )
     return open_keys[0].undecided if open_keys else None
 

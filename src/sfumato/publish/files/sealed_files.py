@@ -204,7 +204,7 @@ class FileKind:
             raise damaged_file_error(place, f"{MANIFEST} is not the original JSON text") from None
         if type(stated_format) is int and stated_format > self.format:
             rule = f"this version reads a {self.label} of format {self.format}; the file has format {stated_format}"
-            raise SynopsisDamaged(rule, place=place, fix="install a newer sfumato")
+            raise SynopsisDamaged(rule, place=place, fix="install a newer version of sfumato")
         if not is_sealed(text, stated_hash):
             raise damaged_file_error(place, f"{MANIFEST} does not have the hash that it states")
         try:

@@ -257,16 +257,16 @@ def _code_column(
     table: Table, name: str, column_names: Mapping[str, str], resolve: Callable[[str | None, str], Expression]
 ) -> CodedColumn:
     if not isinstance(name, str):
-        raise Unsupported("not-text", "columns are given by their names, as texts", fix='write ["sex", "age"]')
+        raise Unsupported("not-text", "columns must be given by name, as strings", fix='write ["sex", "age"]')
     if _is_unit(table, name):
         rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
-        raise Unsupported("unit-column", rule, fix="leave it out of the list")
+        raise Unsupported("unit-column", rule, fix="leave this column out of the list")
     if name.lower() not in column_names:
         fix = suggest_name(name, coded_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)
     declared_name = column_names[name.lower()]
     if not table.is_coded(declared_name):
-        rule = f"{declared_name} has no cells: {CELLS_RULE}"
+        rule = f"{declared_name} has no values or bins to count by: {CELLS_RULE}"
         raise Unsupported(
             "uncoded-column", rule, fix=f"add values or bins to {table.name}.{declared_name} in the policy"
         )

@@ -347,7 +347,7 @@ class MarginalsDraw:
         if numbers > MAX_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
-                f"at most {MAX_NUMBERS:,} noisy numbers are published at once; these marginals need {numbers:,}",
+                f"at most {MAX_NUMBERS:,} noisy numbers can be published at once; these marginals need {numbers:,}",
                 fix="ask for sets of fewer columns",
             )
 
@@ -446,7 +446,7 @@ class CombinedReleases:
             for attribute, domain in columns:
                 first_attribute = attributes.setdefault(attribute.name, attribute)
                 if first_attribute != attribute or domains.setdefault(attribute.name, domain) != domain:
-                    rule = f"a synopsis in which {attribute.name} has the same cells"
+                    rule = f"a synopsis in which {attribute.name} has the same values or bins"
                     raise InvalidParameter("other", attribute.name, rule, fix="query each synopsis separately")
         return cls(tuple(releases), tuple(attributes.values()), tuple(domains.values()))
 

@@ -144,8 +144,8 @@ class PlannedBlock:
             raise InvalidParameter(
                 "deviation",
                 float(self.deviation),
-                "a number of at most 1e12 steps",
-                fix="use fewer cells, a higher price or coarser weights, so that noise has at most 1e12 steps",
+                "at most 1e12 grid steps",
+                fix="use fewer cells, a higher price or coarser weights, so that the noise has at most 1e12 grid steps",
             )
 
 

@@ -227,8 +227,8 @@ def _check_noise_size(size: Fraction) -> Fraction:
         raise InvalidParameter(
             "price",
             float(size),
-            "higher: this one needs noise of more than 1e12 steps",
-            fix="raise the price, or name fewer columns",
+            "higher: at this price the noise has more than 1e12 grid steps",
+            fix="pay more, or name fewer columns",
         )
     return max(size, LEAST_STEPS)
 
@@ -236,7 +236,7 @@ def _check_noise_size(size: Fraction) -> Fraction:
 def _exponential_choice(epsilon: Fraction, scores: ColumnSetDistances) -> Exponential:
     if epsilon < _MIN_CHOICE_EPSILON:
         rule = "high enough for selections of at least ε = 1e-9 each"
-        raise InvalidParameter("price", float(epsilon), rule, fix="raise the price, or name fewer columns")
+        raise InvalidParameter("price", float(epsilon), rule, fix="pay more, or name fewer columns")
     return Exponential(min(epsilon, _MAX_CHOICE_EPSILON), scores.sensitivity, neighbours=scores.neighbours, grid=1)
 
 

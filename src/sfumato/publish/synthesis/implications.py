@@ -130,7 +130,7 @@ def require_possible_rows(zeros: Zeros, sizes: Sequence[int], max_cells: int) ->
         largest = max((math.prod(sizes[place] for place in places) for places in sets), default=1)
         raise Unsupported(
             "too-many-cells",
-            f"the model has at most {max_cells:,} cells, and the policy's impossible conditions need more",
+            f"the model can have at most {max_cells:,} cells, and the policy's impossible conditions need more",
             fix=f"allow more memory, use coarser bins, or remove the condition with {largest:,} cells",
         )
     logs = [Potential(places, np.where(cells, -np.inf, 0.0)) for places, cells in zeros]

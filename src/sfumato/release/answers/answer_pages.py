@@ -186,7 +186,7 @@ def answer_parts(answer: PageAnswer) -> Iterator[str]:
 def render_protection(unit: str, neighbours: str) -> str:
     """Describe who is protected, and what that means."""
     if neighbours == Neighbours.REPLACE.value:
-        change = "had been replaced by any others. How many units there are in all is public"
+        change = "had been replaced by any others. The total number of units is public"
     else:
         change = "had never been in the data"
     return paragraph(
@@ -194,8 +194,8 @@ def render_protection(unit: str, neighbours: str) -> str:
         "“Almost” is measured by ε (epsilon), and by δ (delta), the probability with which this guarantee may fail: "
         "the smaller both are, the less anybody can learn about one of them."
     ) + paragraph(
-        "What is true of the population as a whole is not protected: it can be learned whether or not one of them is "
-        "in the data, and may then be assumed of each.",
+        "What is true of the population as a whole is not protected: it can be learned whether or not one of "
+        "them is in the data, and may then be assumed about each of them.",
     )
 
 
@@ -285,7 +285,7 @@ def render_limitations() -> str:
             "This guarantee does not cover what people tell others, or what other data reveal about them.",
             "The data owner sees the data as they are. The guarantee covers what was released through this account; it "
             "holds if the owner declared truthfully to whom each row belongs, and opened no second account.",
-            "Ranges cover the noise that was added, not errors in the data themselves.",
+            "Ranges cover the noise that was added, not errors in the data.",
         ]
     )
 
@@ -332,5 +332,5 @@ def save(answer: Writable, path: str | os.PathLike[str], *, excel: bool = False,
     except OSError as refused:
         reason = os.strerror(refused.errno or 0)
         raise SfumatoError(
-            f"the answer cannot be written there ({reason})", place=str(file), fix="choose another file"
+            f"the answer cannot be written to this file ({reason})", place=str(file), fix="choose another file"
         ) from None

@@ -34,7 +34,12 @@ def stack_answers(
     cell_count = len(types) * sum(len(single.rows) for single in answers)
     if cell_count > MAX_CELLS:
         fix = "give columns of the same meaning the same name, or use the answers one by one"
-        raise InvalidParameter("answers", f"{cell_count:,} cells", f"at most {MAX_CELLS:,} cells as one table", fix=fix)
+        raise InvalidParameter(
+            "answers",
+            f"{cell_count:,} cells",
+            f"answers with at most {MAX_CELLS:,} cells when they are stacked into one table",
+            fix=fix,
+        )
     question_column = unused_name("question", types)
     rows = []
     intervals: dict[str, list[Interval]] = {

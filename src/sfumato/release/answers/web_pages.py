@@ -80,7 +80,7 @@ class HtmlPage:
         """Write the page to a file that ends in .html or .htm."""
         if Path(path).suffix.lower() not in (".html", ".htm"):
             raise SfumatoError(
-                "a page is saved as .html", place=str(path), fix="give the file a name that ends in .html"
+                "a page can only be saved as .html", place=str(path), fix="give the file a name that ends in .html"
             )
         try:
             Path(path).write_text(self.html, encoding="utf-8")

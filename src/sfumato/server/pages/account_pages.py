@@ -200,7 +200,7 @@ def _render_data(request: Request, caller: Caller, policy: str) -> Response:
 def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str, ...]:
     """Explain who is protected and what that means, in whole sentences."""
     if face.neighbours is Neighbours.REPLACE:
-        change = "had been replaced by any others. How many units there are in all is public"
+        change = "had been replaced by any others. The total number of units is public"
     else:
         change = "had never been in the data"
     if isinstance(standing, PeriodStandings):

@@ -231,7 +231,7 @@ class PeopleFile:
         expires_at = None if expires is None else self._now_micros() + _to_micros(expires)
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
-                raise InvalidParameter("user", user, "someone who is not disabled", fix=_ENABLE_FIX)
+                raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
             verifier = Verifier.of(secret, _salt(_salt_secret(rows), user)).to_text()
             number = rows.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
@@ -280,7 +280,7 @@ class PeopleFile:
         secret = _new_secret()
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
-                raise InvalidParameter("user", user, "someone who is not disabled", fix=_ENABLE_FIX)
+                raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
             expires_at = self._now_micros() + _to_micros(timedelta(minutes=LINK_MINUTES))
             rows.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
             rows.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256(secret), user, expires_at))
@@ -406,7 +406,7 @@ def _require_url_safe(name: str) -> None:
 def _require_user(rows: sqlite3.Connection, name: str) -> User:
     row = rows.execute("SELECT name, role, made, disabled FROM users WHERE name = ?", (name,)).fetchone()
     if row is None:
-        raise InvalidParameter("user", name, "a name that this server knows", fix="add them: sfumato user add")
+        raise InvalidParameter("user", name, "known to this server", fix="add them: sfumato user add")
     return _user_from_row(row)
 
 
@@ -444,7 +444,7 @@ def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[P
     path = Path(LEDGER_NAME if ledger is None or is_server_address(ledger) else ledger)
     if not path.exists() and not any(path.parent.glob("*.toml")):
         raise LedgerUnavailable(
-            "users are stored beside the server's ledger, and there is no ledger or policy here",
+            "users are stored beside the server's ledger, and this folder has no ledger or policy",
             place=str(path),
             fix="run this in the folder of the policy, or pass its ledger with --ledger",
         )

@@ -33,7 +33,7 @@ def parameter_count(tokens: Iterable[SqlToken]) -> int:
     """Return the highest number of a parameter."""
     numbers = [token.value[1:] for token in tokens if token.kind is TokenKind.PARAMETER]
     if any(len(number) > 4 or not 1 <= int(number) <= MAX_PARAMETERS for number in numbers):
-        rule = f"a statement has parameters from $1 to ${MAX_PARAMETERS}"
+        rule = f"a statement can have parameters from $1 to ${MAX_PARAMETERS}"
         raise Refusal("54000", rule, hint="Use fewer parameters.")
     return max(map(int, numbers), default=0)
 

@@ -327,13 +327,15 @@ class Session:
     async def _parse(self, message: protocol.Parse) -> None:
         classified = await classify_text(message.sql)
         if len(classified) > 1:
-            raise Refusal("42601", "a prepared statement can hold only one statement", hint="Prepare them one by one.")
+            raise Refusal(
+                "42601", "a prepared statement can contain only one statement", hint="Prepare them one by one."
+            )
         if message.name and message.name in self._prepared:
             raise Refusal(
                 "42P05", "this prepared statement exists already", hint="Close it first, or use another name."
             )
         if len(self._prepared) >= MAX_STATEMENTS:
-            rule = f"a connection has at most {MAX_STATEMENTS:,} prepared statements"
+            rule = f"a connection can have at most {MAX_STATEMENTS:,} prepared statements"
             raise Refusal("54000", rule, hint="Close some: DEALLOCATE ALL.")
         if not classified:
             self._prepared[message.name] = PreparedStatement(None, (), False)
@@ -360,7 +362,9 @@ class Session:
         if message.portal and message.portal in self._portals:
             raise Refusal("42P03", "this portal exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS and message.portal not in self._portals:
-            raise Refusal("54000", f"a connection has at most {MAX_PORTALS} portals", hint="Close some: CLOSE ALL.")
+            raise Refusal(
+                "54000", f"a connection can have at most {MAX_PORTALS} portals", hint="Close some: CLOSE ALL."
+            )
         expected = len(prepared.parameter_oids)
         if len(message.parameters) != expected or len(message.parameter_formats) not in (0, 1, expected):
             rule = f"Bind has {len(message.parameters)} parameters, and the statement has {expected}"
@@ -644,7 +648,9 @@ class Session:
         if statement.name in self._portals:
             raise Refusal("42P03", "this cursor exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS:
-            raise Refusal("54000", f"a connection has at most {MAX_PORTALS} portals", hint="Close some: CLOSE ALL.")
+            raise Refusal(
+                "54000", f"a connection can have at most {MAX_PORTALS} portals", hint="Close some: CLOSE ALL."
+            )
         self._portals[statement.name] = Portal(
             statement.rows, portal.parameters, ranges=portal.ranges, holds=statement.holds
         )

@@ -34,7 +34,7 @@ def _classify(text: StatementText) -> Statement:
 def split_text(sql: str) -> list[StatementText]:
     """Split a client's text into statements; refuse one that is too long or ends inside a quote or comment."""
     if len(sql.encode(errors="replace")) > MAX_SQL_BYTES:
-        rule = f"a query string has at most {MAX_SQL_BYTES:,} bytes"
+        rule = f"a query string can have at most {MAX_SQL_BYTES:,} bytes"
         raise Refusal("54000", rule, hint="Send shorter statements, one after the other.")
     try:
         texts = split_statements(sql)
@@ -42,9 +42,9 @@ def split_text(sql: str) -> list[StatementText]:
         rule = UNFINISHED.format(unfinished.what)
         raise Refusal("42601", rule, hint="Close the quote or comment.", position=unfinished.position + 1) from None
     except TooManyTokens:
-        rule = f"a statement has at most {MAX_TOKENS:,} words and symbols"
+        rule = f"a statement can have at most {MAX_TOKENS:,} words and symbols"
         raise Refusal("54001", rule, hint="Send a shorter statement.") from None
     if len(texts) > MAX_STATEMENTS_PER_TEXT:
-        rule = f"a query string has at most {MAX_STATEMENTS_PER_TEXT} statements"
+        rule = f"a query string can have at most {MAX_STATEMENTS_PER_TEXT} statements"
         raise Refusal("54000", rule, hint="Send fewer at once.")
     return texts

@@ -99,7 +99,7 @@ class SyntheticRows:
         columns = self.describe(sql, parameters)
         rows, letters = self._fetch(self._generate(sql, parameters))
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
-            rule = f"one statement returns at most {MAX_ROWS:,} synthetic rows and {MAX_LETTERS:,} letters"
+            rule = f"one statement can return at most {MAX_ROWS:,} synthetic rows and {MAX_LETTERS:,} characters"
             raise _refuse("size", rule, "add LIMIT or WHERE; all rows come as a file from GET …/releases/LINE?form=csv")
         return RowsAnswer(columns, rows)
 

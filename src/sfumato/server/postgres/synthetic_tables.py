@@ -288,7 +288,11 @@ class PublishedTables:
 
     def _try_model(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
         if len(self._purchases_of(sql)) > 1:
-            return Unsupported("join", "tables of separate purchases have no model in common", fix="join their rows")
+            return Unsupported(
+                "join",
+                "tables of separate purchases have no model in common",
+                fix="ask for the rows of each table, and join them yourself",
+            )
         try:
             self._ask_model(sql, samples, DEFAULT_CONFIDENCE)
         except Unsupported as refusal:

@@ -185,7 +185,10 @@ class DelayedOpenings(Generic[T]):
                     self._open_and_replace, name, delayed, opening, replace
                 )
             if self._waiting >= MAX_WAITING:
-                rule = "the policy is being reopened because its file or data changed, and too many calls wait for it"
+                rule = (
+                    "the policy is being reopened because its file or data changed, and too many calls are waiting "
+                    "for it"
+                )
                 raise ServerUnavailable(rule, place=f"policy {name}")
             self._waiting += 1
         try:

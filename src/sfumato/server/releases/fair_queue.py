@@ -59,7 +59,7 @@ class QuestionRateLimit:
         if balance < required:
             self._balances[user] = balance, now
             wait = max(1, math.ceil((required - balance) / self._rate))
-            raise TooManyRequests(f"the limit is {self._rate:g} free questions per second and user", wait)
+            raise TooManyRequests(f"the limit is {self._rate:g} free questions per second for each user", wait)
         self._balances[user] = balance - count, now
 
 
@@ -113,7 +113,7 @@ class FairQueue:
             user_queue = self._users.setdefault(work.user, _UserQueue())
             if len(user_queue.queue) >= self._capacity - self._waiting:
                 raise TooManyRequests(
-                    "the queue of releases is full, or this user's part of it", 1 + self._waiting // 4
+                    "the queue of releases is full, or this user's part of the queue is", 1 + self._waiting // 4
                 )
             user_queue.queue.append(work)
             self._waiting += 1

@@ -336,7 +336,7 @@ def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
     try:
         return getattr(view, step.step)(*arguments, **keyword_arguments)
     except (AttributeError, TypeError):  # an unknown step, or wrong arguments
-        rule = f"the step {step.step} is not possible here, or not with these arguments"
+        rule = f"the step {step.step} cannot be used here, or not with these arguments"
         raise InvalidRequest(
             rule, place="the body, spec.view.steps", fix="see the methods of tables in the Python reference"
         ) from None

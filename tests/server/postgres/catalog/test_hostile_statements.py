@@ -194,7 +194,7 @@ def test_an_engine_that_has_ended_is_replaced() -> None:
 def test_letters_in_arrays_are_counted() -> None:
     assert count_letters(("ab", ["c", None, ["de"]], {"x": "f"}, 7)) == 2 + (2 + 1 + 4) + 2 + 4
     sql = "SELECT array_agg(attname || attname || attname || attname) FROM pg_attribute, generate_series(1, 90)"
-    with pytest.raises(Unsupported, match="4,000,000 letters"):
+    with pytest.raises(Unsupported, match="4,000,000 characters"):
         catalog().run(sql, ())
 
 
@@ -241,7 +241,7 @@ def test_an_answer_has_a_limit_of_rows() -> None:
         "SELECT 1 FROM pg_attribute a, pg_attribute b",
         "SELECT string_agg(a.attname, ',') FROM pg_attribute a, pg_attribute b",
     ):
-        with pytest.raises(Unsupported, match="at most 20,000 rows and 4,000,000 letters"):
+        with pytest.raises(Unsupported, match="at most 20,000 rows and 4,000,000 characters"):
             catalog().run(sql, ())
 
 

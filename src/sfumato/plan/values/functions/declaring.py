@@ -84,7 +84,7 @@ def call(name: str, *arguments: Expression) -> Expression:
         raise Unsupported(
             "function",
             f"{name} is not a supported function",
-            fix="use a function from the reference page What can be asked",
+            fix="use one of the functions listed on the reference page What can be asked",
         )
     try:
         _signature(declared.rule).bind(*arguments)

@@ -84,7 +84,7 @@ def _divide(x: Expression, y: Expression) -> TypedCall:
 def _divide_whole(x: Expression, y: Expression) -> TypedCall:
     for operand in (x, y):
         if operand.domain.type is not Type.INTEGER and not is_null(operand):
-            raise Unsupported("type-mismatch", "// is only for whole numbers", fix="write FLOOR(x / y)")
+            raise Unsupported("type-mismatch", "// can only be used with whole numbers", fix="write FLOOR(x / y)")
     x, y = (null(Type.INTEGER) if is_null(operand) else operand for operand in (x, y))
     numerator_range: Any = x.domain.range
     divisor_range: Any = y.domain.range

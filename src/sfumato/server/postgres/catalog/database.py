@@ -84,7 +84,7 @@ class CatalogDatabase:
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             raise Unsupported(
                 "catalog-size",
-                f"a catalog statement can return at most {MAX_ROWS:,} rows and {MAX_LETTERS:,} letters",
+                f"a catalog statement can return at most {MAX_ROWS:,} rows and {MAX_LETTERS:,} characters",
                 fix="name the tables or columns in WHERE, or add LIMIT",
                 place="the statement",
             )

@@ -87,5 +87,7 @@ def _columns(policy: Policy, table: Table, comments: Mapping[str, str]) -> Itera
 def _count_matches(table: str, columns: tuple[str, ...]) -> int:
     """Refuse to count rows of a public table: a catalog has none."""
     raise Unsupported(
-        "catalog-rows", f"{table}({', '.join(columns)}) has no rows in the catalog", fix="ask a question about it"
+        "catalog-rows",
+        f"{table}({', '.join(columns)}) cannot be counted: the catalog has no rows",
+        fix="ask a question about the table instead",
     )
