@@ -24,7 +24,7 @@ from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.numbers import Number
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
@@ -215,7 +215,7 @@ class NoisyTotals:
         """
         ratios = (declared_over_narrowed(member.measure) for member in self.bounded.members)
         return tuple(
-            scale.half_width("0.95", 1) * (1 if ratio == 1 else ratio * _WITH_OTHER_STEPS)
+            scale.half_width(DEFAULT_CONFIDENCE, 1) * (1 if ratio == 1 else ratio * _WITH_OTHER_STEPS)
             for scale, ratio in zip(self.scales(measurements), ratios, strict=True)
         )
 
