@@ -30,7 +30,7 @@ from sfumato.privacy.losses import (
     two_atoms,
 )
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
-from sfumato.privacy.shape import failure_range
+from sfumato.privacy.shape import _chord, failure_range
 from sfumato.privacy.stable_functions import log_exprel_minus_ratio, log_ratio, log_theta_ratio
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
 
@@ -469,6 +469,14 @@ def test_failures_of_many_releases() -> None:
     assert failure_range(((ResponseLoss(F(0), 2, F(1, 2)), 1000),)) == (F(1 - 2.0**-40), 1)
     assert failure_range(((GaussianLoss(F(1)), 1000),)) == (0, 0)
     assert failure_range(((ResponseLoss(F(1), 2, F(1, 9)), 1), (GaussianLoss(F(1)), 5))) == (F(1, 9), F(1, 9))
+
+
+def test_the_largest_ratio_on_a_chord() -> None:
+    """Of the line s − 1 over s(s + 1), which is largest at 1 + √2, where it is 3 − 2√2; else at the nearer end."""
+    for a, b, largest in ((1.5, 8.0, 3 - 2 * math.sqrt(2)), (4.0, 8.0, 3 / 20), (1.25, 2.0, 1 / 6)):
+        assert _chord(a, b, a - 1, b - 1) == pytest.approx(largest, rel=1e-15)
+    assert _chord(1.0, 2.0, 3.0, 6.0) == 1.5  # a line through 0 falls over s(s + 1) everywhere
+    assert _chord(1.0, 2.0, 1.0, 1.0) == 0.5
 
 
 def test_what_aliases_above_may_add() -> None:

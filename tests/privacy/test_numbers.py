@@ -18,6 +18,7 @@ from sfumato.privacy.numbers import (
     format_exact,
     format_percent,
     greatest_float_below,
+    is_infinite,
     least_float_above,
     least_whole,
 )
@@ -130,3 +131,10 @@ def test_the_least_whole_number_with_a_property(start: int) -> None:
         assert least_whole(holds, start) == max(start, least)
         assert min(asked) >= start
         assert len(asked) < 100
+
+
+def test_only_infinity_is_infinite() -> None:
+    """Whole numbers and fractions beyond all floats are finite; so are infinities below zero no order."""
+    assert all(map(is_infinite, (math.inf, "inf", " Infinity ", Decimal("inf"), np.float64("inf"))))
+    finite = (10**400, Fraction(10**400), Fraction(1, 3), 1e308, Decimal(10) ** 400, "1e400", None, [])
+    assert not any(map(is_infinite, (*finite, -math.inf, "-inf", Decimal("-inf"), math.nan)))
