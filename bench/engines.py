@@ -25,12 +25,12 @@ import duckdb
 import engines_spark
 
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import counted_statement
+from sfumato.engine.lowering.reading_statements import server_statement
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
 from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.keys import groups
+from sfumato.plan.keys import possible_group_keys
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -113,7 +113,7 @@ def compare(
     ):
         base = cpu(partial(plain, text))
         plan = parse(text, engine.catalog()).plan
-        declared = tuple(groups(plan.keys, engine.values))
+        declared = tuple(possible_group_keys(plan.keys, engine.values))
         print(f"{' '.join(name)}: plain {base:.3f} s of CPU, load {os.getloadavg()[0]:.1f}  {text}", flush=True)
         for bounded in bounding_strategies(plan, plan.limits, len(declared)):
             called = "rows" if bounded.strategy is Strategy.WHOLE else f"{prefix}{bounded.strategy.value}"
@@ -219,7 +219,7 @@ def _split(columns: str) -> list[str]:
 
 def _read_frames(engine: Spark, reading: GroupTotals) -> object:
     writer = FrameWriter(engine.tables.scan, engine.tables.session.expression)
-    return engine.tables.run(partial(writer.statement, counted_statement(reading, 7)))
+    return engine.tables.run(partial(writer.statement, server_statement(reading, 7)))
 
 
 ENGINES = {"postgresql": measure_postgres, "duckdb": measure_duckdb, "spark": measure_spark}

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sfumato.engine.lowering.reading_statements import counted_statement
+from sfumato.engine.lowering.reading_statements import server_statement
 from sfumato.engine.spark.driver import Spark
 from sfumato.engine.spark.frames import FrameWriter
 from sfumato.plan.bounding import Limits, Strategy, bounding_strategies
@@ -102,7 +102,7 @@ def measure(path: str) -> None:
         for bounded in bounding_strategies(plan, Limits.of(engine._policy.tables["t"]), len(GROUPS)):  # noqa: SLF001
             if bounded.strategy not in allowed:
                 continue
-            statement = counted_statement(GroupTotals(bounded, tuple((each,) for each in GROUPS)), 1)
+            statement = server_statement(GroupTotals(bounded, tuple((each,) for each in GROUPS)), 1)
             writer = FrameWriter(engine.tables.scan, engine.tables.session.expression)
             cost = best(partial(engine.tables.run, partial(writer.statement, statement)))
             verdict = "" if cost / plain <= allowed[bounded.strategy] else f"  ABOVE {allowed[bounded.strategy]}"

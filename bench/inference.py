@@ -269,21 +269,23 @@ class RobustRows:
 
     def fit(self, noise: StepNoise, weights: Floats, pinned: Design, case: Case) -> RobustFit:
         """Make both steps of a release, where every unit counts so many times."""
-        by_row, design = weights[self.units], self.proposal.design
-        gram = (self.residual * by_row[:, None]).T @ self.residual
+        counts_row_by_row, design = weights[self.units], self.proposal.design
+        gram = (self.residual * counts_row_by_row[:, None]).T @ self.residual
         fit = _fit(pinned, draws(noise.mechanisms[0], design, gram_moments(design, gram)), case)
         coefficients, clamp = self.proposal._meat_point(fit)  # noqa: SLF001
         residuals = self.residual @ np.array([*coefficients, -COEFFICIENT_STEPS]) / COEFFICIENT_STEPS / float(clamp)
-        exact = self._scores(residuals, weights) if case.rows_per_unit > 1 else self._squares(residuals, by_row)
+        exact = (
+            self._scores(residuals, weights) if case.rows_per_unit > 1 else self._squares(residuals, counts_row_by_row)
+        )
         drawn = noise.mechanisms[1].apply(np.rint(exact).astype(np.int64))
         meat = NoisyMeat(coefficients, clamp, tuple(drawn.tolist()), noise.mechanisms[1])
         return self.proposal._robust_fit(fit, meat)  # noqa: SLF001
 
-    def _squares(self, residuals: Floats, by_row: Floats) -> Floats:
+    def _squares(self, residuals: Floats, counts_row_by_row: Floats) -> Floats:
         """Return the weighted sums of squared residuals times products."""
         design = self.proposal.meat_design.products
         squares = np.floor(np.minimum(residuals**2, 1) * SQUARE_STEPS + 0.5)
-        gram = (self.products * (by_row * squares)[:, None]).T @ self.products
+        gram = (self.products * (counts_row_by_row * squares)[:, None]).T @ self.products
         return gram_moments(design, gram) * _units(design)
 
     def _scores(self, residuals: Floats, weights: Floats) -> Floats:

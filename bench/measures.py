@@ -38,8 +38,12 @@ def values(engine: DuckDB, table: sf.Table, keys: tuple[str, ...], groups: tuple
     columns = {field.name: Column(field, domain) for field, domain in source.columns.items()}
     measures = (Sum(columns["cost"]), Count(call("NOT", call("IS NULL", columns["cost"]))))
     plan = Aggregate(source, tuple(columns[key] for key in keys), measures)
-    whole_rows = (Strategy.WHOLE, Strategy.SAMPLE)
-    found = (each for each in bounding_strategies(plan, Limits.of(table), len(groups)) if each.strategy in whole_rows)
+    rows_without_bounding = (Strategy.WHOLE, Strategy.SAMPLE)
+    found = (
+        each
+        for each in bounding_strategies(plan, Limits.of(table), len(groups))
+        if each.strategy in rows_without_bounding
+    )
     return ValueCounts(next(found), groups)
 
 

@@ -88,8 +88,8 @@ def new_scales() -> None:
 
 
 def _build(kind: str, size: Fraction) -> float:
-    guide_tables.guide.cache_clear()
-    return cpu_seconds(lambda: guide_tables.guide(kind, size), 1)
+    guide_tables.build_guide_table.cache_clear()
+    return cpu_seconds(lambda: guide_tables.build_guide_table(kind, size), 1)
 
 
 def auditing() -> None:

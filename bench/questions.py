@@ -18,7 +18,7 @@ import sfumato as sf
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.plan import costs
 from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.keys import conditions, groups
+from sfumato.plan.keys import conditions, possible_group_keys
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -67,7 +67,10 @@ def reading(made: DuckDB) -> None:
             timed(f"read {terms} terms in {name}", lambda asked=asked: parse(asked, catalog))  # type: ignore[misc]
     for key in ("k", "UPPER(k)", "EXTRACT(year FROM d)"):
         plan = parse(f"SELECT COUNT(*) AS n FROM t GROUP BY {key}", catalog).plan
-        timed(f"find the groups of {key}", lambda plan=plan: groups(plan.keys, made.values, conditions(plan.source)))  # type: ignore[misc]
+        timed(
+            f"find the groups of {key}",
+            lambda plan=plan: possible_group_keys(plan.keys, made.values, conditions(plan.source)),
+        )  # type: ignore[misc]
 
 
 def dear(what: str, unit: int) -> None:

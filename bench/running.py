@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from timing import row
 
 import sfumato as sf
-from sfumato.mechanisms.factorisations import Factorisation, candidates
+from sfumato.mechanisms.factorisations import Factorisation, candidate_factorisations
 
 Floats = NDArray[np.float64]
 
@@ -62,12 +62,15 @@ def blocks(periods: int, order: int) -> Floats:
 def variances(made: Factorisation, order: int) -> Floats:
     weights = made.weights.astype(float)
     moved = 2 * np.abs(weights).sum(axis=0).max() ** 2 if order == 1 else (weights**2).sum(axis=0).max()
-    return made.lengths**2 * moved
+    return made.decoder_row_norms**2 * moved
 
 
 def table(periods: int) -> None:
     mean, worst = least(periods, 150, worst=False), least(periods, 300, worst=True)
-    best = {order: min(candidates(periods, order, 10), key=lambda c: variances(c, order).max()) for order in (1, 2)}
+    best = {
+        order: min(candidate_factorisations(periods, order, 10), key=lambda c: variances(c, order).max())
+        for order in (1, 2)
+    }
     print(
         f"\n{periods} days, Gaussian noise: no factorisation has a mean below {mean:.4f}, a worst day below {worst:.4f}"
     )

@@ -69,7 +69,7 @@ def nist(path: Path) -> tuple[pd.DataFrame, dict[str, int]]:
     return rows, {name: int(rows[name].max()) + 1 for name in rows}
 
 
-def sets_of(domain: dict[str, int], count: int = 3) -> list[tuple[str, ...]]:
+def distinct_sets(domain: dict[str, int], count: int = 3) -> list[tuple[str, ...]]:
     chosen = itertools.combinations(domain, count)
     return [each for each in chosen if math.prod(domain[name] for name in each) <= MOST_CELLS]
 
@@ -125,7 +125,7 @@ def run(data: str, path: str, method: str, epsilon: str) -> dict[str, Any]:
     columns = {name: {"type": "integer", "values": list(range(size))} for name, size in domain.items()}
     table = sf.Table("people", pa.Table.from_pandas(rows.astype("int64")), columns, id="row")
     policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": table})
-    sets = sets_of(domain)
+    sets = distinct_sets(domain)
     with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         cpu, wall = time.process_time(), time.time()
@@ -173,7 +173,7 @@ def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def rows_error(drawn: pd.DataFrame, real: pd.DataFrame, domain: dict[str, int], count: int) -> float:
     """The mean total variation of all sets of so many columns."""
     names = list(domain)
-    places = [tuple(names.index(name) for name in each) for each in sets_of(domain, count)]
+    places = [tuple(names.index(name) for name in each) for each in distinct_sets(domain, count)]
     sizes = tuple(domain.values())
     pairs = zip(*(_shares(each[names].to_numpy(), places, sizes) for each in (drawn, real)), strict=True)
     return float(np.mean([_distance(*pair) for pair in pairs]))
@@ -213,7 +213,7 @@ def draw_ours(method: str, train: str, domain_file: str, epsilon: str, out: str)
     policy = sf.Policy(sf.PrivacyUnit("row", every_row=True), sf.Budget(100, "1e-6"), {"people": table})
     cpu, wall = time.process_time(), time.time()
     with tempfile.TemporaryDirectory() as folder, sf.Curator(policy, Path(folder) / "people.ledger") as curator:
-        proposal = curator.synthesize("people", method, [list(each) for each in sets_of(domain)])
+        proposal = curator.synthesize("people", method, [list(each) for each in distinct_sets(domain)])
         drawn = proposal.release(epsilon=epsilon, delta="1e-9").sample(len(rows))
     taken = {"cpu": time.process_time() - cpu, "wall": time.time() - wall}
     drawn.to_pandas().to_csv(out, index=False)

@@ -9,8 +9,8 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import epsilon_lower_bound, guess_ceiling, max_correct, power_ceiling, replacement_guarantee
-from sfumato.attacks.ceilings import account_ceiling, curve_ceiling, format_percent_up
-from sfumato.mechanisms.confidence_limits import upper_tail
+from sfumato.attacks.ceilings import account_guess_ceiling, curve_guess_ceiling, format_percent_up
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail
 
 
 def test_a_value_that_is_replaced_is_one_unit_or_two() -> None:
@@ -96,12 +96,12 @@ def test_a_curves_ceiling_is_where_its_trade_off_is_worst(epsilon: str) -> None:
     """Of ε alone it is that of randomised response; of Gaussian noise Φ(μ/2), which the best test reaches, and less
     than all that is known of ρ-zCDP allows.
     """
-    assert curve_ceiling(sf.Curve.pure(epsilon)) == pytest.approx(guess_ceiling(sf.Guarantee(epsilon)), abs=1e-9)
+    assert curve_guess_ceiling(sf.Curve.pure(epsilon)) == pytest.approx(guess_ceiling(sf.Guarantee(epsilon)), abs=1e-9)
     mu = float(epsilon)
     exact = (1 + math.erf(mu / 2 / math.sqrt(2))) / 2
-    reached = curve_ceiling(sf.Curve.gaussian(1 / mu))
+    reached = curve_guess_ceiling(sf.Curve.gaussian(1 / mu))
     assert exact - 1e-12 <= reached <= exact + 1e-6
-    assert reached < curve_ceiling(sf.Curve.concentrated(mu**2 / 2))
+    assert reached < curve_guess_ceiling(sf.Curve.concentrated(mu**2 / 2))
     curve = sf.Curve.gaussian(1 / mu)
     tests = [1 - (alarm + curve.tradeoff(alarm)) / 2 for alarm in np.linspace(0.01, 0.99, 99)]
     assert max(tests) <= reached + 1e-9
@@ -109,9 +109,9 @@ def test_a_curves_ceiling_is_where_its_trade_off_is_worst(epsilon: str) -> None:
 
 
 def test_an_account_promises_nothing_of_a_value_where_two_deltas_are_no_probability() -> None:
-    assert account_ceiling(sf.Guarantee(1), "replace") == guess_ceiling(sf.Guarantee(1))
-    assert account_ceiling(sf.Guarantee(1), "add-remove") == guess_ceiling(sf.Guarantee(2))
-    assert account_ceiling(sf.Guarantee(50, "0.01"), "add-remove") == 1
+    assert account_guess_ceiling(sf.Guarantee(1), "replace") == guess_ceiling(sf.Guarantee(1))
+    assert account_guess_ceiling(sf.Guarantee(1), "add-remove") == guess_ceiling(sf.Guarantee(2))
+    assert account_guess_ceiling(sf.Guarantee(50, "0.01"), "add-remove") == 1
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_likeliest_value_has_no_less_than_its_share() -> None:
 def test_right_guesses_are_limited_by_the_exact_tail() -> None:
     for trials, ceiling in ((10, 0.5), (400, 0.7310585786300049), (2000, 0.9)):
         most = max_correct(trials, ceiling, "1e-6")
-        assert upper_tail(most + 1, trials, ceiling) <= 1e-6
-        assert most == 0 or upper_tail(most, trials, ceiling) > 1e-6
+        assert binomial_upper_tail(most + 1, trials, ceiling) <= 1e-6
+        assert most == 0 or binomial_upper_tail(most, trials, ceiling) > 1e-6
     assert max_correct(5, 1.0) == 5
     assert max_correct(5, 0.0) == 0
     with pytest.raises(sf.InvalidParameter, match="ceiling"):
@@ -143,8 +143,8 @@ def test_right_guesses_are_limited_by_the_exact_tail() -> None:
 def test_the_least_loss_that_guesses_prove_is_where_they_stop_to_surprise() -> None:
     proven = epsilon_lower_bound(900, 1000)
     assert 1.5 < proven < math.log(9)
-    assert upper_tail(900, 1000, 1 / (1 + math.exp(-proven - 1e-6))) > 1e-6
-    assert upper_tail(900, 1000, 1 / (1 + math.exp(-proven + 1e-6))) < 1e-6
+    assert binomial_upper_tail(900, 1000, 1 / (1 + math.exp(-proven - 1e-6))) > 1e-6
+    assert binomial_upper_tail(900, 1000, 1 / (1 + math.exp(-proven + 1e-6))) < 1e-6
     assert epsilon_lower_bound(510, 1000) == 0
     assert epsilon_lower_bound(0, 1000) == 0
     with pytest.raises(sf.InvalidParameter, match="right"):

@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.attacks import census, guess_ceiling, max_correct
-from sfumato.attacks.census import SHAPE, Census, count_matrix, fit_blocks, guess_ancestries, random_census
+from sfumato.attacks.census import SHAPE, Census, count_matrix, fit_block_tables, guess_ancestries, random_census
 
 
 def test_published_counts_are_the_tables_of_each_block() -> None:
@@ -25,7 +25,7 @@ def test_published_counts_are_the_tables_of_each_block() -> None:
 
 def test_a_block_of_people_who_differ_is_found_exactly() -> None:
     people = Census(1, np.zeros(4, int), np.array([[0, 0, 0], [1, 1, 1], [0, 2, 2], [1, 3, 3]]))
-    assert np.abs(fit_blocks(people.published()) - people.counts()).max() < 0.01
+    assert np.abs(fit_block_tables(people.published()) - people.counts()).max() < 0.01
     assert guess_ancestries(people.published(), people).tolist() == [0, 1, 2, 3]
 
 

@@ -10,17 +10,17 @@ import pytest
 
 import sfumato as sf
 from sfumato import attacks
-from sfumato.attacks.ceilings import curve_ceiling, guess_ceiling, replacement_guarantee
+from sfumato.attacks.ceilings import curve_guess_ceiling, guess_ceiling, replacement_guarantee
 from sfumato.attacks.policy_attacks import (
     LEAST_RUNS,
     AttackedTable,
     WholeSpending,
+    account_spendings,
     attack_everybody,
     attack_presence,
     attack_value,
     attacked_tables,
     unattackable_columns,
-    whole_spendings,
 )
 from sfumato.attacks.policy_pages import Attempt
 from sfumato.policy import read
@@ -135,7 +135,7 @@ class TooGenerous(WholeSpending):
 
 
 def generous(own: AttackedTable, currency: int = 0) -> TooGenerous:
-    plain = list(whole_spendings(own.policy.account_budget))[currency]
+    plain = list(account_spendings(own.policy.account_budget))[currency]
     return TooGenerous(plain.budget, plain.rho)
 
 
@@ -160,15 +160,15 @@ def test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings(
 
 def test_an_account_with_a_delta_is_spent_in_its_other_currency_too(found: attacks.PolicyAttack) -> None:
     """All of ρ has the ceiling of its own curve, which is below that of ε here: for a value, of two units."""
-    pure, gaussian = whole_spendings(Budget("0.5", "1e-6"))
+    pure, gaussian = account_spendings(Budget("0.5", "1e-6"))
     assert (str(pure), str(gaussian)) == ("ε = 0.5", "ρ = 0.00657")
     curve = Curve.concentrated(gaussian.rho or 0)
     alone, two = found.attempts[4].private.ceiling, found.attempts[5].private.ceiling
-    assert (alone, two) == (curve_ceiling(curve), curve_ceiling(curve.group(2)))
+    assert (alone, two) == (curve_guess_ceiling(curve), curve_guess_ceiling(curve.group(2)))
     assert 0.5 < alone < two < guess_ceiling(sf.Guarantee("0.5", "1e-6"))
-    assert [str(each) for each in whole_spendings(Budget("0.5"))] == ["ε = 0.5"]
-    replaced = list(whole_spendings(Budget("0.5", "1e-6", neighbours="replace")))[1]
-    assert replaced.ceiling(replaced=True) == curve_ceiling(curve)
+    assert [str(each) for each in account_spendings(Budget("0.5"))] == ["ε = 0.5"]
+    replaced = list(account_spendings(Budget("0.5", "1e-6", neighbours="replace")))[1]
+    assert replaced.ceiling(replaced=True) == curve_guess_ceiling(curve)
     large = WholeSpending(Budget(50, "0.01"))
     assert large.ceiling(replaced=True) == 1
 
@@ -256,7 +256,7 @@ def test_the_target_has_as_many_rows_as_count_and_nobody_else_more_than_one(tmp_
 def test_the_whole_budget_is_spent_and_not_more(currency: int, tmp_path: Path) -> None:
     """The policy's own account pays for one such release, and after it for no other in the same currency."""
     own = staged(VISITS, tmp_path)
-    spent = list(whole_spendings(own.policy.account_budget))[currency]
+    spent = list(account_spendings(own.policy.account_budget))[currency]
     for account, times in ((own.policy.account_budget, 1), (spent.account(2), 2)):
         with own.curator(own.others(), account) as curator:
             asked: Any = curator.sql("SELECT COUNT(*) AS n FROM visits")
@@ -452,17 +452,17 @@ def test_two_accounts_pay_for_the_column_that_says_which_of_them_pays(tmp_path: 
     half, whole_budget = (sf.Guarantee(each, delta) for each, delta in (("0.5", "5e-7"), (1, "1e-6")))
     assert ceilings["visits.smokes, ε = 0.5"] == guess_ceiling(half)
     assert ceilings["visits.day, ε = 0.5 of each of 2 accounts"] == guess_ceiling(whole_budget)
-    rho = list(whole_spendings(read(path).account_budget))[1].rho or 0
-    assert ceilings[f"visits.smokes, ρ = {float(rho):.3g}"] == curve_ceiling(Curve.concentrated(rho))
-    twice = curve_ceiling(Curve.concentrated(2 * rho))
+    rho = list(account_spendings(read(path).account_budget))[1].rho or 0
+    assert ceilings[f"visits.smokes, ρ = {float(rho):.3g}"] == curve_guess_ceiling(Curve.concentrated(rho))
+    twice = curve_guess_ceiling(Curve.concentrated(2 * rho))
     assert ceilings[f"visits.day, ρ = {float(rho):.3g} of each of 2 accounts"] == twice
     assert found.holds
     for told in (str(found), found.page().html):
         assert "Two accounts pay for guesses of visits.day" in told
     added = replace(read(path), budget=Budget(1, "1e-6"))
-    assert [each.changes_account for each in attacked_tables(read(path), ["day", "smokes"])] == [True, False]
-    assert not any(each.changes_account for each in attacked_tables(added))
-    assert not any(each.changes_account for each in attacked_tables(replace(read(path), per=None)))
+    assert [each.secret_selects_account for each in attacked_tables(read(path), ["day", "smokes"])] == [True, False]
+    assert not any(each.secret_selects_account for each in attacked_tables(added))
+    assert not any(each.secret_selects_account for each in attacked_tables(replace(read(path), per=None)))
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_an_account_pays_as_often_as_it_is_asked_however_large_delta_is(
     """Where δ is large against ε, r is larger than ε, and an account of five times ε would not pay for five times r."""
     own = staged(VISITS, tmp_path)
     budget = Budget(epsilon, delta)
-    spent = list(whole_spendings(budget))[1]
+    spent = list(account_spendings(budget))[1]
     assert from_units(budget.allowances.renyi or 0) > budget.epsilon
     for account, times in ((budget, 1), (spent.account(5), 5)):
         with own.curator(own.others(), account) as curator:

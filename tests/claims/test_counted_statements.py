@@ -12,7 +12,7 @@ from claims.claimed_questions import SAMPLING_KEY, TitledQuestion, _reading, tit
 from claims.clinic import clinic
 from sfumato.audit.asked_questions.release_sampling import temporary_curator
 from sfumato.curator import Curator
-from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, server_statement
 from sfumato.errors import Unsupported
 from sfumato.plan.readings.dense_readings import Values
 from sfumato.plan.readings.total_readings import DiscoveredGroups, DiscoveredTotals, PlanReading
@@ -63,7 +63,7 @@ def test_rows_counted_by_a_server_make_the_same_totals(section: str, patients: C
     for asked in titled_questions():
         for reading in _readings(patients, asked) if asked.section == section else ():
             exact = engine.read(reading, SAMPLING_KEY)
-            rows = engine.sources.run(engine._render(counted_statement(reading, SAMPLING_KEY)))
+            rows = engine.sources.run(engine._render(server_statement(reading, SAMPLING_KEY)))
             assert _plain(arrays_from_rows(rows, reading), reading) == _plain(exact, reading), asked.title
             compared += 1
     assert compared > 4

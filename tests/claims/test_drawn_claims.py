@@ -17,7 +17,7 @@ from claims.outcomes import numbers, outcome
 from claims.recorded import Claim, check_claims
 from mechanisms.recorded import Keyed, keyed, recorded, words
 from sfumato.mechanisms import bits, gaussian, grids, guide_tables, laplace, races, rank_choices, response
-from sfumato.mechanisms.key_thresholds import _keep_cuts
+from sfumato.mechanisms.key_thresholds import _keep_probability_cuts
 from sfumato.mechanisms.rank_choices import RankedValues, RankRule, ValueRuns
 
 F = Fraction
@@ -37,10 +37,10 @@ def _exponential(power: Fraction) -> Decimal:
     return bits.to_decimal(power, context).exp(context)
 
 
-def _laplace_cuts(scale: Fraction, folded: bool, sizes: range, width: int = 63) -> list[int]:
+def _laplace_cuts(scale: Fraction, two_sided: bool, sizes: range, width: int = 63) -> list[int]:
     """List the numbers of 2^−width at and around which |X| changes from one whole number to the next."""
     exact = bits.decimal_context(80)
-    folding = exact.add(Decimal(1), _exponential(-1 / scale)) if folded else Decimal(2)
+    folding = exact.add(Decimal(1), _exponential(-1 / scale)) if two_sided else Decimal(2)
     cuts = [int(exact.divide(exact.multiply(_exponential(-t / scale), Decimal(2 << width)), folding)) for t in sizes]
     return [max(0, min((1 << width) - 1, cut + d)) for cut in cuts for d in (-(1 << 12), -1, 0, 1, 1 << 12)]
 
@@ -58,11 +58,13 @@ def test_bits() -> None:
             numbers(bits.random_array_below(limit, 6)) for limit in (1, 2, 3, 7, 1000, (1 << 31) - 1, 1 << 31)
         )
         claims["each_below"] = numbers(
-            bits.random_each_below(np.array([0, 1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1] * 3))
+            bits.random_below_limits(np.array([0, 1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1] * 3))
         )
-        claims["masks"] = numbers(bits._masks(np.array([1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1])))
+        claims["masks"] = numbers(bits._covering_masks(np.array([1, 2, 3, 4, 5, 1000, 1 << 40, (1 << 62) + 1])))
         claims["large words"] = numbers(bits.random_uint64(300_000)[[0, 1, 131_071, 131_072, 262_144, -1]])
-        claims["pool"] = tuple(bits._take(count)[:8].hex() for count in (2048, 2049, 1, 8191, 2047, 2048, 2048, 9))
+        claims["pool"] = tuple(
+            bits._take_bytes(count)[:8].hex() for count in (2048, 2049, 1, 8191, 2047, 2048, 2048, 9)
+        )
     halves = np.array([0, 1, 3, 4, 5, 1 << 31, (1 << 32) - 1], np.uint32).tobytes()
     for limit in (3, 5, 6, (1 << 31) - 1):
         with bytes_then_keyed(halves):
@@ -76,10 +78,10 @@ LAPLACE_SCALES = ("1/1000", "1/3", "1", "7/2", "250", "100000", "16777216", "167
 @pytest.mark.parametrize("scale", [F(each) for each in LAPLACE_SCALES])
 def test_laplace_noise(scale: Fraction) -> None:
     claims: dict[str, Claim] = {}
-    for folded in (True, False):
+    for two_sided in (True, False):
         for width in (63, 127):
-            piece = laplace.Piece.of(scale, folded=folded, width=width)
-            claims[f"piece, folded {folded}, {width} bits"] = numbers(piece)
+            piece = laplace.MagnitudeConstants.of(scale, two_sided=two_sided, width=width)
+            claims[f"piece, two_sided {two_sided}, {width} bits"] = numbers(piece)
     with keyed(f"laplace {scale}"):
         claims["draw"] = numbers(laplace.draw(scale, 60))
         claims["draw_one"] = tuple(laplace.draw_one(scale) for _ in range(20))
@@ -105,24 +107,24 @@ def test_laplace_noise(scale: Fraction) -> None:
         single.add_parts(v, h, low, m) for v in (0, -9) for h, low, m in ((0.0, 0, 0), (5.0, 3, 0), (5.0, 3, 1))
     )
     with bytes_then_keyed(words(0, 0, 1, 0, 2**64 - 1, 2**64 - 1, 3, 2**63)):
-        claims["parts"] = tuple(single.parts() for _ in range(4))
+        claims["parts"] = tuple(single.draw_parts() for _ in range(4))
     check_claims(f"mechanisms/laplace_noise_{str(scale).replace('/', '_')}", claims)
 
 
 def test_low_parts_of_large_laplace_noise() -> None:
     claims: dict[str, Claim] = {
-        "width": tuple(laplace._low_width(F(s)) for s in (2**24 + 1, 2**25, 2**26 - 1, 2**39, 10**12))
+        "width": tuple(laplace._low_bits(F(s)) for s in (2**24 + 1, 2**25, 2**26 - 1, 2**39, 10**12))
     }
     for scale in (F(2**26), F(10**12)):
-        k = laplace._low_width(scale)
+        k = laplace._low_bits(scale)
         top = 1 << (42 - k)
         chosen = [(w << k) | d for w in (0, 1, top // 2, top - 1, top, top + 1, 1 << 20) for d in (0, 1, (1 << k) - 1)]
         with bytes_then_keyed(words(*chosen)):
-            claims[f"parts {scale}"] = numbers(laplace._low_parts(scale, k, len(chosen)))
+            claims[f"parts {scale}"] = numbers(laplace._draw_low_parts(scale, k, len(chosen)))
         with keyed(f"low part {scale}"):
-            claims[f"part {scale}"] = tuple(laplace._low_part(scale, k, word) for word in (*chosen, None))
+            claims[f"part {scale}"] = tuple(laplace._draw_low_part(scale, k, word) for word in (*chosen, None))
             claims[f"rejected {scale}"] = tuple(
-                laplace._rejected(d, w, 64 - k, scale) for d in (0, 1, (1 << k) - 1) for w in (0, 1, 7, top)
+                laplace._is_rejected(d, w, 64 - k, scale) for d in (0, 1, (1 << k) - 1) for w in (0, 1, 7, top)
             )
         zero = [0 if s else 1 for s in range(6)]
         with bytes_then_keyed(words(*((2**64 - 1) - z for z in zero), *([(1 << 63)] * 6))):
@@ -134,7 +136,7 @@ def test_low_parts_of_large_laplace_noise() -> None:
     "sigma", [F(each) for each in ("1/1000", "1/3", "1", "9/2", "300", "1000000", "1000000000000")]
 )
 def test_gaussian_noise(sigma: Fraction) -> None:
-    t, centre, twice = gaussian.proposal(sigma)
+    t, centre, twice = gaussian.proposal_constants(sigma)
     claims: dict[str, Claim] = {"proposal": (t, centre, twice)}
     with keyed(f"gaussian {sigma}"):
         claims["draw"] = numbers(gaussian.draw(sigma, 60))
@@ -143,7 +145,7 @@ def test_gaussian_noise(sigma: Fraction) -> None:
         claims["many"] = numbers(
             gaussian.GaussianBatch([sigma, F(5), 2 * sigma]).draw(np.array([0, 1, 2, 0, 0, 1, 2, 2, 1, 0] * 3))
         )
-        claims["added"] = tuple(gaussian.GaussianSampler(sigma).added(v) for v in (0, 7, -7, 10**20))
+        claims["added"] = tuple(gaussian.GaussianSampler(sigma).add_noise(v) for v in (0, 7, -7, 10**20))
         claims["last word"] = bits.random_bits(64)
     y = np.array([round(sigma * k) for k in (0, 1, -1, 2, -2, 3, 0, 1, 1, 2, 1, 1)])
     gammas = [(abs(int(each)) - sigma**2 / t) ** 2 / (2 * sigma**2) for each in y]
@@ -151,10 +153,14 @@ def test_gaussian_noise(sigma: Fraction) -> None:
     for moved in (-(1 << 40), -1, 0, 1, 1 << 40):
         chosen = [max(0, min((1 << 64) - 1, cut + moved)) for cut in at_cut]
         with bytes_then_keyed(words(*chosen)):
-            claims[f"accepted, moved by {moved}"] = numbers(gaussian._accepted(y, centre, twice, [sigma], None))
+            claims[f"accepted, moved by {moved}"] = numbers(
+                gaussian._accepted_proposals(y, centre, twice, [sigma], None)
+            )
         kinds = np.zeros(y.size, int)
         with bytes_then_keyed(words(*chosen)):
-            several = gaussian._accepted(y, np.full(y.size, centre), np.full(y.size, twice), [sigma, F(1)], kinds)
+            several = gaussian._accepted_proposals(
+                y, np.full(y.size, centre), np.full(y.size, twice), [sigma, F(1)], kinds
+            )
             claims[f"accepted of several, moved by {moved}"] = numbers(several)
         with keyed("kept"):
             claims[f"kept, moved by {moved}"] = tuple(
@@ -162,14 +168,14 @@ def test_gaussian_noise(sigma: Fraction) -> None:
             )
     for first in (0, 1, (1 << 30) - 1, 1 << 30, 1 << 63):
         with bytes_then_keyed(words(1 << 62, 1 << 61, first, 5, 1 << 60, 1 << 63)):
-            claims[f"single from {first}"] = gaussian.GaussianSampler(sigma).added(3)
+            claims[f"single from {first}"] = gaussian.GaussianSampler(sigma).add_noise(3)
     check_claims(f"mechanisms/gaussian_noise_{str(sigma).replace('/', '_')}", claims)
 
 
 def test_noise_from_tables() -> None:
     claims: dict[str, Claim] = {}
     for kind in ("laplace", "gaussian"):
-        guide = guide_tables.guide(kind, F(1, 2))
+        guide = guide_tables.build_guide_table(kind, F(1, 2))
         assert guide is not None
         with keyed(f"guide {kind}"):
             claims[f"{kind} draw"] = numbers(guide.draw(300))
@@ -181,21 +187,21 @@ def test_noise_from_tables() -> None:
             first = np.array([word >> 48 for word in chosen], np.uint16)
             rest = words(*((word << 16) & (2**64 - 1) for word in chosen))
             with bytes_then_keyed(rest):
-                claims[f"{kind} refined {name}"] = numbers(guide._refine(first))
+                claims[f"{kind} refined {name}"] = numbers(guide._draw_undecided(first))
             with bytes_then_keyed(first.tobytes() + rest):
                 claims[f"{kind} drawn {name}"] = numbers(guide.draw(len(chosen)))
         with keyed("exactly"):
             claims[f"{kind} exactly"] = tuple(
-                guide._exactly(word) for word in (0, 1, cuts[0], cuts[3] + 1, 2**63, 2**64 - 1)
+                guide._exact_outcome(word) for word in (0, 1, cuts[0], cuts[3] + 1, 2**63, 2**64 - 1)
             )
         claims[f"{kind} cells"] = numbers(shorts[:40])
         with keyed(f"table {kind}"):
             sampler = (sf.Laplace("3.5") if kind == "laplace" else sf.Gaussian("3.5")).sampler
             for count in ((1 << 16) - 1, 1 << 16, (1 << 19) - 1, 1 << 19):
-                claims[f"{kind} planned for {count}"] = numbers(sampler.planned(count)(0, 30))
+                claims[f"{kind} planned for {count}"] = numbers(sampler.draw_function(count)(0, 30))
     with keyed("no table"):
-        claims["large scale"] = numbers(sf.Laplace(64).sampler.planned(1 << 20)(0, 9))
-        claims["larger scale"] = numbers(sf.Laplace(65).sampler.planned(1 << 20)(0, 9))
+        claims["large scale"] = numbers(sf.Laplace(64).sampler.draw_function(1 << 20)(0, 9))
+        claims["larger scale"] = numbers(sf.Laplace(65).sampler.draw_function(1 << 20)(0, 9))
     check_claims("mechanisms/noise_from_tables", claims)
 
 
@@ -269,7 +275,7 @@ def test_races(kind: str) -> None:
                 )
     same = np.array(edge, np.uint64)
     base = np.uint64(2)
-    keys, errors = races._float_keys(
+    keys, errors = races._keys_with_errors(
         noise, same, np.arange(same.size, dtype=np.uint64), base, F(1, 3), np.arange(1, same.size + 1)
     )
     claims["keys"] = numbers(keys)
@@ -302,7 +308,7 @@ def test_races(kind: str) -> None:
         (2**63 - 1, 63, False, F(1), 3),
         (5, 255, True, F(1, 3), 2),
     ):
-        runner = races._Runner(0, v, width, sign, gap, places)
+        runner = races._UnrankedCandidate(0, v, width, sign, gap, places)
         claims[f"runner {v} {sign} {gap} {places}"] = tuple(map(str, runner.key(noise, context)))
     with keyed("chunked race"):
         claims["chunks"] = numbers(races.winners(noise, np.arange(70_000, dtype=np.uint64) // 7, F(1, 9000), 4))
@@ -313,16 +319,16 @@ def test_exact_decisions() -> None:
     claims: dict[str, Claim] = {}
     context = bits.decimal_context(30)
     claims["contexts"] = tuple((c.prec, c.Emax, c.Emin) for c in map(bits.decimal_context, (5, 30)))
-    claims["log_uniform"] = tuple(
-        tuple(map(str, bits.log_uniform(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
+    claims["minus_log_bounds"] = tuple(
+        tuple(map(str, bits.minus_log_bounds(v, w, context))) for v, w in ((0, 8), (1, 8), (255, 8), (77, 63))
     )
     decimals = [bits.to_decimal(F(n, 7), context) for n in (-9, 0, 1, 50)]
-    claims["slack"] = tuple(str(bits.slack(each, context)) for each in decimals)
-    claims["floor_of"] = tuple(
-        bits.floor_of((a, b), size, context) for a in decimals for b in decimals if a <= b for size in decimals[2:]
+    claims["slack"] = tuple(str(bits.rounding_slack(each, context)) for each in decimals)
+    claims["common_floor"] = tuple(
+        bits.common_floor((a, b), size, context) for a in decimals for b in decimals if a <= b for size in decimals[2:]
     )
     exactly = bits.to_decimal(F(3), context)
-    claims["floor of a whole number"] = bits.floor_of((exactly, exactly), exactly, context)
+    claims["floor of a whole number"] = bits.common_floor((exactly, exactly), exactly, context)
     asked: list[tuple[int, int]] = []
 
     def decide(v: int, width: int, context: Any) -> int | None:
@@ -336,7 +342,7 @@ def test_exact_decisions() -> None:
     third = lambda context: bits.to_decimal(F(1, 3), context)  # noqa: E731 - a probability
     cut = (1 << 64) // 3
     with keyed("less"):
-        claims["less"] = tuple(bits.is_less(cut + d, 64, third) for d in (-9, -1, 0, 1, 9) for _ in range(3))
+        claims["less"] = tuple(bits.is_uniform_below(cut + d, 64, third) for d in (-9, -1, 0, 1, 9) for _ in range(3))
         claims["bernoulli"] = numbers(response.bernoulli(third, 40))
     with bytes_then_keyed(words(cut - 2, cut - 1, cut, cut + 1, cut + 2, 0, 2**64 - 1)):
         claims["bernoulli at the cut"] = numbers(response.bernoulli(third, 7))
@@ -396,14 +402,14 @@ def test_kept_keys() -> None:
             outcome(lambda made=made, given=given: made.choose(given)) for given in refused
         )
     optimal = sf.KeyThreshold(1, "0.01")
-    cuts = _keep_cuts(F(1), F(1, 100))
+    cuts = _keep_probability_cuts(F(1), F(1, 100))
     held = np.repeat(np.arange(len(cuts) + 1), 5)
     chosen = [
         max(0, min(2**64 - 1, cuts[min(n, len(cuts) - 1)] + d))
         for n, d in zip(held, [-2, -1, 0, 1, 2] * (len(cuts) + 1), strict=True)
     ]
     with bytes_then_keyed(words(*chosen)):
-        claims["at cuts"] = numbers(optimal._flips(held))
+        claims["at cuts"] = numbers(optimal._keep_by_optimal_rule(held))
     check_claims("mechanisms/kept_keys", claims)
 
 
@@ -449,11 +455,12 @@ def test_runs_of_ranks() -> None:
     claims: dict[str, Claim] = {}
     rows = RankedValues(np.array([2, 5, 6, 40, 1, 9, 9000]), np.array([0, 3, 4, 9, 10, 12, 13, 40]))
     starts = np.array([0, 4, 4, 7])
-    parts = rank_choices.whole_parts(rows, starts, (0, 60))
-    narrow = rank_choices.whole_parts(rows, starts, (5, 9))
-    wide = rank_choices.whole_parts(rows, starts, (-(2**61), 2**61))
+    parts = rank_choices.initial_parts(rows, starts, (0, 60))
+    narrow = rank_choices.initial_parts(rows, starts, (5, 9))
+    wide = rank_choices.initial_parts(rows, starts, (-(2**61), 2**61))
     claims["places"] = tuple(
-        numbers(rank_choices._places(rows.values, starts[:-1], starts[1:], v)) for v in (-5, 2, 3, 6, 41, 9000, 9001)
+        numbers(rank_choices._first_index_at_least(rows.values, starts[:-1], starts[1:], v))
+        for v in (-5, 2, 3, 6, 41, 9000, 9001)
     )
     for name, part in (("parts", parts), ("narrow", narrow), ("wide", wide)):
         claims[name] = numbers(part)
@@ -465,11 +472,11 @@ def test_runs_of_ranks() -> None:
             RankRule(F(1, 3), F(20)),
         ):
             label = f"{name}, {rule}"
-            claims[f"{label}: reach"] = rank_choices._reach(part, rule)
-            claims[f"{label}: target"] = numbers(rank_choices._target(part, part.weight(rows), rule))
-            window = rank_choices._windows(rows, part, rule)
+            claims[f"{label}: reach"] = rank_choices._negligible_distance(part, rule)
+            claims[f"{label}: target"] = numbers(rank_choices._target_rank(part, part.weight(rows), rule))
+            window = rank_choices._value_windows(rows, part, rule)
             claims[f"{label}: windows"] = numbers(window)
-            for reach in (None, 3, rank_choices._reach(part, rule)):
+            for reach in (None, 3, rank_choices._negligible_distance(part, rule)):
                 runs = ValueRuns.of(rows, part, rule, window, reach)
                 claims[f"{label}: runs within {reach}"] = numbers(runs)
             whole = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
@@ -483,21 +490,21 @@ def test_runs_of_ranks() -> None:
             near = ValueRuns.of(rows, part[np.array([0])], rule, (part.first[[0]], part.last[[0]]), 2)
             claims[f"{label}: one group"] = numbers(one)
             claims[f"{label}: beyond"] = numbers(one.beyond(near))
-            claims[f"{label}: share beyond"] = str(one.share_beyond(near)(bits.decimal_context(25)))
+            claims[f"{label}: share beyond"] = str(one.probability_outside(near)(bits.decimal_context(25)))
             with keyed(f"beyond {label}"):
-                claims[f"{label}: falls beyond"] = one.falls_beyond(near)
+                claims[f"{label}: falls beyond"] = one.falls_outside(near)
     limits = RankedValues(np.array([5]), np.array([0, 2**36]))
-    huge = rank_choices.whole_parts(limits, np.array([0, 1]), (0, 9))
+    huge = rank_choices.initial_parts(limits, np.array([0, 1]), (0, 9))
     for denominator in (10**6, 2**24, 2**23, 2**22):
         for rate in (F(1, 100), F(1, 10**9)):
-            made = rank_choices._wide_enough(limits, huge, RankRule(F(1, denominator), rate))
+            made = rank_choices._with_wide_integers(limits, huge, RankRule(F(1, denominator), rate))
             claims[f"kind of 1/{denominator} at {rate}"] = str(made.low_weight.dtype)
     claims["chunks"] = tuple(
-        numbers([(c.start, c.stop) for c in rank_choices._chunks(np.array(sizes))])
+        numbers([(c.start, c.stop) for c in rank_choices._chunk_groups(np.array(sizes))])
         for sizes in ([3, 3], [1 << 20, 1], [(1 << 20) - 1, 1, 1], [1 << 21, 1 << 21, 5, 5], [])
     )
     suspects = ValueRuns.of(
-        rows, parts, RankRule(F(1, 2), F(3)), rank_choices._windows(rows, parts, RankRule(F(1, 2), F(3))), 1
+        rows, parts, RankRule(F(1, 2), F(3)), rank_choices._value_windows(rows, parts, RankRule(F(1, 2), F(3))), 1
     )
     with bytes_then_keyed(words(0, 0, 0)):
         claims["suspected"] = numbers(suspects.suspected())
@@ -531,11 +538,11 @@ def test_values_on_grids() -> None:
         for grid in (None, F(1, 4), F(8)):
             for value in (5, F(9, 4), -7, 2**70):
                 claims[f"{value} on {grid}"] = outcome(
-                    lambda value=value, grid=grid: grids.noisy(
+                    lambda value=value, grid=grid: grids.add_noise_on_grid(
                         value, grid, lambda steps: steps + 3, lambda start, count: np.arange(start, start + count)
                     )
                 )
-        long = grids.noisy(
+        long = grids.add_noise_on_grid(
             np.zeros(140_000, int), None, lambda steps: steps, lambda start, count: np.arange(start, start + count)
         )
         claims["runs"] = numbers(long[[0, 65_535, 65_536, 131_072, -1]])

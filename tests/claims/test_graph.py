@@ -53,8 +53,8 @@ def test_trees(name: str) -> None:
 def test_sets_as_bits() -> None:
     found: dict[str, Claim] = {}
     for each in ((), (0,), (3, 1), (6, 2, 0)):
-        mask = trees.mask_of(each)
-        found |= {f"mask {each}": mask} | claims_of(f"places {each}", trees.places_of(mask))
+        mask = trees.bit_mask(each)
+        found |= {f"mask {each}": mask} | claims_of(f"places {each}", trees.attributes_in_mask(mask))
     for given in ((0, 6), (0, 7), (-1,), (0, 0), 5, [2], (True,)):
         found |= claims_of(f"checked {given}", outcome(lambda: trees.checked_places(given, 7)))
     for sizes in ((), (3,), (3, 4)):
@@ -131,8 +131,8 @@ def test_messages() -> None:
         made = LogFactor.of((0,), logs)
         found |= claims_of(f"scaled {logs.tolist()}", None if made is None else (made.logs, made.depth))
     tree = JunctionTree.of([(0, 1), (1, 2)], SIZES)
-    found |= claims_of("homes", [calibrating._home(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
-    found |= claims_of("no home", outcome(lambda: calibrating._home((0, 2), tree, SIZES)))
+    found |= claims_of("homes", [calibrating._smallest_clique_with(each, tree, SIZES) for each in ((0,), (1,), (1, 2))])
+    found |= claims_of("no home", outcome(lambda: calibrating._smallest_clique_with((0, 2), tree, SIZES)))
     nothing = [np.full((2, 3), -np.inf)]
     found |= claims_of("nothing", outcome(lambda: Propagation(tree, SIZES, [(0, 1)]).counts(nothing, 1.0)))
     check_claims("graph/messages", found)

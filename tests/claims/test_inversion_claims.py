@@ -57,7 +57,7 @@ def _facts(moments: Moments) -> dict[str, Claim]:
         "decayed": tuple(
             inversion._truncation_point(moments, 2.0, s, 0.4, a) for s in (0.01, 0.3) for a in (1e-3, 1e-12)
         ),
-        "log_chernoff": tuple(inversion._log_chernoff(moments, c, e) for c in (0.3, 5.0) for e in (0.0, 2.0)),
+        "log_chernoff": tuple(inversion._log_chernoff_delta(moments, c, e) for c in (0.3, 5.0) for e in (0.0, 2.0)),
     }
 
 
@@ -112,8 +112,8 @@ def test_small_parts_of_a_sum() -> None:
     claims: dict[str, Any] = {
         "kernel": numbers(inversion._kernel(z, 0.0)),
         "kernel of a lattice": numbers(inversion._kernel(z, 0.3)),
-        "search": tuple(inversion._search(rising, rounds=n) for n in (1, 2, 6)),
-        "search beyond": tuple(inversion._search(lambda c, k=k: c < k, rounds=2) for k in (1e-9, 1e20)),
+        "search": tuple(inversion._last_c_where(rising, rounds=n) for n in (1, 2, 6)),
+        "search beyond": tuple(inversion._last_c_where(lambda c, k=k: c < k, rounds=2) for k in (1e-9, 1e20)),
         "smoothed": tuple(inversion._smoothing_mu(t, a) for t in (0.5, 40.0, 1e6) for a in (1e-3, 1e-12)),
         "pieces": tuple(numbers(p.counts) for n in (1, 3, 9) for p in stack.pieces(n, 9)),
         "pieces of few": tuple(numbers(p.parameters) for p in stack.pieces(4, 8)),

@@ -24,8 +24,8 @@ from sfumato.publish.marginals.attributes import (
     RangeCell,
     with_branching_levels,
 )
-from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals, fit_max_entropy, possible_bounds
-from sfumato.publish.marginals.consistency import _steepest, make_consistent
+from sfumato.publish.marginals.bounds import BoundedTotals, CellWeights, bound_totals, fit_max_entropy, max_bound_count
+from sfumato.publish.marginals.consistency import _largest_eigenvalue_bound, make_consistent
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import LaplaceShare, SynopsisEstimates, squared_norms
 from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
@@ -33,14 +33,14 @@ from sfumato.publish.marginals.measuring import (
     PublishedMarginals,
     _without_largest_parts,
     cell_half_width,
-    columns_of,
     decode_integers,
     encode_integers,
     expected_width,
     largest_sets,
     largest_variance,
     measured_sets,
-    shapes_of,
+    measured_shapes,
+    recorded_columns,
     shares,
 )
 from sfumato.publish.marginals.planning import (
@@ -121,7 +121,7 @@ def test_what_one_unit_moves_of_each_block(name: str, own: Attributes) -> None:
             "scale": block_algebra.scale(block, own),
             "shape": block_algebra.shape(block, own),
             "length": block_algebra.squared_length(block, own),
-            "cut": [block_algebra.most_count(block, own, grid) for grid in (1, 3)],
+            "cut": [block_algebra.max_unclipped_count(block, own, grid) for grid in (1, 3)],
             "residual": block_algebra.scaled_residual(exact, block, own, 3).reshape(-1)[:9],
         }
         found |= claims_of(f"{block}", said)
@@ -136,7 +136,7 @@ def test_counts_beyond_what_64_bits_hold_are_cut() -> None:
     own = leveled()
     found: dict[str, Claim] = {}
     for block in ((), ((0, 1),), ((1, 1), (2, 1))):
-        most = block_algebra.most_count(block, own, 7)
+        most = block_algebra.max_unclipped_count(block, own, 7)
         for count in (most, most + 1, -most, -most - 1, 1 << 61):
             full = np.zeros([own[place].size for place, _ in block], np.int64)
             full.reshape(-1)[0] = count
@@ -153,14 +153,14 @@ def planned(plan: NoisePlan) -> dict[str, Any]:
     return {
         "noise": noises(plan),
         "price": plan.rho if plan.blocks else plan.epsilon,
-        "cut": plan.cut_at,
+        "cut": plan.clipping_count,
         "most": plan.max_weight,
         "shares": shares(plan),
         "widths": {each: cell_half_width(plan, each, 0.95) for each in plan.workload.sets},
         "together": {each: cell_half_width(plan, each, 0.9, 12) for each in plan.workload.sets},
         "expected": {each: expected_width(plan, each) for each in EXPECTED if len(each) <= len(plan.attributes)},
         "sets": measured_sets(plan),
-        "shapes": list(shapes_of(plan)),
+        "shapes": list(measured_shapes(plan)),
         "verified": exact_cost(charged_mechanisms(plan)),
     }
 
@@ -263,7 +263,7 @@ def test_workloads_and_their_limits() -> None:
 
 @pytest.mark.parametrize("own", [attributes((2, 3, 4)), leveled()[:3]], ids=["flat", "leveled"])
 def test_many_levels_and_sets(own: Attributes) -> None:
-    found: dict[str, Claim] = {"closure": tuple(map(str, planning.closure(((0, 1), (1, 2)), own)))}
+    found: dict[str, Claim] = {"closure": tuple(map(str, planning.blocks_of_marginals(((0, 1), (1, 2)), own)))}
     sets = ((0,), (0, 1), (1, 2), (), (2,), (1, 2), (0, 1, 2))
     for kept in range(len(sets) + 1):
         found |= claims_of(f"largest {kept}", largest_sets(sets[:kept]))
@@ -325,7 +325,7 @@ def measured(own: Attributes, kind: str) -> Estimates:
                 2,
                 Fraction(1, 4),
             )
-            for turn, block in enumerate(planning.closure(((0, 1), (1, 2)), own))
+            for turn, block in enumerate(planning.blocks_of_marginals(((0, 1), (1, 2)), own))
         ]
         if kind != "both":
             return least_squares(own, blocks)
@@ -434,7 +434,7 @@ def test_bounds(kind: str, adaptive: bool) -> None:
     estimates = measured(FLAT, kind)
     etas = {block: 0.1 + len(block) for block in estimates.parts} if adaptive else None
     impossible = {(0, 2): np.indices((2, 4)).sum(0) == 4, (1,): np.array([False, False, True])}
-    found: dict[str, Claim] = {str(d): possible_bounds(d) for d in range(6)}
+    found: dict[str, Claim] = {str(d): max_bound_count(d) for d in range(6)}
     dear = kind == "laplace" and not adaptive  # the width of every group is searched for
     for zeros in ({}, impossible):
         known = SynopsisEstimates(estimates, ((0, 1), (1, 2)), etas, declared_zeros=lambda: zeros)
@@ -476,7 +476,9 @@ def test_consistent_marginals(kind: str) -> None:
     estimates = measured(own, kind)
     zero = np.zeros([own[0].size, own[1].size], bool)
     zero[0, 1] = True
-    found: dict[str, Claim] = claims_of("steepest", _steepest(((0, 1), (1, 2)), estimates.variances, own))
+    found: dict[str, Claim] = claims_of(
+        "steepest", _largest_eigenvalue_bound(((0, 1), (1, 2)), estimates.variances, own)
+    )
     for label, zeros in (("free", {}), ("zeros", {(0, 1): zero})):
         made = make_consistent(estimates, ((0, 1), (1, 2)), zeros)
         for places in ((0, 1), (1, 2), (1,), (0,)):
@@ -514,7 +516,7 @@ def test_published_numbers() -> None:
     own = attributes((2, 3, 4, 2))
     for kind, make in (("gaussian", plan_gaussian), ("laplace", plan_laplace)):
         plan = make(MarginalWorkload(SETS), own)
-        values = tuple(encode_integers(np.arange(int(np.prod(shape))) - 3) for shape in shapes_of(plan))
+        values = tuple(encode_integers(np.arange(int(np.prod(shape))) - 3) for shape in measured_shapes(plan))
         made = PublishedMarginals(plan, values)
         found |= claims_of(f"{kind} promise", str(made.guaranteed_price), words=True)
         for each in (*made.blocks, *made.marginals):
@@ -529,7 +531,7 @@ def test_published_numbers() -> None:
             found |= claims_of(f"{kind} rehearsed {sets}", named)
     found |= claims_of("packed", decode_integers(encode_integers(np.array([1, -2, 1 << 62]))))
     found |= claims_of("unpacked", outcome(lambda: decode_integers("?")))
-    found |= claims_of("columns", columns_of({"column a": 1, "rows": 2, "column b c": 3}))
+    found |= claims_of("columns", recorded_columns({"column a": 1, "rows": 2, "column b c": 3}))
     check_claims("marginals/published", found)
 
 

@@ -27,8 +27,8 @@ from sfumato.mechanisms import (
     sparse,
 )
 from sfumato.mechanisms.factorisations import Factorisation
-from sfumato.mechanisms.key_thresholds import WholeKeyThreshold
-from sfumato.mechanisms.quantiles import EarlierQuantiles
+from sfumato.mechanisms.key_thresholds import LegacyKeyThreshold
+from sfumato.mechanisms.quantiles import LegacyQuantiles
 from sfumato.privacy import Sensitivity
 from sfumato.privacy.curve import Curve
 
@@ -88,7 +88,7 @@ def test_sizes_of_noise() -> None:
     claims = {
         "laplace": outcomes(sf.Laplace, sizes),
         "gaussian": outcomes(sf.Gaussian, sizes),
-        "grids": outcomes(grids.power_of_two, grid),
+        "grids": outcomes(grids.parse_grid, grid),
         "size in steps": outcomes(lambda g: sf.Laplace("0.001", grid=g), ["1/4", 1, 2]),
         "closed form of laplace": tuple(sf.Laplace.closed_form(epsilon=e, rho=F(1)) for e in (None, F(1, 3))),
         "closed form of gaussian": tuple(
@@ -113,34 +113,38 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
     claims: dict[str, Claim] = {
         "half_width": tuple(laplace.half_width(F(s), m) for s in ("0.01", "0.5", "3", "1000") for m in misses),
         "gaussian_width": tuple(
-            additive._gaussian_width(s, m) for s in (0.1, 0.5, 3.0, 1999.9, 2000.0, 2e6) for m in (0.9, *misses)
+            additive._gaussian_half_width(s, m) for s in (0.1, 0.5, 3.0, 1999.9, 2000.0, 2e6) for m in (0.9, *misses)
         ),
-        "laplace_width": tuple(
-            noise_sums.laplace_width(s, t, m)
+        "laplace_sum_width": tuple(
+            noise_sums.laplace_sum_width(s, t, m)
             for s in (0.3, 4.0, 1e6)
             for t in (1, 2, 30)
             for m in (0.5, 0.05, 1e-6, *((1e-12,) if t < 3 else ()), 1e-13, 1e-30)
         ),
-        "gaussian_miss": tuple(noise_sums.gaussian_miss(s, t, 0.05) for s in (0.49, 0.5, 0.7, 3.0) for t in (1, 2, 50)),
-        "gaussian_chernoff": tuple(
-            noise_sums.gaussian_chernoff(s, t, m) for s in (0.3, 9.0) for t in (1, 9) for m in misses
+        "single_gaussian_miss": tuple(
+            noise_sums.single_gaussian_miss(s, t, 0.05) for s in (0.49, 0.5, 0.7, 3.0) for t in (1, 2, 50)
+        ),
+        "gaussian_sum_chernoff_width": tuple(
+            noise_sums.gaussian_sum_chernoff_width(s, t, m) for s in (0.3, 9.0) for t in (1, 9) for m in misses
         ),
         "laplace_chernoff": tuple(
-            noise_sums._laplace_chernoff(s, t, m) for s in (0.3, 4.0, 1e6) for t in (1, 30) for m in (0.05, 1e-13)
+            noise_sums._laplace_chernoff_width(s, t, m) for s in (0.3, 4.0, 1e6) for t in (1, 30) for m in (0.05, 1e-13)
         ),
         "waiting_tail": tuple(
-            to_digits(noise_sums._waiting_tail(r, t), 8) for r in (0.0, 0.5, 6.0, 80.0) for t in (1, 2, 5, 400)
+            to_digits(noise_sums._laplace_sum_tail(r, t), 8) for r in (0.0, 0.5, 6.0, 80.0) for t in (1, 2, 5, 400)
         ),
         "log_factorials": numbers(noise_sums._log_factorials(6)),
-        "few_tails": tuple(numbers(noise_sums._few_tails(t, m)) for t, m in ((1, 1), (2, 2), (5, 5), (50, 7))),
-        "least": tuple(noise_sums._least(lambda x, k=k: x >= k, 9.0) for k in (0.0, 0.3, 8.9)),
+        "few_tails": tuple(
+            numbers(noise_sums._negative_binomial_bounds(t, m)) for t, m in ((1, 1), (2, 2), (5, 5), (50, 7))
+        ),
+        "least": tuple(noise_sums._bisect_least(lambda x, k=k: x >= k, 9.0) for k in (0.0, 0.3, 8.9)),
         "gaussian_widths": tuple(
             numbers(noise_sums.gaussian_widths(np.array([0.5, 3.0]), t, s, m))
             for t in (1, 1000)
             for s in (0.5, 2.99, 3.0, 3.01, 100.0)
             for m in (0.3, 0.05, 1e-10, 0.9e-10)
         ),
-        "normal_width": tuple(noise_sums._normal_width(m) for m in (0.9, 0.05, 1e-9)),
+        "normal_width": tuple(noise_sums._normal_half_width(m) for m in (0.9, 0.05, 1e-9)),
         "continuous_widths": tuple(
             to_digits(noise_sums.continuous_widths(decoder, m)) for m in (0.5, 0.05, 1e-6, 1e-10, 1e-11)
         ),
@@ -150,17 +154,19 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
             for m in (0.05, 1e-6, 1e-11)
         ),
         "chernoff": tuple(
-            numbers(noise_sums._chernoff(decoder, s, m)) for s in (0.3, 5.0, 90.0) for m in (0.9, 0.3, 0.05, 1e-9)
+            numbers(noise_sums._discrete_chernoff_widths(decoder, s, m))
+            for s in (0.3, 5.0, 90.0)
+            for m in (0.9, 0.3, 0.05, 1e-9)
         ),
-        "far": tuple(numbers(noise_sums._far(decoder, m)) for m in (1.9, 0.9, 0.3, 0.05, 1e-9)),
+        "far": tuple(numbers(noise_sums._continuous_chernoff_widths(decoder, m)) for m in (1.9, 0.9, 0.3, 0.05, 1e-9)),
         "of one": tuple(
             to_digits(noise_sums.continuous_widths(np.array([[1.0, x]]), m))
             for x in (0.0, 0.01, 0.3)
             for m in (0.5, 0.05, 2e-3, 1e-3, 1e-5)
         ),
-        "characteristic": numbers(noise_sums._characteristic(decoder, np.array([[0.1, 1.0, 9.0]] * 4))),
-        "upper_tail": tuple(
-            to_digits(confidence_limits.upper_tail(s, n, p), 8)
+        "characteristic": numbers(noise_sums._characteristic_function(decoder, np.array([[0.1, 1.0, 9.0]] * 4))),
+        "binomial_upper_tail": tuple(
+            to_digits(confidence_limits.binomial_upper_tail(s, n, p), 8)
             for s, n in ((0, 5), (1, 5), (3, 5), (5, 5), (6, 5), (40, 100), (900, 10**5), (10**5, 10**5))
             for p in (-0.1, 0.0, 0.01, 0.4, 0.6, 0.999, 1.0, 1.1)
         ),
@@ -174,8 +180,8 @@ def test_widths(monkeypatch: pytest.MonkeyPatch) -> None:
             for s, n in ((0, 9), (1, 9), (9, 9), (500, 9000))
             for m in (0.05, 1e-9)
         ),
-        "miss": tuple(additive._miss(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
-        "rarely": tuple(additive._rarely(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
+        "miss": tuple(additive._independent_miss(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
+        "rarely": tuple(additive._union_bound_miss(c, k) for c in ("0.01", "0.95", "0.999999") for k in (1, 9)),
         "large decoder": to_digits(noise_sums.continuous_widths(np.ones((1, 250_001)), 0.05)),
     }
     monkeypatch.setattr(noise_sums, "_MOST", 16)
@@ -201,7 +207,7 @@ GAUSSIAN_THRESHOLDS: dict[str, tuple[Any, ...]] = {
 def _threshold_facts(made: sf.KeyThreshold) -> Claim:
     counts = (0, 1, 2, 5, 20, 60, made.threshold - 1, made.threshold, made.threshold + 1)
     return (
-        *(numbers(made), made.scale, made.threshold, made._optimal, numbers(made._decision_budget)),
+        *(numbers(made), made.scale, made.threshold, made._uses_optimal_rule, numbers(made._decision_budget)),
         outcomes(made.chance, counts),
         outcomes(made.error, CONFIDENCES[1:4]),
         _curve(made.curve),
@@ -211,7 +217,7 @@ def _threshold_facts(made: sf.KeyThreshold) -> Claim:
 
 def test_key_thresholds() -> None:
     claims = {name: _threshold_facts(sf.KeyThreshold(*given)) for name, given in THRESHOLDS.items()}
-    earlier = WholeKeyThreshold("0.8", "1e-6", 3, False, None, "replace")
+    earlier = LegacyKeyThreshold("0.8", "1e-6", 3, False, None, "replace")
     claims["half"] = tuple(sf.KeyThreshold(1, "0.5").error(c) for c in ("0.49", "0.5", "0.51"))
     claims["earlier"] = (earlier.threshold, _curve(earlier.curve))
     check_claims("mechanisms/key_thresholds", claims)
@@ -263,7 +269,7 @@ def test_limits_of_key_thresholds() -> None:
     for refused in ((1, 0, 3), (0, "0.1", 3), (1, "0.1", 0)):
         claims[f"gaussian {refused}"] = outcome(lambda refused=refused: sf.KeyThreshold.gaussian(*refused))
     claims["gaussian_tail"] = tuple(
-        key_thresholds._gaussian_tail(F(s), t)
+        key_thresholds._gaussian_tail_bound(F(s), t)
         for s in ("0.3", "2", "2.5", "2000", "2001")
         for t in (-9, 0, 1, 2, 3, 4, 90, 3000)
     )
@@ -291,7 +297,7 @@ def test_limits_of_key_thresholds() -> None:
         for n in (0, 1, 2, 7, 30)
     )
     claims["keep_cuts"] = tuple(
-        key_thresholds._keep_cuts(F(e), F(d))
+        key_thresholds._keep_probability_cuts(F(e), F(d))
         for e, d in (("0.5", "0.01"), ("2", "1e-6"), ("20", "1e-30"), ("0.1", "0.3"))
     )
     check_claims("mechanisms/limits_of_key_thresholds", claims)
@@ -368,7 +374,8 @@ def test_best_selections() -> None:
     claims = {f"{each}": outcome(lambda each=each: sf.best_selection(*each)) for each in given}
     for name, curve in (("pure", Curve.pure), ("ranged", Curve.bounded_range)):
         claims[f"affordable, {name}"] = tuple(
-            outcome(lambda c=curve, p=p: selection._affordable(c, F(3), F(p))) for p in ("1/1000", "1/2", "900", "2000")
+            outcome(lambda c=curve, p=p: selection._largest_affordable_epsilon(c, F(3), F(p)))
+            for p in ("1/1000", "1/2", "900", "2000")
         )
     check_claims("mechanisms/best_selections", claims)
 
@@ -399,7 +406,7 @@ def test_scores_and_steps() -> None:
     ]
     steps = (F(1), F(1, 4), F(8), F(1, 2**40))
     claims: dict[str, Claim] = {
-        f"gaps of {index} on {grid}": outcome(lambda given=given, grid=grid: selection.gaps(given, grid))
+        f"gaps of {index} on {grid}": outcome(lambda given=given, grid=grid: selection.score_gaps(given, grid))
         for index, given in enumerate(lists)
         for grid in steps
     }
@@ -412,16 +419,18 @@ def test_scores_and_steps() -> None:
         claims[f"large ones on {grid}"] = numbers(grids.to_steps(np.array([2**64 - 1, 2**63, 7], np.uint64), grid))
         if grid is not None:
             claims[f"floats on {grid}"] = numbers(grids.to_steps(floats, grid))
-            claims[f"nearest on {grid}"] = tuple(grids._nearest(F(v, 8) / grid) for v in (-13, -12, -4, 0, 3, 4, 2**60))
+            claims[f"nearest on {grid}"] = tuple(
+                grids._round_and_clamp(F(v, 8) / grid) for v in (-13, -12, -4, 0, 3, 4, 2**60)
+            )
             claims[f"restored on {grid}"] = numbers(
-                grids._restored(np.array([0, 3, -(2**53), 2**53, 2**53 + 8, -(2**60)]), grid)
+                grids._steps_to_floats(np.array([0, 3, -(2**53), 2**53, 2**53 + 8, -(2**60)]), grid)
             )
     ends = np.array([2**63 - 1, -(2**63), 2**63 - 5, -(2**63) + 5, 0, 100])
     claims["added"] = tuple(
-        numbers(grids._added(ends.copy(), np.full(6, noise))) for noise in (0, 1, -1, 10, -10, 2**62, -(2**62))
+        numbers(grids._add_saturating(ends.copy(), np.full(6, noise))) for noise in (0, 1, -1, 10, -10, 2**62, -(2**62))
     )
-    claims["held"] = tuple(grids._held(n) for n in (0, 2**53, 2**53 + 1, -(2**53) - 1)) + tuple(
-        grids._held(n, 5) for n in (33, -33, 9)
+    claims["held"] = tuple(grids._clamp_steps(n) for n in (0, 2**53, 2**53 + 1, -(2**53) - 1)) + tuple(
+        grids._clamp_steps(n, 5) for n in (33, -33, 9)
     )
     read: list[Any] = [
         [1, 2**70, -(2**70)],
@@ -435,8 +444,10 @@ def test_scores_and_steps() -> None:
         [True],
         None,
     ]
-    claims["as_numbers"] = outcomes(lambda given: grids.as_numbers(given, None, "values"), read)
-    claims["as_numbers on a grid"] = outcomes(lambda given: grids.as_numbers(given, F(1), "values").tolist(), read)
+    claims["as_numeric_array"] = outcomes(lambda given: grids.as_numeric_array(given, None, "values"), read)
+    claims["as_numeric_array on a grid"] = outcomes(
+        lambda given: grids.as_numeric_array(given, F(1), "values").tolist(), read
+    )
     check_claims("mechanisms/scores_and_steps", claims)
 
 
@@ -457,7 +468,7 @@ def test_quantiles() -> None:
                 claims[f"{name}: curve"] = _curve(made.curve)
                 claims[f"{name}: lean"] = tuple(made.safety_offset_rows(c, k) for c in ("0.5", "0.95") for k in (1, 4))
                 claims[f"{name}: ends"] = numbers(made.ends("0.3", "0.9", 2))
-                earlier = EarlierQuantiles(chances, "0.9", (0, 1000), 2, relation, grouped)
+                earlier = LegacyQuantiles(chances, "0.9", (0, 1000), 2, relation, grouped)
                 claims[f"{name}: earlier"] = (_curve(earlier.curve), numbers([n.chance for n in earlier._nodes]))
     for relation in BOTH:
         claims[f"minimum, {relation}"] = numbers(sf.Quantiles.minimum(1, (0, 99), 3, relation))
@@ -501,7 +512,7 @@ def test_quantiles() -> None:
         ([0, "0.5"], 1, (0, 9), 1, "replace", False, 1),
     ]
     claims |= {f"{each}": outcome(lambda each=each: sf.Quantiles(*each)) for each in given}
-    claims["earlier choice"] = outcome(lambda: EarlierQuantiles("0.5", 1, (0, 9)).choose([1]))
+    claims["earlier choice"] = outcome(lambda: LegacyQuantiles("0.5", 1, (0, 9)).choose([1]))
     check_claims("mechanisms/quantiles", claims)
 
 
@@ -641,7 +652,7 @@ def test_factorisations() -> None:
     ):
         made = Factorisation(form, periods, weight_bits, branching)
         claims[f"{made}: weights"] = numbers(made.weights)
-        claims[f"{made}: lengths"] = numbers(made.lengths)
+        claims[f"{made}: lengths"] = numbers(made.decoder_row_norms)
         claims[f"{made}: decoder"] = numbers(np.where(np.abs(made.decoder) < 1e-9, 0.0, np.round(made.decoder, 9)))
     given: list[tuple[Any, ...]] = [
         ("circle", 3, 0),
@@ -662,7 +673,8 @@ def test_factorisations() -> None:
     for periods in (1, 2, 3, 5, 16, 17, 400, 401, 1999):
         for order in (1, 2):
             claims[f"candidates for {periods} of order {order}"] = tuple(
-                (made.form, made.branching, made.bits) for made in factorisations.candidates(periods, order, 5)
+                (made.form, made.branching, made.bits)
+                for made in factorisations.candidate_factorisations(periods, order, 5)
             )
     check_claims("mechanisms/factorisations", claims)
 
@@ -671,7 +683,7 @@ def test_factorisations() -> None:
 def test_guide_tables(kind: str) -> None:
     claims: dict[str, Claim] = {}
     for size in (F(1, 100), F(1, 40), F(1, 2), F(7, 2)):
-        made = guide_tables.guide(kind, size)
+        made = guide_tables.build_guide_table(kind, size)
         name = f"{size}"
         claims[name] = made is None
         if made is not None:
@@ -683,11 +695,11 @@ def test_guide_tables(kind: str) -> None:
                 numbers(undecided[::7]),
                 numbers(made.cells[::1999]),
             )
-        sums, error, first = guide_tables._cumulative(kind, size)
+        sums, error, first = guide_tables._cumulative_weights(kind, size)
         claims[f"{name}: sums"] = (tuple(map(str, sums[:: max(1, len(sums) // 5)])), len(sums), str(error), first)
         context = bits.decimal_context(40)
         claims[f"{name}: weights"] = tuple(map(str, guide_tables._weights(kind, size, 4, context)))
-        claims[f"{name}: reach"] = tuple(guide_tables._reach(kind, size, digits) for digits in (20, 60))
+        claims[f"{name}: reach"] = tuple(guide_tables._truncation_point(kind, size, digits) for digits in (20, 60))
         if made is not None:
             words = (
                 0,
@@ -699,5 +711,7 @@ def test_guide_tables(kind: str) -> None:
                 2**63,
                 2**64 - 2,
             )
-            claims[f"{name}: located"] = tuple(guide_tables._locate(made.law, word, 64, context) for word in words)
+            claims[f"{name}: located"] = tuple(
+                guide_tables._outcome_containing(made.law, word, 64, context) for word in words
+            )
     check_claims(f"mechanisms/guide_of_{kind}", claims)

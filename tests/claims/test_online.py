@@ -20,7 +20,7 @@ from sfumato.publish.mwem import CandidateCounts
 from sfumato.publish.online import (
     Hypothesis,
     build_gate,
-    close_width,
+    close_score_bound,
     first_hypothesis,
     round_to_steps,
     score,
@@ -95,7 +95,7 @@ def test_gates() -> None:
                 label, {"threshold": gate.threshold, "scales": gate.scales, "leak": gate.curve().epsilon(0)}
             )
             for rounds, beta in ((1, 0.05), (20, 0.05), (20, 1e-4)):
-                found[f"{label} {rounds} {beta}"] = close_width(gate, rounds, beta)
+                found[f"{label} {rounds} {beta}"] = close_score_bound(gate, rounds, beta)
     for step in (Fraction(1), Fraction(1, 8), Fraction(3)):
         found |= claims_of(f"steps {step}", round_to_steps(np.array([1.3, -2.6, 1e30, -1e30]), step))
     found |= claims_of("score", [score(np.array([1, 9]), np.array([4, 2]), reach) for reach in (1, 2, 7, 8)])

@@ -18,7 +18,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.errors import Unsupported
 from sfumato.plan import account_periods
 from sfumato.plan.descriptions import expression_sql
-from sfumato.plan.keys import conditions, groups, undeclared_keys
+from sfumato.plan.keys import conditions, possible_group_keys, undeclared_keys
 from sfumato.plan.nodes import Filter, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.values.narrowing import limits
@@ -165,7 +165,7 @@ def _groups(key: str, where: str, engine: Engine) -> Claim:
     if undeclared_keys(keyed.keys, known):
         return "not declared"
     try:
-        listed = [" ".join(map(str, each)) for each in groups(keyed.keys, engine.values, known)]
+        listed = [" ".join(map(str, each)) for each in possible_group_keys(keyed.keys, engine.values, known)]
     except Unsupported as refused:
         return refused.code
     return len(listed), *listed[:6], *listed[-2:]

@@ -31,7 +31,7 @@ from sfumato.privacy import (
     theorems,
 )
 from sfumato.privacy.guarantee import PrivacyUnit
-from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss, sum_above
+from sfumato.privacy.losses import BoundedRangeLoss, PairLoss, ResponseLoss, sum_rounded_up
 from sfumato.privacy.noise_losses import LaplaceLoss
 from sfumato.privacy.odometer import odometer
 from sfumato.privacy.reading import posterior, reading
@@ -89,8 +89,8 @@ def test_numbers() -> None:
         "lowered": tuple(each.hex() for each in map(public_numbers.rounded_down, (0.0, 1.0, -1.0, 0.3))),
     }
     roundings = {
-        "above": public_numbers.least_float_above,
-        "below": public_numbers.greatest_float_below,
+        "above": public_numbers.decimal_float_above,
+        "below": public_numbers.decimal_float_below,
         "float_above": public_numbers.float_above,
         "float_below": public_numbers.float_below,
     }
@@ -112,10 +112,10 @@ def test_amounts() -> None:
         "subtract": tuple(outcomes(lambda b, a=a: amounts.subtract_rounded_down(a, b), held) for a in held),
         "round_up": outcomes(amounts.round_up, held),
         "round_down": outcomes(amounts.round_down, held),
-        "write": outcomes(amounts.write, held),
-        "read": outcomes(amounts.read, written),
+        "write": outcomes(amounts.format_amount, held),
+        "read": outcomes(amounts.parse_amount, written),
         "checked": outcomes(
-            lambda value: amounts.checked(value, "spent"), [*held, -1, F(-1, 2), "1/3", "3", 1.0, True]
+            lambda value: amounts.checked_amount(value, "spent"), [*held, -1, F(-1, 2), "1/3", "3", 1.0, True]
         ),
     }
     check_claims("privacy/amounts", claims)
@@ -317,14 +317,14 @@ def test_searches() -> None:
 
     conditions = [F(1), F(1, 3), F(17, 10), F(10**59), F(10**61), F(1, 10**59), F(1, 10**61), F(4), F(1234567, 1000)]
     claims: dict[str, Claim] = {
-        "least": outcomes(lambda limit: calibration.least(lambda size: size >= limit, "it"), conditions),
+        "least": outcomes(lambda limit: calibration.least_parameter(lambda size: size >= limit, "it"), conditions),
         "least roughly": outcomes(
-            lambda limit: calibration.least(lambda size: size >= limit, "it", F(1, 64)), conditions
+            lambda limit: calibration.least_parameter(lambda size: size >= limit, "it", F(1, 64)), conditions
         ),
-        "least_by": numbers(calibration.least_by(short, "it")),
+        "least_parameter_by": numbers(calibration.least_parameter_by(short, "it")),
         "looked at": tuple(map(numbers, seen)),
         "round_numbers": outcomes(
-            lambda ends: calibration._rounder_candidates(*ends),
+            lambda ends: calibration._shorter_numbers_near(*ends),
             [
                 *((F(1, 3) - F(1, 10**15), F(1, 3) + F(1, 10**17)), (F(1), F(1)), (F(2, 3), F(3, 4))),
                 *((F(1, 7), F(1, 7) * (1 + F(1, 2**46))), (F(10000, 10001), F(10001, 10002))),
@@ -332,13 +332,13 @@ def test_searches() -> None:
             ],
         ),
         "above": tuple(
-            calibration.excess_over(v, m) for v in (0.0, 0.5, 1.0, math.inf, -1.0) for m in (F(1, 2), F(0), F(1))
+            calibration.log_excess(v, m) for v in (0.0, 0.5, 1.0, math.inf, -1.0) for m in (F(1, 2), F(0), F(1))
         ),
         "above of long ones": tuple(
-            calibration.excess_over(F(1, 10**400) + d, F(1, 10**400)) > 0 for d in (0, F(1, 10**450), -F(1, 10**450))
+            calibration.log_excess(F(1, 10**400) + d, F(1, 10**400)) > 0 for d in (0, F(1, 10**450), -F(1, 10**450))
         ),
         "shortfall": tuple(
-            calibration.shortfall(curve, promise)
+            calibration.log_delta_excess(curve, promise)
             for curve in (Curve.pure(1), Curve.gaussian(3), Curve.approximate("0.5", "1e-6"))
             for promise in (Guarantee(1), Guarantee("0.5", "1e-6"), Guarantee("0.5"), Guarantee(1, "1e-3"))
         ),
@@ -361,16 +361,16 @@ def test_compositions_in_parts() -> None:
     def failing_pair(count: int) -> shape.Parts:
         return ((ResponseLoss(F(1, 9), 2, F(1, 100)), count),)
 
-    profile = shape._closed_form(((LaplaceLoss(F(1)), 1),))
+    profile = shape._closed_form_profile(((LaplaceLoss(F(1)), 1),))
     assert profile is not None
     claims: dict[str, Claim] = {
         "failure_range": tuple(numbers(shape.failure_range(tuple(each))) for each in failing),
-        "sum_above": tuple(numbers(sum_above(each)) for each in many),
+        "sum_rounded_up": tuple(numbers(sum_rounded_up(each)) for each in many),
         "max_divergence": tuple(numbers(shape.max_divergence(tuple(each))) for each in failing),
         "last": tuple(shape._bisect_floats(lambda x, k=k: x < k) for k in (0.0, 0.3, 1.0, 77.7, math.inf)),
-        "invert": tuple(shape._invert(profile, d) for d in (F(1, 10**9), F(1, 10), F(9, 10))),
+        "invert": tuple(shape._invert_profile(profile, d) for d in (F(1, 10**9), F(1, 10), F(9, 10))),
         "closed forms": tuple(
-            shape._closed_form(parts) is not None
+            shape._closed_form_profile(parts) is not None
             for parts in (((LaplaceLoss(F(1)), 1),), ((LaplaceLoss(F(1)), 2),), ((LaplaceLoss(F(1)), 1),) * 2)
         ),
         "no parts": (shape.epsilon_range((), F(0)), shape.delta_range((), F(0))),
@@ -426,7 +426,7 @@ def test_finite_pairs() -> None:
         exact = pairs.aligned_masses(*given[index])
         claims[f"{index} corners"] = numbers(pairs.roc_corners(*exact))
         claims[f"{index} symmetrised"] = numbers(pairs.symmetrised(*exact))
-        claims[f"{index} chained"] = tuple(numbers(pairs.chained(*exact, k)) for k in (1, 2, 4))
+        claims[f"{index} chained"] = tuple(numbers(pairs.group_pair(*exact, k)) for k in (1, 2, 4))
     corners = [
         (F(0), F(0)),
         (F(0), F(1, 4)),
@@ -436,12 +436,14 @@ def test_finite_pairs() -> None:
         (F(1, 2), F(3, 4)),
         (F(1), F(1)),
     ]
-    claims["hull"] = numbers(pairs.hull(corners))
-    claims["hull of two steps"] = numbers(pairs.hull([(F(0), F(1, 2)), (F(0), F(0)), (F(1), F(1)), (F(1), F(1, 2))]))
-    claims["hull of a line"] = numbers(pairs.hull([(F(k, 4), F(k, 4)) for k in range(5)]))
-    claims["value"] = tuple(pairs._value(pairs.hull(corners), F(k, 8)) for k in range(10))
-    claims["after"] = numbers(pairs._after(pairs.hull(corners), pairs.hull(corners)))
-    claims["steps"] = numbers(pairs._steps(pairs.hull(corners)))
+    claims["hull"] = numbers(pairs.concave_hull(corners))
+    claims["hull of two steps"] = numbers(
+        pairs.concave_hull([(F(0), F(1, 2)), (F(0), F(0)), (F(1), F(1)), (F(1), F(1, 2))])
+    )
+    claims["hull of a line"] = numbers(pairs.concave_hull([(F(k, 4), F(k, 4)) for k in range(5)]))
+    claims["value"] = tuple(pairs._evaluate_curve(pairs.concave_hull(corners), F(k, 8)) for k in range(10))
+    claims["after"] = numbers(pairs._compose_curves(pairs.concave_hull(corners), pairs.concave_hull(corners)))
+    claims["steps"] = numbers(pairs._pair_from_power_curve(pairs.concave_hull(corners)))
     check_claims("privacy/finite_pairs", claims)
 
 
@@ -582,10 +584,10 @@ def test_lines_and_least_rho() -> None:
     claims: dict[str, Claim] = {
         "least_rho": tuple(to_digits(float(shape.least_rho(loss)), 6) for loss in losses),
         "chord": tuple(shape._chord(*each) for each in ends),
-        "below the line": shape.best_line(lambda _: 0.0, 1.0, 0.0) < 1,
+        "below the line": shape.best_false_negative_bound(lambda _: 0.0, 1.0, 0.0) < 1,
         "peak": tuple(shape._golden_maximum(lambda x, k=k: -((x - k) ** 2), 5.0) for k in (0.0, 1.2345, 4.9, 7.0)),
-        "best_line": tuple(
-            shape.best_line(lambda x: math.exp(-3 * x) / 2, most, alpha)
+        "best_false_negative_bound": tuple(
+            shape.best_false_negative_bound(lambda x: math.exp(-3 * x) / 2, most, alpha)
             for most in (0.5, 9.0, 700.0)
             for alpha in (0.0, 0.1, 0.6)
         ),

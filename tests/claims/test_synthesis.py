@@ -22,7 +22,7 @@ from sfumato.privacy import Neighbours, Sensitivity
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell
 from sfumato.publish.marginals.faces import PublicTableFacts
-from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replayed, update_weights
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replay_rounds, update_weights
 from sfumato.publish.synthesis import candidates, implications
 from sfumato.publish.synthesis.budget import (
     Concentrated,
@@ -36,14 +36,14 @@ from sfumato.publish.synthesis.budget import (
 )
 from sfumato.publish.synthesis.forecasting import (
     _nearest_in_size,
+    draw_invented_rows,
     expected_run,
-    invent_rows,
     predicted_memory,
     predicted_seconds,
 )
 from sfumato.publish.synthesis.implications import require_possible_rows, zeros_from_policy
-from sfumato.publish.synthesis.methods import _joining_pairs, expected_rounds
-from sfumato.publish.synthesis.state import l1_change, mean_size, round_to_steps
+from sfumato.publish.synthesis.methods import _unconnected_pairs, expected_rounds
+from sfumato.publish.synthesis.state import l1_change, mean_absolute_noise, round_to_steps
 from sfumato.release.prices import Price
 
 pytestmark = pytest.mark.filterwarnings("ignore::sfumato.errors.WeakPrivacy")
@@ -59,11 +59,11 @@ def test_prices_are_split_exactly() -> None:
     changes["replaced"] = Sensitivity(1, 2, neighbours="replace")
     for label, own in (("pure", Pure(Fraction(3, 2))), ("concentrated", Concentrated(Fraction(1, 3)))):
         said: dict[str, Any] = {"total": own.total, "halved": own.half_noise_factor}
-        said |= {f"sharpness {columns}": own.sharpness(columns) for columns in (1, 5)}
+        said |= {f"first_round_sharpness {columns}": own.first_round_sharpness(columns) for columns in (1, 5)}
         for amount, (name, change) in itertools.product((Fraction(1, 7), Fraction(3, 10**8)), changes.items()):
             noise = own.noise(amount, change)
             said |= {f"noise {amount} {name}": repr(noise), f"cost {amount} {name}": own.noise_cost(noise, change)}
-            said |= {f"size {amount} {name}": mean_size(noise, Fraction(1, 4))}
+            said |= {f"size {amount} {name}": mean_absolute_noise(noise, Fraction(1, 4))}
         said |= {f"hold {delta}": own.total_curve(Neighbours.ADD_REMOVE).epsilon(delta) for delta in ("1e-6", "1e-2")}
         found |= claims_of(label, said)
         funds = SynthesisBudget(own).charge(Fraction(1, 9))
@@ -103,7 +103,7 @@ def test_choices_and_expectations(price: dict[str, Any]) -> None:
             said[f"{method} {rows} seconds"] = predicted_seconds(setting, course, rows, SPEED)
         found |= claims_of(label, said)
         with keyed("invented"):
-            made = invent_rows(setting, 40)
+            made = draw_invented_rows(setting, 40)
         found |= claims_of(f"{label} invented", [[each.tolist() for each in made.codes], made.totals.tolist()])
     record(f"expected_{'_'.join(price)}", found)
 
@@ -111,7 +111,7 @@ def test_choices_and_expectations(price: dict[str, Any]) -> None:
 def test_candidates() -> None:
     found: dict[str, Claim] = {}
     workload = {(0, 1): Fraction(1), (1, 2, 3): Fraction(1, 2), (4,): Fraction(3)}
-    found |= claims_of("closure", {str(key): each for key, each in candidates.weighted_closure(workload).items()})
+    found |= claims_of("closure", {str(key): each for key, each in candidates.weighted_subsets(workload).items()})
     found |= claims_of(
         "within", {str(key): each for key, each in candidates.subsets_with_largest_weight(workload).items()}
     )
@@ -128,7 +128,7 @@ def test_candidates() -> None:
     for wanted, count in itertools.product((0.5, 6.0, 40.0), (3, 9)):
         found |= claims_of(f"by size {wanted} {count}", _nearest_in_size(by_size, sizes, wanted, count))
     for edges in ([], [(0, 1)], [(0, 1), (2, 3)], [(0, 1), (1, 2), (2, 3)]):
-        found |= claims_of(f"joining {edges}", _joining_pairs(edges, 4))
+        found |= claims_of(f"joining {edges}", _unconnected_pairs(edges, 4))
     found |= claims_of("moved", l1_change(np.array([1.0, 5.0]), np.array([4.0, 3.0])))
     found |= claims_of("steps", round_to_steps(np.array([[1.26, -2.0], [1e30, 0.1]]), 0.5).tolist())
     record("candidates", found)
@@ -147,9 +147,9 @@ def test_columns_that_decide_others() -> None:
     face = PublicTableFacts((*domains, *numbers), impossible, "x", declared)
     found: dict[str, Claim] = claims_of("pairs", implications.deciding_pairs(own, face))
     found |= claims_of("cells", [implications.deciding_cells(own, place).tolist() for place in range(4)])
-    found |= claims_of("required", implications.required_places(face))
-    found |= claims_of("last", implications.last_cell(own, 1))
-    found |= claims_of("sets", implications.sets_of(((1, 0), (0, 1), (2, 1))))
+    found |= claims_of("required", implications.non_nullable_attributes(face))
+    found |= claims_of("last", implications.missing_value_cell(own, 1))
+    found |= claims_of("sets", implications.distinct_sets(((1, 0), (0, 1), (2, 1))))
     for pair in ((1, 0), (0, 1)):
         made = implications.zeros_of_pair(pair, (1, 0, 2), np.array([True, True, False]), 3)
         found |= claims_of(f"zeros {pair}", made)
@@ -269,7 +269,7 @@ def test_dense_models() -> None:
         start = MwemModel.uniform((2, 3), rows, 4, textbook=textbook)
         found |= {f"passes {textbook} {rows}": start.passes}
         for count in range(1, len(rounds) + 1):
-            made = replayed(start, rounds[:count])
+            made = replay_rounds(start, rounds[:count])
             found |= claims_of(f"{textbook} {rows} {count}", made.fitted_weights)
             found |= claims_of(f"{textbook} {rows} {count} said", made.predicted(CellView((1,))))
     for cells, count in ((10**3, 10), (10**6, 10), (10**6, 100)):

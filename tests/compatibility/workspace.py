@@ -117,7 +117,7 @@ def written_fields() -> dict[str, list[str]]:
 def _describe(field: Any) -> str:
     default = field.default.value if isinstance(field.default, Enum) else field.default
     remarks = "" if field.compare else ", not compared"
-    return codec.field_name(field) + ("" if default is MISSING else f" = {default!r}") + remarks
+    return codec.written_field_name(field) + ("" if default is MISSING else f" = {default!r}") + remarks
 
 
 def proposals(clinic: sf.Curator, club: sf.Curator) -> Mapping[str, Callable[[], Any]]:

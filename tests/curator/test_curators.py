@@ -18,7 +18,7 @@ from sfumato.errors import AccountDiffers, Draining, SourceChanged, SourceTaken
 from sfumato.ledger import Line
 from sfumato.ledger.accounts.spending_limits import Reservation
 from sfumato.privacy import Curve
-from sfumato.release.prices import Price, weak_words
+from sfumato.release.prices import Price, weak_price_warnings
 
 POLICY = """
 [unit]
@@ -194,8 +194,8 @@ def test_a_line_reads_back_from_json(clinic: sf.Curator) -> None:
 def test_a_price_in_rho_is_weak_where_the_epsilon_that_it_promises_is() -> None:
     strong, weak = Fraction("0.463"), Fraction("0.464")
     assert Curve.concentrated(strong).epsilon("1e-6") < 5 < Curve.concentrated(weak).epsilon("1e-6")
-    assert weak_words(Price(rho=strong)) == ()
-    (said,) = weak_words(Price(rho=weak))
+    assert weak_price_warnings(Price(rho=strong)) == ()
+    (said,) = weak_price_warnings(Price(rho=weak))
     assert said == (
         "weak privacy: ρ = 0.464 at δ = 1e-06 is ε = 5.01, which lets an attacker's odds grow by a factor of up to e^ε"
     )
@@ -206,13 +206,13 @@ def test_a_weak_price_in_rho_is_told_aloud_and_with_the_answer(policy: Path) -> 
     with sf.open(policy) as curator:
         with pytest.warns(sf.WeakPrivacy, match="weak privacy: ρ = 1 at δ = 1e-06 is ε = 7.77"):
             bought = curator.sql(COUNT).release(rho=1)
-        assert bought.receipt.weak == weak_words(Price(rho=1))
+        assert bought.receipt.weak == weak_price_warnings(Price(rho=1))
         curator.sql(COUNT).release(rho="0.4", fresh=True)  # and says nothing
 
 
 def test_a_weak_price_is_told_with_the_answer_to_whoever_reads_it(policy: Path) -> None:
     policy.write_text(policy.read_text().replace("epsilon = 4.0", "epsilon = 40.0"))
-    (weak,) = weak_words(Price(6))
+    (weak,) = weak_price_warnings(Price(6))
     with sf.open(policy) as curator:
         with pytest.warns(sf.WeakPrivacy):
             bought = curator.sql(COUNT).release(epsilon=6)

@@ -19,7 +19,7 @@ from sfumato.engine.protocols import DataIdentity, OpenReading, StatelessReading
 from sfumato.errors import EngineClosed, Unsupported
 from sfumato.plan.aggregates.measures import Contribution
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.keys import ValueCombinations
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import BoundContributions, GroupKey, Scan, relations
@@ -41,7 +41,9 @@ class Integers:
 
     def catalog(self) -> Catalog:
         tables = {
-            name: Described(name, table.columns, table.public, None if table.every_row else table.id, Limits.of(table))
+            name: CatalogTable(
+                name, table.columns, table.public, None if table.every_row else table.id, Limits.of(table)
+            )
             for name, table in self._policy.tables.items()
         }
         return Catalog(tables, lambda *_: 1)

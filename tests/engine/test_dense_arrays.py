@@ -19,7 +19,7 @@ from engine.tables import policy_of
 from sfumato.engine import arrays
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, server_statement
 from sfumato.errors import InvalidParameter
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies, for_neighbours
@@ -105,11 +105,11 @@ def test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells(
     strategy: Strategy, sets: tuple[tuple[int, ...], ...]
 ) -> None:
     reading = replace(marginals(strategy), sets=sets)
-    assert reading.by_set
-    assert not marginals(strategy).by_set
+    assert reading.counts_set_by_set
+    assert not marginals(strategy).counts_set_by_set
     with closing(engine(rows(3), units=strategy is not Strategy.WHOLE)) as opened:
         exact = opened.read(reading, 7)
-        sent = opened.sources.run(opened._render(counted_statement(reading, 7)))
+        sent = opened.sources.run(opened._render(server_statement(reading, 7)))
     assert len(sent) <= reading.cell_count
     assert sum(cells.sum() for cells in exact) > 0
     for cells, added_up in zip(exact, arrays_from_rows(sent, reading), strict=True):  # type: ignore[call-overload]
@@ -166,7 +166,7 @@ LARGEST = 2**63 - 1
 
 @pytest.mark.parametrize("listed", [[4, -2, 9], [0], [LARGEST // 4, 3], [-5, 10**6 - 6], [-5, 10**7]])
 def test_whole_numbers_are_found_in_their_cells(listed: list[int]) -> None:
-    cells = arrays._Cells(listed, Type.INTEGER)
+    cells = arrays._CellLookup(listed, Type.INTEGER)
     around = {each + step for each in listed for step in (-2, -1, 0, 1, 2)}
     values = [*sorted(around), None, -LARGEST - 1, LARGEST, 7]
     wanted = [listed.index(each) if each in listed else len(listed) for each in values]
@@ -251,7 +251,7 @@ def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatc
     """Few cells, or many; merged after every batch, or once."""
     monkeypatch.setattr(arrays, "_MAX_WAITING", waiting)
     draw = np.random.default_rng(3)
-    counts, every = arrays._Counts(limit), []
+    counts, every = arrays._IntegerMultiset(limit), []
     for size in (0, 1, 500, 3, 800, 0):
         every.append(draw.integers(limit - 50, limit, size))
         counts.add(every[-1])
@@ -259,7 +259,7 @@ def test_numbers_are_counted_as_they_arrive(limit: int, waiting: int, monkeypatc
     expected = np.unique(np.concatenate(every), return_counts=True)
     assert np.array_equal(numbers, expected[0])
     assert np.array_equal(many, expected[1])
-    nothing = arrays._Counts(limit).sorted()
+    nothing = arrays._IntegerMultiset(limit).sorted()
     assert [each.size for each in nothing] == [0, 0]
 
 

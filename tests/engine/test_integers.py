@@ -14,7 +14,7 @@ from sfumato.engine.opening import open_engine
 from sfumato.engine.protocols import Engine
 from sfumato.errors import EngineClosed, SfumatoError, Unsupported
 from sfumato.plan.bounding import bounding_strategies
-from sfumato.plan.keys import groups
+from sfumato.plan.keys import possible_group_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql.statements import parse
@@ -56,7 +56,7 @@ def test_totals_are_the_same_on_both_engines(text: str, unit: str, rows: int) ->
     found = []
     for engine in (open_engine(policy), Integers(policy)):
         plan = parse(text, engine.catalog()).plan
-        named = groups(plan.keys, engine.values)
+        named = possible_group_keys(plan.keys, engine.values)
         options = bounding_strategies(plan, Limits.of(policy.tables["t"]), len(named))
         bounded = next(each for each in options if each.strategy in (Strategy.WHOLE, Strategy.REWEIGHT))
         engine.check(GroupTotals(bounded, named))

@@ -20,7 +20,7 @@ import pytest
 from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import cell_lowering
-from sfumato.engine.lowering.cell_lowering import _nearest
+from sfumato.engine.lowering.cell_lowering import _rounded_quotient
 from sfumato.engine.lowering.relational import (
     CleanTable,
     Constant,
@@ -156,7 +156,7 @@ def test_no_unit_moves_rounded_totals_further_than_is_claimed(rows: bool, measur
 
 
 def _away_in_the_engine(total: Scalar, unit: int) -> Scalar:
-    """The broken twin of ``_nearest``: division rounds toward 0, so halves are rounded away from it."""
+    """The broken twin of ``_rounded_quotient``: division rounds toward 0, so halves are rounded away from it."""
     half = Constant(unit // 2, Wide.INTEGER)
     negative = apply(ScalarFunction.GREATER, Constant(0, Wide.INTEGER), wide(total))
     moved = apply(
@@ -180,7 +180,7 @@ def test_broken_twins_are_caught(twin: str, monkeypatch: pytest.MonkeyPatch) -> 
     if twin == "no remainders":
         monkeypatch.setattr(bounding, "_rounded", _without_remainders)
     else:
-        monkeypatch.setattr(cell_lowering, "_nearest", _away_in_the_engine)
+        monkeypatch.setattr(cell_lowering, "_rounded_quotient", _away_in_the_engine)
     engine, worlds = _engine(False, 16), _worlds(False, 16)
     caught = False
     for bounded in _bounded(engine, "SUM"):
@@ -197,7 +197,7 @@ def test_the_engine_rounds_halves_up() -> None:
     unit = 1 << 32
     middles = [sign * (whole * unit + half) for sign in (-1, 1) for whole in (0, 1, 2**70) for half in (0, unit // 2)]
     totals = [each + by for each in middles for by in (-1, 0, 1)]
-    columns = tuple((f"t{at}", _nearest(Constant(each, Wide.INTEGER), unit)) for at, each in enumerate(totals))
+    columns = tuple((f"t{at}", _rounded_quotient(Constant(each, Wide.INTEGER), unit)) for at, each in enumerate(totals))
     written = Generator(DuckDBSpelling(), lambda _: "(SELECT 1)").statement(
         StagedSelect((), Select(columns, CleanTable("t")))
     )

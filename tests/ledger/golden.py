@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 import sfumato as sf
-from sfumato.mechanisms.key_thresholds import WholeKeyThreshold
-from sfumato.mechanisms.quantiles import EarlierQuantiles
+from sfumato.mechanisms.key_thresholds import LegacyKeyThreshold
+from sfumato.mechanisms.quantiles import LegacyQuantiles
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden.ledger"
 UNIT = sf.PrivacyUnit("patient")
@@ -28,8 +28,8 @@ CENTRAL = (
     sf.Charged(sf.PermuteAndFlip("0.1", sensitivity=3, grid="0.25")),
     sf.Charged(sf.NoisyMax("0.1", noise="exponential")),
     sf.Charged(sf.TopK("0.1", k=3)),
-    sf.Charged(EarlierQuantiles(["0.25", "0.5", "0.75"], "0.1", (0, 100))),
-    sf.Charged(WholeKeyThreshold("0.1", "1e-9", max_groups=4)),
+    sf.Charged(LegacyQuantiles(["0.25", "0.5", "0.75"], "0.1", (0, 100))),
+    sf.Charged(LegacyKeyThreshold("0.1", "1e-9", max_groups=4)),
     sf.Curve.laplace(20),
 )
 LOCAL = (

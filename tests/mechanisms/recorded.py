@@ -19,7 +19,7 @@ class Recorded:
     def __init__(self, chosen: bytes) -> None:
         self.left = chosen
         self.beyond = 0
-        self._random = bits.Stream()
+        self._random = bits.RandomByteStream()
 
     def take(self, count: int) -> bytes:
         taken, self.left = self.left[:count], self.left[count:]
@@ -34,7 +34,7 @@ class Seeded:
         self.take = np.random.default_rng(seed).bytes
 
 
-class Keyed(bits.Stream):
+class Keyed(bits.RandomByteStream):
     """A stream like any other, but that its keys are decided by a name; a child that was forked meanwhile draws its
     keys from the system's entropy.
     """

@@ -77,7 +77,7 @@ def test_rounding_to_a_grid_never_stretches_a_change(kind: str, grid: Fraction) 
 
 def _steps(kind: str, value: Fraction, grid: Fraction) -> int | None:
     if kind == "fraction":
-        return grids._nearest(value / grid)
+        return grids._round_and_clamp(value / grid)
     if kind == "int":
         whole = value.denominator == 1 and abs(value) < 2**63
         return int(grids.to_steps(np.array([int(value)]), grid)[0]) if whole else None
@@ -247,13 +247,13 @@ def test_the_classical_gaussian_is_textbook_and_more_than_needed() -> None:
 
 
 def test_tables_are_built_only_when_the_draws_pay() -> None:
-    guide_tables.guide.cache_clear()
+    guide_tables.build_guide_table.cache_clear()
     sf.Laplace(7).apply(np.zeros(1000, np.int64))
     sf.Gaussian(7).apply(np.zeros(1000, np.int64))
-    assert guide_tables.guide.cache_info().currsize == 0
+    assert guide_tables.build_guide_table.cache_info().currsize == 0
     sf.Gaussian(7).apply(np.zeros(additive._TABLE_PAYS["gaussian"], np.int64))
     sf.Laplace(7).apply(np.zeros(additive._TABLE_PAYS["laplace"], np.int64))
-    assert guide_tables.guide.cache_info().currsize == 2
+    assert guide_tables.build_guide_table.cache_info().currsize == 2
 
 
 @pytest.mark.long
@@ -328,8 +328,8 @@ def test_the_chance_left_to_each_noise_is_rounded_down() -> None:
             for k in (1, 2, 3, 7, 9, 1000):
                 independent = -mpmath.expm1(mpmath.log1p(-beta) / k)
                 for truth, found in (
-                    (independent, additive._miss(confidence, k)),
-                    (beta / k, additive._rarely(confidence, k)),
+                    (independent, additive._independent_miss(confidence, k)),
+                    (beta / k, additive._union_bound_miss(confidence, k)),
                 ):
                     assert truth * (1 - mpmath.mpf("1.4e-14")) <= found <= truth * (1 - mpmath.mpf("0.6e-14"))
 
@@ -340,18 +340,18 @@ def test_a_gaussian_width_keeps_a_margin_of_rounding() -> None:
     summed = 2 * math.fsum(weights[3:]) / (2 * math.fsum(weights) - 1)  # P(|Y| > 2) at σ = 1
     bounded = math.erfc(3920.5 / (2000 * math.sqrt(2)))  # of |Y| > 3920 at σ = 2000
     for sigma, width, chance in ((1.0, 2, summed), (2000.0, 3920, bounded)):
-        assert additive._gaussian_width(sigma, chance * (1 + 1.5e-12)) == width
-        assert additive._gaussian_width(sigma, chance * (1 + 0.5e-12)) == width + 1
-        assert additive._gaussian_width(sigma, chance * (1 - 1e-9)) == width + 1
-    assert additive._gaussian_width(2000.0, bounded * (1 + 1e-12)) == 3920  # and one that is just met is met
+        assert additive._gaussian_half_width(sigma, chance * (1 + 1.5e-12)) == width
+        assert additive._gaussian_half_width(sigma, chance * (1 + 0.5e-12)) == width + 1
+        assert additive._gaussian_half_width(sigma, chance * (1 - 1e-9)) == width + 1
+    assert additive._gaussian_half_width(2000.0, bounded * (1 + 1e-12)) == 3920  # and one that is just met is met
     # half a step is gained beyond σ alone, where the density is convex
-    assert additive._gaussian_width(2000.0, math.erfc(2000.25 / (2000 * math.sqrt(2)))) == 2001
-    assert additive._gaussian_width(2000.0, math.erfc(2001.5 / (2000 * math.sqrt(2))) * (1 + 1e-9)) == 2001
+    assert additive._gaussian_half_width(2000.0, math.erfc(2000.25 / (2000 * math.sqrt(2)))) == 2001
+    assert additive._gaussian_half_width(2000.0, math.erfc(2001.5 / (2000 * math.sqrt(2))) * (1 + 1e-9)) == 2001
 
 
 def test_a_sum_of_gaussian_noises_is_as_wide_as_its_deviation_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    monkeypatch.setattr(additive, "_gaussian_width", lambda sigma, _: asked.append(sigma) or 7)
+    monkeypatch.setattr(additive, "_gaussian_half_width", lambda sigma, _: asked.append(sigma) or 7)
     assert sf.Gaussian(50).sum_error(3) == 7
     with mpmath.workdps(40):
         assert abs(asked[0] / (50 * mpmath.sqrt(3)) - 1 - mpmath.mpf("1e-12")) < 1e-15

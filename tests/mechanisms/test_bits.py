@@ -66,9 +66,9 @@ def test_a_fork_does_not_repeat_its_parent() -> None:
 def test_a_broken_stream_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin without the fork hook and the process check does repeat, and this test sees it."""
     monkeypatch.setattr(os, "getpid", lambda: 7)
-    stream = bits.Stream()
+    stream = bits.RandomByteStream()
     stream.take(16)
-    monkeypatch.setattr(bits, "_take", stream.take)
+    monkeypatch.setattr(bits, "_take_bytes", stream.take)
     assert not _all_different(_forked(2))
 
 
@@ -93,7 +93,7 @@ def test_two_interpreters_differ() -> None:
 
 def test_large_requests_cross_chunks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "_REKEY_AFTER", 1 << 20)
-    stream = bits.Stream()
+    stream = bits.RandomByteStream()
     data = b"".join(stream.take(n) for n in (3, (1 << 20) + 5, 7, 1 << 21, 100))
     blocks = [data[i : i + 16] for i in range(8, len(data) - 16, 16)]
     assert len(set(blocks)) == len(blocks)
@@ -103,7 +103,7 @@ def test_large_requests_cross_chunks_and_keys(monkeypatch: pytest.MonkeyPatch) -
 
 
 Interrupt = Callable[[], None]
-WHERE = ("_take", "take", "_run", "_fresh", "_key", "_new_key", "__init__")
+WHERE = ("_take_bytes", "take", "_take_from_pool", "_generate_bytes", "_rekey", "_new_key", "__init__")
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def test_a_handler_that_draws_gets_other_bytes_wherever_it_strikes(
     monkeypatch.setattr(bits, "_POOL", 1 << 6)
 
     def ready() -> None:
-        bits._streams.idle = [stream := bits.Stream()]
+        bits._streams.idle = [stream := bits.RandomByteStream()]
         stream.take(16)
         if refill:
             stream.take(16), stream.take(16), stream.take(16)
@@ -164,9 +164,9 @@ def test_a_handler_that_draws_gets_other_bytes_wherever_it_strikes(
 
 def test_a_stream_shared_by_both_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin that draws from one stream wherever it is interrupted hands out a block twice."""
-    stream = bits.Stream()
+    stream = bits.RandomByteStream()
     stream.take(16)
-    monkeypatch.setattr(bits, "_take", stream.take)
+    monkeypatch.setattr(bits, "_take_bytes", stream.take)
     repeated = 0
     for step in range(1, _steps_of_a_draw(lambda: bits.random_bits(128)) + 1):
         inside: list[int] = []
@@ -194,13 +194,13 @@ def test_a_handler_that_forks_leaves_the_bytes_to_the_parent(long: bool) -> None
     """A child that returns into the middle of a draw draws anew; so does one that was forked while a key was made. (At
     every third step, or every eleventh where there are many; at more with --long.)
     """
-    where = ("_run", "_fresh", "_key", "_new_key")
+    where = ("_take_from_pool", "_generate_bytes", "_rekey", "_new_key")
     for fresh in (False, True):
         bits.random_bits(128)
 
         def ready(fresh: bool = fresh) -> None:
             if fresh:
-                bits._streams.idle = [bits.Stream()]
+                bits._streams.idle = [bits.RandomByteStream()]
 
         ready()
         most = _steps_of_a_draw(lambda: bits.random_bits(128), where)
@@ -233,7 +233,7 @@ def no_keys_yet(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stuck_source_is_refused_at_its_first_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "urandom", lambda count: b"\x07" * count)
     with pytest.raises(sf.errors.EntropyStuck, match="same 256 bits twice"):
-        bits.Stream().take(1)
+        bits.RandomByteStream().take(1)
 
 
 @pytest.mark.usefixtures("no_keys_yet")
@@ -242,25 +242,25 @@ def test_a_source_that_comes_round_again_is_refused(period: int, monkeypatch: py
     calls = count()
     monkeypatch.setattr(os, "urandom", lambda size: (next(calls) % period).to_bytes(size, "little"))
     with pytest.raises(sf.errors.EntropyStuck):
-        [bits.Stream().take(1) for _ in range(period)]
+        [bits.RandomByteStream().take(1) for _ in range(period)]
 
 
 @pytest.mark.usefixtures("no_keys_yet")
 def test_a_child_that_draws_its_parent_s_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = count()
     monkeypatch.setattr(os, "urandom", lambda size: next(calls).to_bytes(size, "little"))
-    bits.Stream().take(1)
+    bits.RandomByteStream().take(1)
     calls = count()  # as a machine that was copied begins again
     monkeypatch.setattr(os, "getpid", lambda: 7)
     with pytest.raises(sf.errors.EntropyStuck):
-        bits.Stream().take(1)
+        bits.RandomByteStream().take(1)
 
 
 @pytest.mark.usefixtures("no_keys_yet")
 def test_many_keys_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "_MAX_KEYS", 20)
     for _ in range(50):
-        bits.Stream().take(1)
+        bits.RandomByteStream().take(1)
         assert 2 <= len(bits._keys) <= 21
 
 

@@ -6,7 +6,7 @@ import mpmath
 import pytest
 from scipy import stats
 
-from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit, upper_tail
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_limit, upper_limit
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_limits_are_those_of_clopper_and_pearson(k: int, n: int, miss: float) ->
 )
 def test_tails(k: int, n: int, p: float) -> None:
     exact = math.fsum(math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(max(k, 0), n + 1))
-    assert upper_tail(k, n, p) == pytest.approx(exact, rel=1e-6, abs=1e-12)
+    assert binomial_upper_tail(k, n, p) == pytest.approx(exact, rel=1e-6, abs=1e-12)
 
 
 @pytest.mark.parametrize(("k", "p"), [(1_406_849, 0.014), (3_109_575, 0.031)])
@@ -42,4 +42,4 @@ def test_the_tail_of_very_many_trials_is_not_rounded_below_the_truth(k: int, p: 
             total += term
             if term < exact * 1e-20:
                 break
-        assert total <= upper_tail(k, n, p) <= total * (1 + 1e-5)
+        assert total <= binomial_upper_tail(k, n, p) <= total * (1 + 1e-5)

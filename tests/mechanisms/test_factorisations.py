@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.factorisations import MAX_OPTIMISED, MAX_PERIODS, Factorisation, candidates
+from sfumato.mechanisms.factorisations import MAX_OPTIMISED, MAX_PERIODS, Factorisation, candidate_factorisations
 from sfumato.privacy import codec
 
 LENGTHS = (1, 2, 3, 7, 30, 100)
@@ -18,16 +18,16 @@ def variances(made: Factorisation, order: int) -> np.ndarray:
     """Of each period, where one row counts one and the noise has the size of what a row changes."""
     weights = made.weights.astype(float)
     moved = np.abs(weights).sum(axis=0).max() if order == 1 else math.sqrt((weights**2).sum(axis=0).max())
-    return (made.lengths * moved) ** 2
+    return (made.decoder_row_norms * moved) ** 2
 
 
 @pytest.mark.parametrize("periods", LENGTHS)
 @pytest.mark.parametrize("order", [1, 2])
 def test_running_totals_are_made_of_what_is_measured(periods: int, order: int) -> None:
-    for made in (*candidates(periods, order, 8), Factorisation("square root", periods, 8)):
+    for made in (*candidate_factorisations(periods, order, 8), Factorisation("square root", periods, 8)):
         assert made.weights.dtype == np.int64
         assert np.allclose(made.decoder @ made.weights, np.tril(np.ones((periods, periods))), atol=1e-9)
-        assert np.allclose(made.lengths, np.sqrt((made.decoder**2).sum(axis=1)))
+        assert np.allclose(made.decoder_row_norms, np.sqrt((made.decoder**2).sum(axis=1)))
         assert codec.loads(codec.dumps(made)) == made
         assert made.words()
 
@@ -78,18 +78,18 @@ def test_trees_by_least_squares_err_less_than_by_blocks_from_below() -> None:
     """A day's total from the fewest blocks, each drawn once, has the variance of as many noises; Honaker's less."""
     made = Factorisation("tree", 64, 0, 2)
     blocks = [bin(day).count("1") for day in range(1, 65)]
-    assert (made.lengths**2 <= np.array(blocks) + 1e-9).sum() >= 63  # the whole is no block of its own here
-    assert (made.lengths**2).mean() < 0.8 * np.mean(blocks)
-    best = min(variances(each, 1).max() for each in candidates(64, 1, 6))
+    assert (made.decoder_row_norms**2 <= np.array(blocks) + 1e-9).sum() >= 63  # the whole is no block of its own here
+    assert (made.decoder_row_norms**2).mean() < 0.8 * np.mean(blocks)
+    best = min(variances(each, 1).max() for each in candidate_factorisations(64, 1, 6))
     assert best < 0.7 * variances(made, 1).max()
 
 
 def test_what_is_chosen_from_is_short_for_long_series() -> None:
-    assert [each.form for each in candidates(1, 2, 8)] == ["each day"]
-    assert [each.form for each in candidates(MAX_OPTIMISED, 2, 8)] == ["optimised", "each day"]
-    assert [each.form for each in candidates(MAX_OPTIMISED + 1, 2, 8)] == ["square root", "each day"]
-    assert [each.branching for each in candidates(MAX_PERIODS, 1, 8)] == [7, 0]
-    assert [each.branching for each in candidates(365, 1, 8)] == [2, 3, 4, 5, 8, 20, 0]
+    assert [each.form for each in candidate_factorisations(1, 2, 8)] == ["each day"]
+    assert [each.form for each in candidate_factorisations(MAX_OPTIMISED, 2, 8)] == ["optimised", "each day"]
+    assert [each.form for each in candidate_factorisations(MAX_OPTIMISED + 1, 2, 8)] == ["square root", "each day"]
+    assert [each.branching for each in candidate_factorisations(MAX_PERIODS, 1, 8)] == [7, 0]
+    assert [each.branching for each in candidate_factorisations(365, 1, 8)] == [2, 3, 4, 5, 8, 20, 0]
 
 
 @pytest.mark.parametrize(

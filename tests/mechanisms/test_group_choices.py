@@ -43,13 +43,13 @@ def law(table: Table, mechanism: sf.FrequentValues) -> np.ndarray:
 @pytest.mark.parametrize("exactly", [False, True], ids=["in floating point", "in exact arithmetic"])
 def test_draws_follow_the_exact_law(k: int, exactly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if exactly:
-        plain = races._float_keys
+        plain = races._keys_with_errors
 
         def blurred(*given: object) -> tuple[np.ndarray, np.ndarray]:
             keys, errors = plain(*given)  # type: ignore[arg-type]
             return keys, errors + 1.0
 
-        monkeypatch.setattr(races, "_float_keys", blurred)
+        monkeypatch.setattr(races, "_keys_with_errors", blurred)
     mechanism = sf.FrequentValues(6 * k, rows_per_unit=4, k=k)
     table, count = ((3, 0, 1), (7, 7, 7), (2**62, 2**62 - 1, 2**62 - 9)), 120 if exactly else 20_000
     drawn = mechanism.choose(np.tile(table, (count, 1))).reshape(count, 3, k)

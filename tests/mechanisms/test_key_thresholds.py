@@ -261,13 +261,17 @@ def test_the_ends_of_what_a_key_threshold_accepts() -> None:
 
 
 def test_no_key_is_kept_with_more_than_certainty() -> None:
-    assert key_thresholds._gaussian_tail(Fraction(2), -60) == 1.0
-    assert key_thresholds._gaussian_tail(Fraction(3000), -40_000) == 1.0
+    assert key_thresholds._gaussian_tail_bound(Fraction(2), -60) == 1.0
+    assert key_thresholds._gaussian_tail_bound(Fraction(3000), -40_000) == 1.0
     law = {x: math.exp(-((x / 2.5) ** 2) / 2) for x in range(-40, 41)}
     total = math.fsum(law.values())
     for t in (-30, -3, 0, 1, 2, 3):  # nearer than σ the sum itself, a billionth above it
         truth = math.fsum(weight for x, weight in law.items() if x >= t) / total
-        assert key_thresholds._gaussian_tail(Fraction(5, 2), t) == pytest.approx(min(1, truth * (1 + 1e-9)), rel=1e-14)
+        assert key_thresholds._gaussian_tail_bound(Fraction(5, 2), t) == pytest.approx(
+            min(1, truth * (1 + 1e-9)), rel=1e-14
+        )
     for sigma, t in ((2.5, 4), (2.5, 9), (2500.0, 10), (2500.0, 9000)):
         beyond = math.erfc((t - 0.5) / (sigma * math.sqrt(2))) / 2
-        assert key_thresholds._gaussian_tail(Fraction(sigma), t) == pytest.approx(beyond * (1 + 1e-9), rel=1e-14, abs=0)
+        assert key_thresholds._gaussian_tail_bound(Fraction(sigma), t) == pytest.approx(
+            beyond * (1 + 1e-9), rel=1e-14, abs=0
+        )

@@ -79,7 +79,9 @@ def _drawn(law: object, kind: str, size: Fraction, method: str, count: int) -> N
     if method == "one":
         return np.array([law.draw_one(size) for _ in range(count)])  # type: ignore[attr-defined]
     if method == "table":
-        guide = guide_tables.guide(kind, size) if size <= guide_tables.LARGEST else gaussian.blocks(size)
+        guide = (
+            guide_tables.build_guide_table(kind, size) if size <= guide_tables.LARGEST else gaussian.block_sampler(size)
+        )
         assert guide is not None
         return guide.draw(count)
     if method == "many":
@@ -111,7 +113,7 @@ def test_large_laplace_scales_by_parts(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12)], ids=str)
 def test_large_gaussian_deviations(sigma: Fraction) -> None:
-    for draw in (gaussian.draw, lambda sigma, count: gaussian.blocks(sigma).draw(count)):  # type: ignore[union-attr]
+    for draw in (gaussian.draw, lambda sigma, count: gaussian.block_sampler(sigma).draw(count)):  # type: ignore[union-attr]
         _require_normal(np.concatenate([draw(sigma, 1 << 16) for _ in range(4)]), sigma)
 
 
@@ -267,7 +269,7 @@ def test_one_number_takes_the_same_path_whatever_is_drawn(law: Any, size: Fracti
             kept = words(0x123456789 if exponent > 5 else 1 << 40)
         with recorded(_long(v) + low + kept) as stream:
             steps: list[int] = []
-            found = _instructions(lambda: single.added(0), steps)
+            found = _instructions(lambda: single.add_noise(0), steps)
             if stream.left or stream.beyond:
                 continue  # a proposal that was refused
         sizes.append(found)
@@ -309,7 +311,7 @@ LAWS = [
 @pytest.mark.parametrize(("kind", "size"), LAWS, ids=str)
 def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool) -> None:
     """Cuts of the table, from 60 digits: words beside one are decided, the cut itself is refined. (All with --long.)"""
-    guide = guide_tables.guide(kind, size)
+    guide = guide_tables.build_guide_table(kind, size)
     assert guide is not None
     with mpmath.workdps(DIGITS):
         scale = mpmath.mpf(size.numerator) / size.denominator
@@ -341,7 +343,7 @@ def test_tables_are_exact_around_every_cut(kind: str, size: Fraction, long: bool
             assert _table_draw(guide, cut, min((1 << 64) - 1, finer + 1)) == x + 1
 
 
-def _table_draw(guide: guide_tables.Guide, word: int, *more: int) -> int:
+def _table_draw(guide: guide_tables.GuideTable, word: int, *more: int) -> int:
     """The table's answer to one 64-bit word: its first 16 bits are the cell, the other 48 the refinement."""
     cell = np.array([word >> 48], np.uint16).tobytes()
     with recorded(cell + words((word & ((1 << 48) - 1)) << 16, *more)):
@@ -349,7 +351,7 @@ def _table_draw(guide: guide_tables.Guide, word: int, *more: int) -> int:
 
 
 def test_the_outermost_words_of_a_table_reach_the_far_tails() -> None:
-    guide = guide_tables.guide("laplace", Fraction(1))
+    guide = guide_tables.build_guide_table("laplace", Fraction(1))
     assert guide is not None
     with mpmath.workdps(DIGITS):
         q = mpmath.exp(-1)
@@ -368,19 +370,21 @@ def test_the_gaussian_s_acceptance_is_exact(sigma: Fraction) -> None:
             continue
         with mpmath.workdps(DIGITS):
             cut = int(mpmath.floor(mpmath.exp(-mpmath.mpf(gamma.numerator) / gamma.denominator) * mpmath.mpf(2) ** 64))
-        centre, twice = gaussian.proposal(sigma)[1:]
+        centre, twice = gaussian.proposal_constants(sigma)[1:]
         for v, expected in ((cut - 1, True), (cut + 1, False)):
             if 0 <= v < 1 << 64:
                 assert gaussian.accepts_candidate(y, sigma, v) is expected
                 with recorded(words(v)):
-                    assert bool(gaussian._accepted(np.array([y]), centre, twice, [sigma], None)[0]) is expected
+                    assert (
+                        bool(gaussian._accepted_proposals(np.array([y]), centre, twice, [sigma], None)[0]) is expected
+                    )
 
 
 @pytest.mark.parametrize("sigma", [Fraction(65), Fraction(1000), Fraction(10**6) / 7, Fraction(10**12)], ids=str)
 @pytest.mark.parametrize("minus", [False, True])
 def test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says(sigma: Fraction, minus: bool) -> None:
     """S·h + u with weight e^{−x²/2σ²}, of which h has e^{−(Sh)²/2σ²}: kept iff V < the rest, and refined on it."""
-    blocks = gaussian.blocks(sigma)
+    blocks = gaussian.block_sampler(sigma)
     assert blocks is not None
     size = 1 << blocks._shift
     assert 32 < sigma / size <= 64
@@ -424,7 +428,7 @@ def _plain_one(blocks: gaussian.GaussianBlocks) -> bytes:
 
 
 def test_minus_zero_of_a_block_is_drawn_anew() -> None:
-    blocks = gaussian.blocks(Fraction(1000))
+    blocks = gaussian.block_sampler(Fraction(1000))
     assert blocks is not None
     cell = _plain_one(blocks)[:2]
     with recorded(cell + words(0)):
@@ -442,7 +446,7 @@ def test_no_word_takes_long() -> None:
         lambda: laplace.draw(Fraction(10**12), 4),
         lambda: gaussian.draw_one(Fraction(1, 1000)),
         lambda: gaussian.draw(Fraction(10**12), 3),
-        lambda: gaussian.blocks(Fraction(10**12)).draw(3),  # type: ignore[union-attr]
+        lambda: gaussian.block_sampler(Fraction(10**12)).draw(3),  # type: ignore[union-attr]
     ]
     for call in calls:
         for byte in (b"\x00", b"\xff"):
@@ -454,7 +458,7 @@ def test_no_word_takes_long() -> None:
 @pytest.mark.parametrize("sigma", [Fraction(65), Fraction(1000, 3), Fraction(10**6) + Fraction(1, 3), Fraction(2**40)])
 def test_a_pair_is_kept_at_sight_only_where_its_farthest_place_would_be(sigma: Fraction) -> None:
     """The first bits of V decide where V is below e^−γ of every place of a block, and lose at most two of 2²⁴."""
-    sampler = gaussian.blocks(sigma)
+    sampler = gaussian.block_sampler(sigma)
     assert sampler is not None
     block = 1 << sampler._shift
     *sure, beyond = sampler._sure.tolist()

@@ -46,7 +46,7 @@ def least_width(law: Law, terms: int, miss: float) -> int:
 def test_sums_of_laplace_noises_lie_within_their_width(scale: float, terms: int) -> None:
     law = laplace(scale)
     for miss in MISSES:
-        exact, stated = least_width(law, terms, miss), noise_sums.laplace_width(scale, terms, miss)
+        exact, stated = least_width(law, terms, miss), noise_sums.laplace_sum_width(scale, terms, miss)
         assert exact <= stated <= exact * 1.04 + 4
         assert scale < 3 or miss < 1e-3 or stated <= exact + 1
 
@@ -74,8 +74,12 @@ def test_more_noises_and_more_sums_are_wider(noise: sf.Laplace | sf.Gaussian) ->
 def test_what_is_too_rare_to_compute_is_bounded() -> None:
     """Below 1e-12 the moments decide; they never say less than the law."""
     for scale, terms in ((1.0, 3), (5.0, 10)):
-        rare = noise_sums.laplace_width(scale, terms, 1e-15)
-        assert noise_sums.laplace_width(scale, terms, 1e-11) < rare < 2 * noise_sums.laplace_width(scale, terms, 1e-11)
+        rare = noise_sums.laplace_sum_width(scale, terms, 1e-15)
+        assert (
+            noise_sums.laplace_sum_width(scale, terms, 1e-11)
+            < rare
+            < 2 * noise_sums.laplace_sum_width(scale, terms, 1e-11)
+        )
 
 
 def test_sums_are_as_wide_as_the_square_root_of_their_number() -> None:

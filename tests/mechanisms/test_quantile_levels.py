@@ -178,7 +178,7 @@ def test_a_row_that_changes_its_part_reaches_the_price_and_does_not_pass_it() ->
 def test_rows_tied_with_a_released_number_are_split_by_the_share() -> None:
     """Of 30 rows 10 at 4, 20 at 7: each part has its own share of those equal to what was released."""
     rows = rank_choices.RankedValues(np.array([4, 7]), np.array([0, 10, 30]))
-    whole = rank_choices.whole_parts(rows, np.array([0, 2]), (0, 9))
+    whole = rank_choices.initial_parts(rows, np.array([0, 2]), (0, 9))
     rule = rank_choices.RankRule(Fraction(3, 5), Fraction(1000))
     numbers, lower, upper = rank_choices.choose(rows, whole, rule)
     assert numbers.tolist() == [7]  # rank 18 of 30
@@ -294,26 +294,26 @@ def test_the_rank_error_of_one_quantile_holds_whatever_is_tied(data: list[int], 
 def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism, data = sf.Quantiles("0.5", 1000, (0, 10**5)), list(range(0, 10**5, 100))
     seen: list[Decimal] = []
-    share_beyond = rank_choices.ValueRuns.share_beyond
+    probability_outside = rank_choices.ValueRuns.probability_outside
 
     def told(runs: rank_choices.ValueRuns, near: rank_choices.ValueRuns) -> Any:
-        seen.append(share_beyond(runs, near)(sf.mechanisms.bits.decimal_context(60)))
-        far = runs.beyond(near)
+        seen.append(probability_outside(runs, near)(sf.mechanisms.bits.decimal_context(60)))
+        far = runs.outside(near)
         assert far.distance.min() > near.distance.max()
         assert far.places.sum() + near.places.sum() == 10**5 + 1
-        return share_beyond(runs, near)
+        return probability_outside(runs, near)
 
     monkeypatch.setattr(rank_choices.ValueRuns, "suspected", lambda runs: list(range(runs.covered.size)))
-    monkeypatch.setattr(rank_choices.ValueRuns, "share_beyond", told)
+    monkeypatch.setattr(rank_choices.ValueRuns, "probability_outside", told)
     assert abs(mechanism.choose(data)[0] - 50_000) <= 200
-    monkeypatch.setattr(rank_choices.ValueRuns, "falls_beyond", lambda *_: True)
+    monkeypatch.setattr(rank_choices.ValueRuns, "falls_outside", lambda *_: True)
     assert abs(mechanism.choose(data)[0] - 50_000) > 200
     assert 0 < seen[0] < 2.0**-100
 
 
 def test_numbers_below_many_limits_are_uniform() -> None:
     limits = np.array([1, 2, 3, 5, 2**61 + 1])
-    drawn = np.array([sf.mechanisms.bits.random_each_below(limits) for _ in range(3000)])
+    drawn = np.array([sf.mechanisms.bits.random_below_limits(limits) for _ in range(3000)])
     assert (drawn >= 0).all()
     assert (drawn < limits).all()
     for place, limit in enumerate(limits[:4]):

@@ -153,10 +153,10 @@ FLOATS = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(-
 @given(values=st.lists(FLOATS, min_size=1, max_size=5), grid=GRIDS, data=st.data())
 def test_a_number_counts_the_same_whatever_kind_it_is(values: list[float], grid: Fraction | None, data: Any) -> None:
     step = grid or F(1, 2**20)
-    expected = selection.gaps([Fraction(v) for v in values], step).tolist()
+    expected = selection.score_gaps([Fraction(v) for v in values], step).tolist()
     mixed = [data.draw(st.sampled_from(kinds_of(v))) for v in values]
     for given_as in (mixed, tuple(mixed), np.array(mixed, object), values, np.array(values)):
-        assert selection.gaps(given_as, step).tolist() == expected
+        assert selection.score_gaps(given_as, step).tolist() == expected
 
 
 @settings(max_examples=80)
@@ -168,11 +168,11 @@ def test_a_number_counts_the_same_whatever_kind_it_is(values: list[float], grid:
 )
 def test_whole_numbers_count_the_same_in_arrays_and_as_fractions(values: list[int], grid: Fraction | None) -> None:
     step = grid or F(1, 2**20)
-    expected = selection.gaps([Fraction(v) for v in values], step).tolist()
-    assert selection.gaps(values, step).tolist() == expected
-    assert selection.gaps(np.array(values), step).tolist() == expected
+    expected = selection.score_gaps([Fraction(v) for v in values], step).tolist()
+    assert selection.score_gaps(values, step).tolist() == expected
+    assert selection.score_gaps(np.array(values), step).tolist() == expected
     if min(values) >= 0:
-        assert selection.gaps(np.array(values, np.uint64), step).tolist() == expected
+        assert selection.score_gaps(np.array(values, np.uint64), step).tolist() == expected
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -190,21 +190,21 @@ def test_what_is_no_number_or_no_end_is_the_worst_or_the_best_in_every_kind(make
         [0, inf, nan],
     ):
         assert make(50).choose(field) in (1, [1])
-    assert selection.gaps([nan, -inf, -(10**30)], F(1)).tolist() == [0, 0, 0]
+    assert selection.score_gaps([nan, -inf, -(10**30)], F(1)).tolist() == [0, 0, 0]
 
 
 def test_large_whole_numbers_are_not_rounded_beside_a_float() -> None:
     for other in (0.5, F(1, 2), Decimal("0.5"), np.float32(0.5)):
-        assert selection.gaps([2**60 + 1, 2**60, other], F(1, 4)).tolist()[:2] == [0, 4]
+        assert selection.score_gaps([2**60 + 1, 2**60, other], F(1, 4)).tolist()[:2] == [0, 4]
 
 
 def test_the_cuts_lie_at_fixed_places() -> None:
     for best in (F(0), F(1, 3), F(2**61)):
         below = [best, best - 2**42, best - 2**42 - 1, best - 2**43]
-        found = selection.gaps(below, F(1, 2**20)).tolist()
+        found = selection.score_gaps(below, F(1, 2**20)).tolist()
         assert found[2:] == [1 << 62, 1 << 62]
         assert found[1] in ((1 << 62) - 1, 1 << 62)
-    assert selection.gaps([2**62, 2**62 + 5, 2**70], F(1)).tolist() == [0, 0, 0]
+    assert selection.score_gaps([2**62, 2**62 + 5, 2**70], F(1)).tolist() == [0, 0, 0]
 
 
 # ── the grid is a field, decided by price and sensitivity alone ─────────────────────────────────

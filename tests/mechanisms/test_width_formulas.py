@@ -93,9 +93,9 @@ def test_a_sum_of_gaussian_noises_has_its_share_of_the_miss(sigma: float) -> Non
     for terms, miss in ((1, 0.05), (2, 0.01), (7, 1e-5)):
         near = MP.fsum(MP.exp(-2 * (MP.pi * MP.mpf(sigma)) ** 2 * MP.mpf(j) / (j + 1)) for j in range(1, terms))
         expected = MP.mpf(miss) * MP.exp(-10 * near) * (1 - MP.mpf("1e-9")) if sigma >= 0.5 else MP.mpf(0)
-        assert is_near(noise_sums.gaussian_miss(sigma, terms, miss), expected)
+        assert is_near(noise_sums.single_gaussian_miss(sigma, terms, miss), expected)
         by_moments = MP.mpf(sigma) * MP.sqrt(2 * terms * MP.log(2 / MP.mpf(miss))) * (1 + MP.mpf("1e-12"))
-        assert is_near(noise_sums.gaussian_chernoff(sigma, terms, miss), by_moments, 1e-14)
+        assert is_near(noise_sums.gaussian_sum_chernoff_width(sigma, terms, miss), by_moments, 1e-14)
 
 
 def slopes(least: str, count: int) -> list[Real]:
@@ -120,10 +120,10 @@ def least_bound(scale: float, terms: Real, miss: float, shares: list[Real]) -> R
 def test_chernoff_widths_of_laplace_sums() -> None:
     for scale, terms, miss in ((2.0, 3, 1e-13), (0.5, 1, 1e-20), (20.0, 1000, 0.9)):
         expected = least_bound(scale, terms, miss, slopes("1e-9", 400))
-        assert is_near(noise_sums._laplace_chernoff(scale, terms, miss), expected, 1e-11)
+        assert is_near(noise_sums._laplace_chernoff_width(scale, terms, miss), expected, 1e-11)
     rows = ((1.0, -2.0), (0.5, 0.5))
     for scale, miss in ((2.0, 1e-12), (50.0, 0.5), (0.4, 1e-30)):
-        found = noise_sums._chernoff(np.array(rows), scale, miss)
+        found = noise_sums._discrete_chernoff_widths(np.array(rows), scale, miss)
         for row, width in zip(rows, found, strict=True):
             largest = MP.mpf(max(map(abs, row)))
             terms = MP.fsum(MP.mpf(a) ** 2 for a in row) / largest**2
@@ -226,10 +226,10 @@ def raised_tail(successes: int, trials: int, chance: float) -> Real:
 
 def test_the_tail_of_a_frequency_is_raised_by_what_logarithms_may_lose() -> None:
     for at in ((9, 10, 0.5), (60, 100, 0.5), (40, 100, 0.5), (50, 100, 0.5), (1, 50, 0.001), (5, 5, 0.7), (2, 3, 0.9)):
-        assert is_near(confidence_limits.upper_tail(*at), raised_tail(*at), 2e-13)
+        assert is_near(confidence_limits.binomial_upper_tail(*at), raised_tail(*at), 2e-13)
     edges = ((0, 5, 0.0), (-1, 5, 0.5), (1, 5, 0.0), (1, 5, -0.1), (6, 5, 0.9), (1, 5, 1.0), (5, 5, 1.5))
-    assert [confidence_limits.upper_tail(*at) for at in edges] == [1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
-    assert confidence_limits.upper_tail(1, 1, 1 - 2.0**-50) == 1.0
+    assert [confidence_limits.binomial_upper_tail(*at) for at in edges] == [1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
+    assert confidence_limits.binomial_upper_tail(1, 1, 1 - 2.0**-50) == 1.0
 
 
 def late_by(reach: Real, terms: int) -> Real:
@@ -262,14 +262,18 @@ def test_widths_of_laplace_sums_are_the_least_that_the_theorem_gives() -> None:
             is_enough = late_by(middle, terms) + MP.mpf("1e-14") <= MP.mpf(miss)
             low, high = (low, middle) if is_enough else (middle, high)
         least = max(0, int(MP.ceil(high * continuous - MP.mpf("0.5"))))
-        assert int(least * (1 + 8e-13)) <= noise_sums.laplace_width(scale, terms, miss) <= least * (1 + 12e-13)
+        assert int(least * (1 + 8e-13)) <= noise_sums.laplace_sum_width(scale, terms, miss) <= least * (1 + 12e-13)
     for scale, terms, miss in ((1e6, 3, 9e-13), (2.0, 5, 1e-15)):
-        bound = noise_sums._laplace_chernoff(scale, terms, miss)
-        assert noise_sums.laplace_width(scale, terms, miss) == math.ceil(bound)
-    law = noise_sums.laplace_width(50.0, 4, 1e-12)
-    assert law < noise_sums._laplace_chernoff(50.0, 4, 1e-12) - 20  # as rare as is still computed
+        bound = noise_sums._laplace_chernoff_width(scale, terms, miss)
+        assert noise_sums.laplace_sum_width(scale, terms, miss) == math.ceil(bound)
+    law = noise_sums.laplace_sum_width(50.0, 4, 1e-12)
+    assert law < noise_sums._laplace_chernoff_width(50.0, 4, 1e-12) - 20  # as rare as is still computed
     # noise that hardly ever moves: the moments say less than the law of continuous noise
-    assert noise_sums.laplace_width(0.02, 500, 1e-6) == math.ceil(noise_sums._laplace_chernoff(0.02, 500, 1e-6)) == 1
+    assert (
+        noise_sums.laplace_sum_width(0.02, 500, 1e-6)
+        == math.ceil(noise_sums._laplace_chernoff_width(0.02, 500, 1e-6))
+        == 1
+    )
 
 
 def test_a_number_is_halved_down_to() -> None:
@@ -278,7 +282,7 @@ def test_a_number_is_halved_down_to() -> None:
         for _ in range(46):
             middle = (low + high) / 2
             low, high = (low, middle) if middle >= wanted else (middle, high)
-        assert noise_sums._least(lambda t, wanted=wanted: t >= wanted, end) == float(high)
+        assert noise_sums._bisect_least(lambda t, wanted=wanted: t >= wanted, end) == float(high)
 
 
 @pytest.mark.parametrize("terms", [1, 2, 3, 30, 300])
@@ -286,7 +290,7 @@ def test_the_tails_before_the_last_head_are_raised_by_what_logarithms_may_lose(t
     """P(N ≤ k − 1 − j), raised by (i + 8)(8 − ln pᵢ) units in the last place of each pᵢ that is taken away."""
     law = [Fraction(math.comb(n + terms - 1, n), 2 ** (n + terms)) for n in range(terms)]
     most = min(terms, 60)
-    found, margin, left = noise_sums._few_tails.__wrapped__(terms, most), MP.mpf(0), sum(law)
+    found, margin, left = noise_sums._negative_binomial_bounds.__wrapped__(terms, most), MP.mpf(0), sum(law)
     assert len(found) == most
     for j in range(most):
         exact = MP.mpf(left.numerator) / left.denominator
@@ -301,7 +305,7 @@ def test_the_tails_before_the_last_head_are_raised_by_what_logarithms_may_lose(t
 def test_a_waiting_time_is_raised_by_what_logarithms_may_lose() -> None:
     """By (j + 4)(ln j! + j·|ln t| + t + 4) units in the last place of each of the probabilities, and by 1e-14."""
     for reach, terms in ((3.0, 1), (0.5, 3), (12.0, 6), (300.0, 5), (0.001, 2), (60.0, 80)):
-        tails = noise_sums._few_tails.__wrapped__(terms, terms)
+        tails = noise_sums._negative_binomial_bounds.__wrapped__(terms, terms)
         expected = MP.mpf("1e-14")
         t = MP.mpf(reach)
         for j in range(terms):
@@ -309,7 +313,7 @@ def test_a_waiting_time_is_raised_by_what_logarithms_may_lose() -> None:
             lost = MP.mpf(2) ** -52 * (j + 4) * (log_factorial + j * abs(MP.log(t)) + t + 4)
             poisson = MP.exp(j * MP.log(t) - t - log_factorial + lost)
             expected += 2 * poisson * MP.mpf(float(tails[j]))
-        assert is_near(noise_sums._waiting_tail(reach, terms), expected, 4e-16 * (reach + 8))
-    assert noise_sums._waiting_tail(0.0, 2) == 1.0 + 1e-14
+        assert is_near(noise_sums._laplace_sum_tail(reach, terms), expected, 4e-16 * (reach + 8))
+    assert noise_sums._laplace_sum_tail(0.0, 2) == 1.0 + 1e-14
     # of very many terms those beyond the reach are left out: they would add less than 1e-14
-    assert abs(noise_sums._waiting_tail(4.0, 10**5) - 1) < 0.02
+    assert abs(noise_sums._laplace_sum_tail(4.0, 10**5) - 1) < 0.02

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "denominators grow without end",
         Kind.LIMITS,
-        "privacy.amounts:_is_short",
+        "privacy.amounts:_has_short_denominator",
         "return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR",
         "return True",
         _SUMS,
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "whole units of earlier lines are read as whole numbers of ε",
         Kind.CHARGE_ORDER,
-        "privacy.amounts:read",
+        "privacy.amounts:parse_amount",
         "        return int(text)\n",
         "        return int(text) * UNIT\n",
         (f"{_LEDGERS}test_whole_units_of_an_earlier_ledger_stay_and_verify",),
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a fraction is read in units",
         Kind.CHARGE_ORDER,
-        "privacy.amounts:read",
+        "privacy.amounts:parse_amount",
         "            return amount\n",
         "            return value\n",
         (f"{_LEDGERS}test_three_thirds_fill_an_account_and_nothing_more_fits",),

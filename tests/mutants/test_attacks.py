@@ -45,8 +45,8 @@ MUTANTS = (
         "one right guess too many is called chance",
         Kind.AUDIT,
         "attacks.ceilings:max_correct",
-        "if upper_tail(midpoint + 1, trial_count, ceiling) <= error_probability:",
-        "if upper_tail(midpoint, trial_count, ceiling) <= error_probability:",
+        "if binomial_upper_tail(midpoint + 1, trial_count, ceiling) <= error_probability:",
+        "if binomial_upper_tail(midpoint, trial_count, ceiling) <= error_probability:",
         (f"{CEILINGS}::test_right_guesses_are_limited_by_the_exact_tail",),
     ),
     Mutant(
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "a curve's ceiling forgets blind guesses",
         Kind.FACTOR_TWO,
-        "attacks.ceilings:curve_ceiling",
+        "attacks.ceilings:curve_guess_ceiling",
         "min(1.0, (1 + curve.delta(0)) / 2)",
         "min(1.0, 0.5 + curve.delta(0))",
         (f"{CEILINGS}::test_a_curves_ceiling_is_where_its_trade_off_is_worst",),
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "twice the whole ρ is spent",
         Kind.CHARGE_ORDER,
-        "attacks.policy_attacks:whole_spendings",
+        "attacks.policy_attacks:account_spendings",
         "from_units(budget.allowances.renyi) / budget.order)",
         "2 * from_units(budget.allowances.renyi) / budget.order)",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "half of the whole ρ is spent, so that the attack is weaker than it says",
         Kind.AUDIT,
-        "attacks.policy_attacks:whole_spendings",
+        "attacks.policy_attacks:account_spendings",
         "from_units(budget.allowances.renyi) / budget.order)",
         "from_units(budget.allowances.renyi) / budget.order / 2)",
         (f"{POLICY}::test_the_whole_budget_is_spent_and_not_more",),
@@ -205,8 +205,8 @@ MUTANTS = (
     Mutant(
         "a target that moves to another period is told of by one account",
         Kind.FACTOR_TWO,
-        "attacks.policy_attacks:_charge_accounts",
-        "replace(spending, accounts=2) if stage.changes_account else spending",
+        "attacks.policy_attacks:_with_second_account",
+        "replace(spending, accounts=2) if stage.secret_selects_account else spending",
         "spending",
         (f"{POLICY}::test_two_accounts_pay_for_the_column_that_says_which_of_them_pays",),
     ),
@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "the accomplices are not asked about",
         Kind.AUDIT,
-        "attacks.refusals:_asked_sums",
+        "attacks.refusals:_sums_with_accomplices",
         "[row_index, *others[:known]]",
         "[row_index]",
         ("attacks/test_refusals.py::test_withholding_tells_the_bit_for_every_table",),

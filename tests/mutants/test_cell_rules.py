@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a cell that is missing by its rules is another value where one is declared",
         Kind.NAN,
-        "engine.duckdb.ruled_scans:_Result.columns",
+        "engine.duckdb.ruled_scans:_RuledColumns.columns",
         "IS NOT NULL AND NOT {self.is_null})",
         "IS NOT NULL)",
         (_TABLE,),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "a cell on a server that is missing by its rules is another value where one is declared",
         Kind.NAN,
-        "engine.sources.clean_scans:_Build.there",
+        "engine.sources.clean_scans:_ScanBuilder.is_present",
         "if is_null is None:",
         "if True:",
         ("engine/postgres/test_postgres_cell_rules.py",),

@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "of grouped rows one cell in each group counts",
         Kind.LIMITS,
-        "plan.clipping:_clamped_cells",
+        "plan.clipping:_bound_questions",
         "kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)",
         "kept_rows = limits.groups if plan.keys else min(limits.rows, limits.rows_per_group)",
         ("safety/test_clipped.py::test_of_grouped_rows_as_many_cells_count_as_rows_are_kept",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "rows beyond the limit are counted, and not units",
         Kind.SENSITIVITY,
-        "plan.clipping:_units_count",
+        "plan.clipping:_units_beyond_question",
         "value = call('CASE', is_beyond, literal(Type.INTEGER, 1), literal(Type.INTEGER, 0))",
         "value = call('CASE', is_beyond, _column(unit, unit.results[0][0]), literal(Type.INTEGER, 0))",
         (f"{_COUNTS}::test_a_unit_far_beyond_the_limit_counts_once",),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "clamped cells are counted in more rows than count",
         Kind.LIMITS,
-        "plan.clipping:_cells_count",
+        "plan.clipping:_cells_beyond_question",
         "Limits(row_limit, 1, row_limit)",
         "Limits(100 * row_limit, 1, 100 * row_limit)",
         (f"{_COUNTS}::test_a_unit_far_beyond_the_limit_counts_once",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "a condition at its column's bound says nothing of the values beyond",
         Kind.RANGES,
-        "plan.caveats:_unmoved_comparison",
+        "plan.caveats:_insensitive_comparison_ends",
         "last <= high, first > low",
         "True, True",
         (f"{_LINES}::test_a_line_names_the_bound_or_value_that_moves_a_number",),
@@ -71,7 +71,7 @@ MUTANTS = (
         "a number says nothing of the limit on rows",
         Kind.RANGES,
         "plan.caveats:limits_rows",
-        "return whole_rows(plan.source) is None and (not is_proven)",
+        "return rows_without_bounding(plan.source) is None and (not is_proven)",
         "return False",
         (f"{_LINES}::test_limits_on_the_rows_of_a_unit_are_named_with_their_numbers",),
     ),
@@ -90,7 +90,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "impossible cells are clamped like any other on DuckDB",
         Kind.RANGES,
-        "engine.duckdb.ruled_scans:_Result.null_test",
+        "engine.duckdb.ruled_scans:_RuledColumns.null_test",
         "[] if rules.possible is None else",
         "[] if True else",
         (f"{_WORST}::test_impossible_cells_are_missing_and_further_rows_of_each_unit_are_left_out",),
@@ -98,7 +98,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "impossible cells are clamped like any other on servers",
         Kind.RANGES,
-        "engine.sources.clean_scans:_Build.is_null",
+        "engine.sources.clean_scans:_ScanBuilder.is_null",
         "if possible is not None:",
         "if False:",
         ("engine/postgres/test_postgres_cell_rules.py::test_cells_mean_the_same_on_postgresql",),
@@ -122,7 +122,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "a number says nothing of rows without an id",
         Kind.RANGES,
-        "plan.caveats:_cut_phrases",
+        "plan.caveats:_tree_limit_phrases",
         "if node.table in row_limits.missing_ids:",
         "if False:",
         (
@@ -172,7 +172,7 @@ WORST_CASE_MUTANTS = (
     Mutant(
         "a worst case forgets the units beyond the limit",
         Kind.RANGES,
-        "plan.worst_cases:WorstCase.counted",
+        "plan.worst_cases:WorstCase.proven_shift",
         "return self.cell.times(counts.clamped).plus(self.unit.times(counts.units))",
         "return self.cell.times(counts.clamped)",
         (f"{_WORST}::test_no_world_moves_a_number_beyond_its_worst_case",),
@@ -212,7 +212,7 @@ COMBINED_MUTANTS = (
     Mutant(
         "a column of united rows has the lines of the first SELECT alone",
         Kind.RANGES,
-        "plan.caveats:_relation_results",
+        "plan.caveats:_results_by_column",
         "sorted({result for results in column for result in results})",
         "sorted(column[0])",
         (f"{_COMBINED}::test_a_column_has_the_lines_of_every_select_that_it_reads",),

@@ -21,7 +21,7 @@ MUTANTS = (
         "a counted row beside a mean is one step large",
         Kind.SENSITIVITY,
         "plan.aggregates.disjoint:DisjointMeasures.size",
-        "return self._largest.size(low, high)",
+        "return self._widest_member.size(low, high)",
         "return 1",
         (f"{_SAFETY}::test_a_row_adds_to_one_member_even_if_members_overlap",),
     ),
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "counts that share rows are taken as disjoint",
         Kind.SENSITIVITY,
-        "plan.aggregates.disjoint:_can_join",
+        "plan.aggregates.disjoint:_can_join_group",
         "all((_are_disjoint(candidate, member) for member in group))",
         "True",
         (_ONLY,),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a count that a mean gives is computed as the sum that was typed",
         Kind.ROUNDING,
-        "plan.sharing:_source",
+        "plan.sharing:_measured_request",
         "needed.canonical_requests[request]",
         "request",
         (_ONCE,),

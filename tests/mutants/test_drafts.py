@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "a database that was inspected before is read in place of the next",
         Kind.REUSE,
-        "engine.duckdb.file_inspection:_inspecting",
+        "engine.duckdb.file_inspection:_inspection_connection",
         "cursor.execute(f'DETACH {quote_identifier(database)}')",
         "pass",
         ("engine/duckdb/test_shared_inspection.py",),

@@ -43,9 +43,9 @@ MUTANTS = (
     Mutant(
         "all groups take the same place of their runs",
         Kind.REUSE,
-        "mechanisms.rank_choices:ValueRuns.chosen",
-        "bits.random_each_below(self.places[index])",
-        "bits.random_each_below(self.places[index][:1])[0] % self.places[index]",
+        "mechanisms.rank_choices:ValueRuns.choose_numbers",
+        "bits.random_below_limits(self.multiplicities[index])",
+        "bits.random_below_limits(self.multiplicities[index][:1])[0] % self.multiplicities[index]",
         (f"{_KINDS}[quantiles]",),
     ),
     Mutant(

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "domains are remembered for all files of one size",
         Kind.KEYS,
-        "engine.duckdb.discovery:remembered",
+        "engine.duckdb.discovery:inferred_or_cached",
         "digest = content(csv_files)",
         "digest = str(sum(size for _, size, *_ in csv_files.stamps))",
         ("engine/duckdb/test_discovery.py::test_the_same_bytes_are_inferred_once_and_others_anew",),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "cells are clamped from above alone",
         Kind.SENSITIVITY,
-        "engine.duckdb.scan:_clamp",
+        "engine.duckdb.scan:_clamp_sql",
         "THEN LEAST(GREATEST({sql}, {low}), {high}) END",
         "THEN LEAST({sql}, {high}) END",
         ("engine/duckdb/test_scan.py::test_hostile_cells_become_values_of_the_domain_or_null",),
@@ -110,8 +110,8 @@ MUTANTS = (
         "a unit's norm lets signs cancel",
         Kind.SENSITIVITY,
         "engine.lowering.bounded_totals:_Scaling.norm",
-        "narrow(_sum(self._size())) if self._short else _sum(self._size())",
-        "apply(ScalarFunction.ABS, _sum(_added([Reference(name) for name in self.coordinates])))",
+        "narrow(_sum(self._size())) if self._fits_64_bits else _sum(self._size())",
+        "apply(ScalarFunction.ABS, _sum(_sum_of([Reference(name) for name in self.coordinates])))",
         _reached(_SUMS, "CLIP_L1"),
     ),
     Mutant(
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "a real too large for a whole number is an error",
         Kind.NAN,
-        "engine.lowering.row_lowering:_nearest",
+        "engine.lowering.row_lowering:_round_to_integer",
         "is_in_range = apply(ScalarFunction.BETWEEN, x, real(-_LARGEST_HELD), real(_LARGEST_HELD))",
         "is_in_range = present(x)",
         ("engine/lowering/test_row_lowering.py::test_hostile_values_in_every_place",),
@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "the heavy have one row more than their limit",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_heavy_units",
+        "engine.lowering.bounded_totals:_units_beyond_limit",
         "having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))",
         "having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows + 1))",
         _reached(_COUNT, "REWEIGHT"),
@@ -201,24 +201,24 @@ MUTANTS = (
         "units of one row more than a group may have are not clipped",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_clip",
-        "heavy = _heavy_units(rows, _light_rows(bounded, scaling))\n    stages",
-        "heavy = _heavy_units(rows, 1 + _light_rows(bounded, scaling))\n    stages",
+        "heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))\n    stages",
+        "heavy = _units_beyond_limit(rows, 1 + _max_unscaled_rows(bounded, scaling))\n    stages",
         _reached(_COUNTS, "CLIP_L1"),
     ),
     Mutant(
         "people of one group more than count are not clipped",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_clip_pairs",
-        "stages = (pairs, _heavy_units(pair_rows, _light_rows(bounded, scaling)), heavy_pairs",
-        "stages = (pairs, _heavy_units(pair_rows, 1 + _light_rows(bounded, scaling)), heavy_pairs",
+        "stages = (pairs, _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling)), heavy_pairs",
+        "stages = (pairs, _units_beyond_limit(pair_rows, 1 + _max_unscaled_rows(bounded, scaling)), heavy_pairs",
         _reached(_PEOPLE, "CLIP_L1"),
     ),
     Mutant(
         "a group is clipped to one row more",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_Scaling.of",
-        "measure.contribution_bounds[1] * per_group",
-        "measure.contribution_bounds[1] * (per_group + 1)",
+        "measure.row_contribution_bounds[1] * per_group",
+        "measure.row_contribution_bounds[1] * (per_group + 1)",
         _reached(_COUNTS, "CLIP_L1"),
     ),
     Mutant(
@@ -296,7 +296,7 @@ MUTANTS = (
     Mutant(
         "a rank leaves 63 bits",
         Kind.LIMITS,
-        "engine.lowering.sample_ranks:_fold",
+        "engine.lowering.sample_ranks:_polynomial_hash",
         "_remainder(number, prime) for number in numbers",
         "number for number in numbers",
         (f"{_RANKS}::test_no_step_of_a_rank_leaves_63_bits",),
@@ -323,7 +323,7 @@ MUTANTS = (
     Mutant(
         "weights are rounded up",
         Kind.ROUNDING,
-        "engine.lowering.bounded_totals:_excess",
+        "engine.lowering.bounded_totals:_weighting_change",
         "apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits))",
         "apply(ScalarFunction.ADD, apply(ScalarFunction.MULTIPLY, value, integer_constant(max_rows << bits)),"
         " apply(ScalarFunction.SUBTRACT, Reference('n'), integer_constant(1)))",

@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "cliques that others hold are kept",
         Kind.LIMITS,
-        "publish.graph.trees:_maximal",
+        "publish.graph.trees:_maximal_cliques",
         "if clique & other == clique:",
         "if clique == other:",
         _TREES,

@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "sums of Laplace noises have a smaller scale",
         Kind.ROUNDING,
-        "mechanisms.noise_sums:laplace_width",
+        "mechanisms.noise_sums:laplace_sum_width",
         "continuous_scale = 0.5 / math.tanh(0.5 / scale)",
         "continuous_scale = 0.95 * scale",
         _WIDTHS,

@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "OR narrows as AND does",
         Kind.LIMITS,
-        "plan.account_periods:_periods_meeting",
+        "plan.account_periods:_periods_satisfying",
         "condition.function == 'AND'",
         "condition.function in ('AND', 'OR')",
         (_PLAN,),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "any date of a row tells its period",
         Kind.LIMITS,
-        "plan.account_periods:_limited_periods",
+        "plan.account_periods:_periods_within_limits",
         "if isinstance(operand, Column) and operand.reference in period_columns:",
         "if isinstance(operand, Column) and limit.low is not None and hasattr(limit.low, 'year'):",
         (_PLAN,),

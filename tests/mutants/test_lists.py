@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a row that is a unit counts once, however many items it has",
         Kind.SENSITIVITY,
-        "plan.bounding:whole_rows",
+        "plan.bounding:rows_without_bounding",
         "return None if input_rows is None else input_rows * relation.most",
         "return input_rows",
         _REPLAY,

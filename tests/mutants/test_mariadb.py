@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "texts on MariaDB keep the collation of their column",
         Kind.KEYS,
-        "engine.mariadb.stored_tables:_without_zero",
+        "engine.mariadb.stored_tables:_null_if_zero_byte",
         "f'(CONVERT({x} USING utf8mb4) COLLATE {COLLATION})'",
         "x",
         (f"{_TESTS}::test_texts_are_told_apart_by_their_bytes",),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "texts with a zero tie with texts without it",
         Kind.KEYS,
-        "engine.mariadb.stored_tables:_without_zero",
+        "engine.mariadb.stored_tables:_null_if_zero_byte",
         "f'CASE WHEN INSTR({letters}, CHAR(0 USING utf8mb4)) = 0 THEN {letters} END'",
         "letters",
         (f"{_HOSTILE}::test_a_text_with_a_zero_is_null", f"{_HOSTILE}::test_an_id_with_a_zero_is_nobody"),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "unsigned numbers of 32 bits are taken for doubles",
         Kind.NEIGHBOURS,
-        "engine.sources.clean_scans:_Build._whole_id",
+        "engine.sources.clean_scans:_ScanBuilder._whole_id",
         "column.type_name.partition(' ')[0] in _SINGLE_PRECISION",
         "column.type_name in _SINGLE_PRECISION",
         (f"{_HOSTILE}::test_single_precision_ids_are_exact_or_nobody",),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "a date with a zero in it is a date",
         Kind.NAN,
-        "engine.mariadb.stored_tables:_existing_day",
+        "engine.mariadb.stored_tables:_null_unless_real_date",
         "BETWEEN 1 AND DAYOFMONTH(LAST_DAY({x}))",
         ">= 0",
         (f"{_TESTS}::test_what_is_no_date_is_null",),

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "a place in a block is kept as if its block began at zero",
         Kind.SAMPLING,
-        "mechanisms.gaussian:GaussianBlocks._is_kept",
+        "mechanisms.gaussian:GaussianBlocks._accepts_exactly",
         "gamma = places * ((heights << self._shift + 1) + places).astype(np.float64) / self._twice",
         "gamma = places * places.astype(np.float64) / self._twice",
         (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "the further bits of V are those of the place",
         Kind.REUSE,
-        "mechanisms.gaussian:GaussianBlocks._is_kept",
+        "mechanisms.gaussian:GaussianBlocks._accepts_exactly",
         "words = glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE) | more",
         "words = glances | more & np.uint64(0)",
         (f"{_LAWS}::test_a_place_in_a_block_is_kept_exactly_as_often_as_its_weight_says",),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "the blocks of large Gaussian noise are drawn from both halves",
         Kind.SAMPLING,
-        "mechanisms.guide_tables:_outcomes",
+        "mechanisms.guide_tables:_outcome_range",
         "range(0 if kind == 'half gaussian' else -reach, reach + 1)",
         "range(-reach, reach + 1)",
         (f"{_LAWS}::test_tables_are_exact_around_every_cut",),
@@ -49,15 +49,15 @@ MUTANTS = (
     Mutant(
         "the noise of the first chunk is used again in every other",
         Kind.REUSE,
-        "mechanisms.additive:Sampler.planned",
-        "return lambda _, length: self._law.draw(size, length)",
-        "return (lambda first: lambda _, length: first[:length])(self._law.draw(size, count))",
+        "mechanisms.additive:Sampler.draw_function",
+        "return lambda _, length: self._law_module.draw(size, length)",
+        "return (lambda first: lambda _, length: first[:length])(self._law_module.draw(size, count))",
         ("mechanisms/test_additive.py::test_no_noise_is_used_again_in_a_later_chunk",),
     ),
     Mutant(
         "the noise of the first chunk from a guide table is used again in every other",
         Kind.REUSE,
-        "mechanisms.additive:Sampler.planned",
+        "mechanisms.additive:Sampler.draw_function",
         "return lambda _, length: table.draw(length)",
         "return (lambda first: lambda _, length: first[:length])(table.draw(count))",
         ("mechanisms/test_additive.py::test_no_noise_is_used_again_in_a_later_chunk",),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "floating point decides how large Laplace noise is",
         Kind.ROUNDING,
-        "mechanisms.laplace:Piece.of",
+        "mechanisms.laplace:MagnitudeConstants.of",
         "b * 2.0 ** (-42) + 2.0 ** (-50)",
         "0.0",
         ("mechanisms/test_laws.py::test_laplace_is_exact_around_every_boundary",),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "floating point decides who wins a race",
         Kind.ROUNDING,
-        "mechanisms.races:_float_keys",
+        "mechanisms.races:_keys_with_errors",
         "error + 2.0 ** (-46) * (np.abs(distance) + np.abs(keys) + e + 1)",
         "np.zeros_like(error)",
         ("mechanisms/test_margins.py::test_the_first_bits_of_a_race_do_not_decide_what_later_bits_decide",),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "bytes at the start of a pool are given out twice",
         Kind.REUSE,
-        "mechanisms.bits:Stream._run",
+        "mechanisms.bits:RandomByteStream._take_from_pool",
         "(0, count)",
         "(0, 0)",
         (
@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "a word on a cut of a guide table is not looked at again",
         Kind.SAMPLING,
-        "mechanisms.guide_tables:Guide._refine",
+        "mechanisms.guide_tables:GuideTable._draw_undecided",
         "is_on_cut = (cut_index > 0) & (self.cuts[np.maximum(cut_index, 1) - 1] == words)",
         "is_on_cut = np.zeros(words.size, bool)",
         ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "a word on a cut of a guide table lies below it",
         Kind.SAMPLING,
-        "mechanisms.guide_tables:Guide._refine",
+        "mechanisms.guide_tables:GuideTable._draw_undecided",
         "'right'",
         "'left'",
         ("mechanisms/test_laws.py::test_tables_are_exact_around_every_cut",),
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "the low parts of many wide draws are uniform",
         Kind.SAMPLING,
-        "mechanisms.laplace:_low_parts",
+        "mechanisms.laplace:_draw_low_parts",
         "np.flatnonzero(words >> np.uint64(k) <= np.uint64(1 << 42 - k))",
         "range(0)",
         ("mechanisms/test_laws.py::test_the_low_part_of_a_large_scale_is_exact_around_every_boundary",),
@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "the truth is kept more often than ε allows",
         Kind.SAMPLING,
-        "mechanisms.response:RandomizedResponse._kept",
+        "mechanisms.response:RandomizedResponse._keep_probability",
         "context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))",
         "context.divide(growth, context.add(growth, Decimal(self.choices - 1)))",
         (
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "unequal scales are priced by the largest",
         Kind.SENSITIVITY,
-        "mechanisms.additive:_split",
+        "mechanisms.additive:_split_change_by_scale",
         ":change.groups",
         "-change.groups:",
         ("mechanisms/test_additive.py::test_curves_of_unequal_scales",),
@@ -217,7 +217,7 @@ MUTANTS = (
     Mutant(
         "a key passes one below its threshold",
         Kind.KEYS,
-        "mechanisms.key_thresholds:KeyThreshold._passes",
+        "mechanisms.key_thresholds:KeyThreshold._keep_by_noisy_count",
         "law.draw(size, unit_counts.size) >= self.threshold",
         "law.draw(size, unit_counts.size) >= self.threshold - 1",
         (

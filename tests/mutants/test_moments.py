@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "the least correlation is looked for at corners alone",
         Kind.ROUNDING,
-        "plan.aggregates.moments:_largest",
+        "plan.aggregates.moments:_largest_quotient",
         "for m, w in (*corners, *points)])",
         "for m, w in corners])",
         (f"{_HOLDS}[corr]", f"{_HOLDS}[regr_slope]"),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a square is held to half of its range",
         Kind.SENSITIVITY,
-        "plan.bounding:_scaled",
+        "plan.bounding:_scale_measure",
         "size = measure.size(low, high)",
         'size = max(1, measure.size(low, high) // (2 if type(measure).__name__ == "Squares" else 1))',
         ("safety/test_tightness.py::test_claims_of_moments_are_reached_and_half_of_them_is_caught",),

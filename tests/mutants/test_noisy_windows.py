@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a count over a noisy order has at least the rows that are counted",
         Kind.RANGES,
-        "release.noisy_rows.window_functions:_any_frame",
+        "release.noisy_rows.window_functions:_over_all_frames",
         "np.zeros(len(codes)), sizes",
         "numbers(made).value, sizes",
         ("release/test_outer_rows.py::test_ranges_hold_the_numbers_of_any_exact_rows_within_them",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "LAG reads across partitions",
         Kind.KEYS,
-        "release.noisy_rows.window_functions:_picked_values",
+        "release.noisy_rows.window_functions:_values_of_other_rows",
         "(picked >= low) & (picked < high)",
         "(picked >= 0) & (picked < len(position))",
         (f"{_WINDOWS[0]}::test_the_ends_of_a_series_are_null_without_a_range",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a sum of a cell that may be NULL is as sure as one that is not",
         Kind.RANGES,
-        "release.noisy_rows.noisy_columns:_as_sure_as",
+        "release.noisy_rows.noisy_columns:_with_null_certainty",
         "are_nulls_sure(column) & sure",
         "are_nulls_sure(column)",
         (f"{_NULLS}::test_totals_hold_whatever_is_null",),
@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "a comparison with a cell that may be NULL is sure",
         Kind.RANGES,
-        "release.noisy_rows.noisy_columns:_as_sure_as",
+        "release.noisy_rows.noisy_columns:_with_null_certainty",
         "sure=column.sure & sure",
         "sure=column.sure",
         (f"{_NULLS}::test_totals_hold_whatever_is_null",),

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "ranges count on one threshold where there are many",
         Kind.ROUNDING,
-        "publish.online:close_width",
+        "publish.online:close_score_bound",
         "laplace.half_width(first, beta / rounds) + laplace.half_width(second, beta)",
         "laplace.half_width(first, beta) // 4 + laplace.half_width(second, beta) // 4",
         (f"{_TESTS}::test_what_is_called_close_is_within_its_range",),

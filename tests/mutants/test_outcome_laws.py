@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "the negative half of Gaussian noise is not counted",
         Kind.FACTOR_TWO,
-        "mechanisms.outcome_laws:_theta",
+        "mechanisms.outcome_laws:_gaussian_normaliser",
         "(Decimal(1), Decimal(2))",
         "(Decimal(1), Decimal(1))",
         (NOISE,),

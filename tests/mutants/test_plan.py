@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a joined row is one row",
         Kind.LIMITS,
-        "plan.nodes:Join.max_rows",
+        "plan.nodes:PublicJoin.max_rows",
         "return None if input_rows is None else input_rows * self.multiplicity",
         "return input_rows",
         ("plan/test_bounding.py::test_a_row_joined_to_ten_changes_a_count_by_ten",),

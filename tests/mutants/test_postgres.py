@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a server sends the values of keys that were not released",
         Kind.CONSENT,
-        "engine.lowering.reading_statements:_of_asked_groups",
+        "engine.lowering.reading_statements:_restrict_to_groups",
         "if not asked_keys",
         "if True",
         (f"{_CELLS}[discovered keys]",),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "ids that doubles merge are one person on a server",
         Kind.NEIGHBOURS,
-        "engine.sources.clean_scans:_Build._whole_id",
+        "engine.sources.clean_scans:_ScanBuilder._whole_id",
         "return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, missing(Type.INTEGER))",
         "return number",
         (f"{_HOSTILE}::test_an_id_that_a_double_would_merge_with_another_is_nobodys",),
@@ -222,8 +222,8 @@ MUTANTS = (
     Mutant(
         "rows of a table leave the server to be counted here",
         Kind.CONSENT,
-        "engine.lowering.reading_statements:counted_statement",
-        "        return _of_asked_groups(reading, _count_equal_rows(bounded_totals.values(reading, key)))",
+        "engine.lowering.reading_statements:server_statement",
+        "        return _restrict_to_groups(reading, _count_equal_rows(bounded_totals.values(reading, key)))",
         "        return bounded_totals.values(reading, key)",
         (
             f"{_TESTS}::test_nothing_but_totals_of_groups_arrives",
@@ -233,8 +233,8 @@ MUTANTS = (
     Mutant(
         "a server sends a row for each combination of all columns of a table's marginals",
         Kind.CONSENT,
-        "engine.lowering.reading_statements:counted_statement",
-        "if isinstance(reading, Marginals) and reading.by_set:",
+        "engine.lowering.reading_statements:server_statement",
+        "if isinstance(reading, Marginals) and reading.counts_set_by_set:",
         "if False:",
         (
             "engine/test_dense_arrays.py::test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells",
@@ -244,7 +244,7 @@ MUTANTS = (
     Mutant(
         "a row of one marginal is counted in another",
         Kind.KEYS,
-        "plan.readings.dense_readings:Marginals.counted_by_set",
+        "plan.readings.dense_readings:Marginals.count_set_batches",
         "of_set = set_index == number",
         "of_set = set_index >= number",
         ("engine/test_dense_arrays.py::test_a_server_adds_up_each_marginal_and_sends_no_more_rows_than_cells",),
@@ -303,7 +303,7 @@ MUTANTS = (
     Mutant(
         "items of an array are as they are stored",
         Kind.SENSITIVITY,
-        "engine.sources.clean_scans:_Build.items",
+        "engine.sources.clean_scans:_ScanBuilder.items",
         "value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, place))",
         "value = build._typed(rows, _DeclaredCell(table.name, item, Domain(declared.items.type), place))",
         (f"{_HOSTILE}::test_the_first_items_of_an_array_are_read",),
@@ -338,7 +338,7 @@ MUTANTS = (
     Mutant(
         "a few rows too many in one group are within the norm",
         Kind.SENSITIVITY,
-        "engine.lowering.bounded_totals:_light_rows",
+        "engine.lowering.bounded_totals:_max_unscaled_rows",
         "min((part.groups_within if scaled.measure.once_per_unit else max_rows for scaled, part in pairs))",
         "max((part.groups_within if scaled.measure.once_per_unit else max_rows for scaled, part in pairs))",
         ("safety/test_replay.py::test_people_in_as_many_groups_as_count_and_one_more",),

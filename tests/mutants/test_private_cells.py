@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a selected edge that holds many rows is joined with the next cells",
         Kind.RANGES,
-        "publish.synthesis.private_cells:QuantileBins.parts_from",
+        "publish.synthesis.private_cells:QuantileBins.joined_cells_from",
         "outcome.cells.count(cell) > 1",
         "outcome.cells.count(cell) > 99",
         _EDGES,
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "values below the noise have cells of their own",
         Kind.RANGES,
-        "publish.synthesis.private_cells:ValueGroups.parts_from",
+        "publish.synthesis.private_cells:ValueGroups.joined_cells_from",
         "counts[most_frequent] > threshold",
         "counts[most_frequent] > 0",
         _VALUES,
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "as many values as there are have cells of their own",
         Kind.RANGES,
-        "publish.synthesis.private_cells:ValueGroups.parts_from",
+        "publish.synthesis.private_cells:ValueGroups.joined_cells_from",
         "[:MAX_OWN_CELLS]",
         "[:100 * MAX_OWN_CELLS]",
         _VALUES,
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "a value that is in a group certainly is what a question compares with",
         Kind.RANGES,
-        "publish.cells.cell_functions:_never_equal",
+        "publish.cells.cell_functions:_surely_unequal",
         "other not in text.options",
         "True",
         (_TESTS + "test_questions_of_groups_are_exact_of_values_with_cells_and_bounds_of_others",),

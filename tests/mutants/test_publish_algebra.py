@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "all parents are taken to weigh as the first",
         Kind.SENSITIVITY,
-        "publish.marginals.chains:LevelDifference._kinds",
+        "publish.marginals.chains:LevelDifference._weight_and_children_pairs",
         "return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))",
         "return set(zip(self.weights.tolist()[:1], self.children.tolist()[:1], strict=True))",
         _MOVED,
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "counts are cut as if the numbers on the way had one factor",
         Kind.WRAP,
-        "publish.marginals.blocks:most_count",
+        "publish.marginals.blocks:max_unclipped_count",
         "_LARGEST // (grid * math.prod((2 * step for step in steps)))",
         "_LARGEST // (grid * max((2 * step for step in steps))) if block else _LARGEST // grid",
         (f"{_BLOCKS}test_the_largest_counts_do_not_wrap",),
@@ -63,8 +63,8 @@ MUTANTS = (
         "a plan under replacement is made for the other relation",
         Kind.NEIGHBOURS,
         "publish.marginals.planning:plan_gaussian",
-        "_cost(block, attributes, relation, fixed_total) for block",
-        "_cost(block, attributes, Neighbours.ADD_REMOVE, fixed_total) for block",
+        "_block_cost(block, attributes, relation, fixed_total) for block",
+        "_block_cost(block, attributes, Neighbours.ADD_REMOVE, fixed_total) for block",
         _CHARGE,
     ),
     Mutant(
@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "levels that are not nested are taken",
         Kind.KEYS,
-        "publish.marginals.attributes:_levels",
+        "publish.marginals.attributes:_checked_levels",
         "if len(set(zip(finer, level, strict=True))) != len(set(finer)):",
         "if len(set(zip(finer, level, strict=True))) < len(set(finer)):",
         (f"{_ATTRIBUTES}test_wrong_cells_and_levels_are_refused",),

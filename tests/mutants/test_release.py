@@ -105,7 +105,7 @@ MUTANTS = (
     Mutant(
         "a tab's step is drawn without a charge",
         Kind.CHARGE_ORDER,
-        "release.payers:_Step.begin",
+        "release.payers:_TabStep.begin",
         "self._paid = self._tab.step(self._entry)",
         "self._paid = self._tab.opening",
         ("release/test_releasing.py::test_a_tab_pays_for_a_choice_and_then_a_measurement_and_gives_back_the_rest",),

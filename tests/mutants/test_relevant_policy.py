@@ -53,8 +53,8 @@ MUTANTS = (
         "a condition reads no column",
         Kind.REUSE,
         "plan.relevant_policy:read_columns",
-        "for part in _parts(plan):",
-        "for part in _parts((getattr(plan.source, 'input', plan.source), plan.keys, plan.measures)):",
+        "for part in _plan_values(plan):",
+        "for part in _plan_values((getattr(plan.source, 'input', plan.source), plan.keys, plan.measures)):",
         (f"{_ONE}[Domain.values 1]",),
     ),
     Mutant(

@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows numbers that the question typed",
         Kind.CONSENT,
-        "release.answers.answer_pages:conceal",
+        "release.answers.answer_pages:without_question_texts",
         "name in answer.intervals and (not _has_no_noise(answer, name))",
         "name in answer.intervals",
         (f"{_PAGE}::test_one_answer_is_a_page",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "a page about one answer shows its groups",
         Kind.CONSENT,
-        "release.answers.answer_pages:conceal",
+        "release.answers.answer_pages:without_question_texts",
         "[f'group {row}' for row in range(1, len(answer.rows) + 1)]",
         "answer.column(answer.columns[0])",
         (f"{_PAGE}::test_one_answer_is_a_page",),

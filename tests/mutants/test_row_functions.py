@@ -65,7 +65,7 @@ MUTANTS = (
         "a tuple is charged as if a unit had one row",
         Kind.SENSITIVITY,
         "plan.aggregates.value_measures:DistinctValues.measures_for",
-        "return (Count(_where_present(self.value, self.where)),)",
+        "return (Count(_with_not_null(self.value, self.where)),)",
         "return (__import__('sfumato.plan.aggregates.measures', fromlist=['Distinct']).Distinct(None),)",
         (
             "safety/test_values.py::test_a_unit_with_one_tuple_more_than_its_limit",

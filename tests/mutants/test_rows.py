@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "cells are drawn as they come, and not by their weights",
         Kind.SAMPLING,
-        "publish.sampling:_distribution",
+        "publish.sampling:_cumulative_distribution",
         "    cumulative = np.cumsum(scaled, axis=1)",
         "    cumulative = np.cumsum(scaled > 0, axis=1)",
         _DRAWN,

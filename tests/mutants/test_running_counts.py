@@ -68,8 +68,8 @@ MUTANTS = (
         "a range is of the continuous law, whatever is drawn",
         Kind.ROUNDING,
         "mechanisms.noise_sums:laplace_widths",
-        "continuous_scale * standard + smoothing_widths",
-        "scale * standard",
+        "continuous_scale * standard_widths + smoothing_widths",
+        "scale * standard_widths",
         (_SUMS,),
     ),
     Mutant(

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a price buys the noise of more than is charged",
         Kind.CHARGE_ORDER,
-        "release.sampled_prices:_log_growth",
+        "release.sampled_prices:_log_amplified_growth",
         "math.log1p(math.expm1(epsilon) / rate)",
         "epsilon / rate",
         (WITHIN,),

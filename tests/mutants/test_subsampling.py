@@ -15,7 +15,7 @@ MUTANTS = (
     Mutant(
         "a sampled unit's ε is scaled by the rate, as if e^ε were 1 + ε",
         Kind.SAMPLING,
-        f"{LOSS}.profile_end",
+        f"{LOSS}.profile_bound",
         "math.log1p(math.expm1(epsilon) * inverse_share)",
         "epsilon * inverse_share",
         (EXACT,),
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "in the other direction the share that stays is not enlarged by e^ε",
         Kind.SAMPLING,
-        f"{LOSS}._backward_profile_end",
+        f"{LOSS}._backward_profile_bound",
         "removed = (1 - rate) * math.expm1(epsilon)",
         "removed = rate * math.expm1(epsilon)",
         (EXACT,),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a Poisson sample is taken under a promise for databases of one size",
         Kind.NEIGHBOURS,
-        "privacy.curve:Curve._sampling",
+        "privacy.curve:Curve._parse_sampling",
         "self.neighbours is Neighbours.REPLACE and (not bounds_presence)",
         "self.neighbours is None",
         (f"{SAMPLES}::test_what_is_no_sample_is_refused",),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "below α = 1 a profile is taken for its reverse",
         Kind.NEIGHBOURS,
-        "privacy.subsampled_losses:_whole_profile",
+        "privacy.subsampled_losses:_profile_at_any_alpha",
         "loss.reversed().profile(-math.log(alpha))",
         "loss.profile(-math.log(alpha))",
         (DOMINATES,),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "the lower bound of a composition is that of the pair that dominates",
         Kind.AUDIT,
-        "privacy.curve:Curve._inner",
+        "privacy.curve:Curve._inner_directions",
         "loss.inner_factors or loss.factors",
         "loss.factors",
         (f"{SAMPLES}::test_the_bounds_of_a_composition_are_not_those_of_one_pair",),

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a total is cut to units, and said to be rounded",
         Kind.RANGES,
-        "engine.lowering.cell_lowering:_nearest",
+        "engine.lowering.cell_lowering:_rounded_quotient",
         "Constant(_BEYOND_TOTALS + unit // 2, Wide.INTEGER)",
         "Constant(_BEYOND_TOTALS, Wide.INTEGER)",
         (_TOTALS,),

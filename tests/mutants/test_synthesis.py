@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "the pair of a column that decides another is not measured",
         Kind.KEYS,
-        "publish.synthesis.state:SynthesisState.measure_pairs",
+        "publish.synthesis.state:SynthesisState.measure_dependent_pairs",
         "for pair in self.setting.pairs:",
         "for pair in self.setting.pairs[:0]:",
         ("publish/synthesis/test_implications.py::test_every_row_keeps_what_columns_decide",),
@@ -224,8 +224,8 @@ MUTANTS = (
         "a decided bin has any value in every row",
         Kind.KEYS,
         "publish.synthetic:Synthetic.typed_rows",
-        "for deciding, place in self._decided_bins:",
-        "for deciding, place in self._decided_bins[:0]:",
+        "for deciding, place in self._decided_binned_columns:",
+        "for deciding, place in self._decided_binned_columns[:0]:",
         ("publish/synthesis/test_implications.py::test_other_shapes_of_what_decides_are_kept",),
     ),
     Mutant(

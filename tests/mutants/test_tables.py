@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a row that several own belongs to one of them",
         Kind.NEIGHBOURS,
-        "engine.duckdb.scan:links",
+        "engine.duckdb.scan:distinct_links_sql",
         "f'SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL'",
         "f'SELECT sf_link AS sf_key, min({UNIT}) AS {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL GROUP BY sf_link'",
         (_ALONE,),
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "keys that several share are passed over",
         Kind.NEIGHBOURS,
-        "engine.duckdb.scan:links",
+        "engine.duckdb.scan:distinct_links_sql",
         "f'SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL'",
         "f'SELECT sf_link AS sf_key, min({UNIT}) AS {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL"
         " GROUP BY sf_link HAVING count(DISTINCT {UNIT}) = 1'",
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "a unit that names a key twice has two copies",
         Kind.LIMITS,
-        "engine.duckdb.scan:links",
+        "engine.duckdb.scan:distinct_links_sql",
         "SELECT DISTINCT sf_link AS sf_key",
         "SELECT sf_link AS sf_key",
         (_OWNERS,),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "ids that are stored as doubles and merged are one person",
         Kind.NEIGHBOURS,
-        "engine.sources.clean_cells:largest_whole",
+        "engine.sources.clean_cells:largest_exact_integer",
         "2 ** 24 if single else 2 ** 53",
         "2 ** 25 if single else 2 ** 54",
         (f"{_OWNERS}::test_a_stored_number_that_stands_for_two_ids_is_nobodys",),
@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "a union counts as its first part",
         Kind.LIMITS,
-        "plan.bounding:whole_rows",
+        "plan.bounding:rows_without_bounding",
         "return sum(member_rows) if len(member_rows) == len(relation.inputs) else None",
         "return max(member_rows) if len(member_rows) == len(relation.inputs) else None",
         ("curator/proposals/test_degrees.py",),

@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "lines that were written before are charged anew",
         Kind.CHARGE_ORDER,
-        "mechanisms.key_thresholds:WholeKeyThreshold.curve",
+        "mechanisms.key_thresholds:LegacyKeyThreshold.curve",
         "Curve.approximate(self.epsilon, self.delta, self.neighbours)",
         "super().curve() if self.max_groups > 1 else Curve.approximate(self.epsilon, self.delta, self.neighbours)",
         ("ledger/test_golden.py",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "a replaced row moves a sum by high − low",
         Kind.NEIGHBOURS,
-        "plan.bounding:ScaledMeasure.contribution_bounds",
+        "plan.bounding:ScaledMeasure.row_contribution_bounds",
         "(min(contribution.low, 0), max(contribution.high, 0))",
         "(contribution.low, contribution.high)",
         (_WIDTHS, _SUMS),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a replaced unit moves a signed sum by its larger end",
         Kind.FACTOR_TWO,
-        "plan.bounding:_width",
+        "plan.bounding:_step_width",
         "return max(1, high - low)",
         "return max(1, high, -low)",
         (_WIDTHS, _SUMS),

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a missing value counts in the second sum of a mean",
         Kind.SENSITIVITY,
-        "engine.lowering.cell_lowering:_split_mirrored",
+        "engine.lowering.cell_lowering:_split_complement",
         "(value, tested, high)",
         "(value, integer_constant(1), high)",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "a value that a test leaves out counts in the second sum of a mean",
         Kind.SENSITIVITY,
-        "engine.lowering.cell_lowering:_split_mirrored",
+        "engine.lowering.cell_lowering:_split_complement",
         "apply(ScalarFunction.CASE, test, integer_constant(1))",
         "integer_constant(1)",
         ("engine/test_totals.py::test_sums_that_follow_from_others_are_exact",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "a unit a little beyond its norm is not scaled",
         Kind.LIMITS,
-        "engine.lowering.bounded_totals:_Scaling.beyond",
+        "engine.lowering.bounded_totals:_Scaling.norm_if_too_large",
         "self.bound ** 2 if self.squared else self.bound",
         "2 * (self.bound ** 2 if self.squared else self.bound)",
         (f"{_TIGHT}[{_COUNTS}-Strategy.CLIP_L1]",),

@@ -100,7 +100,7 @@ MUTANTS = (
         "a value replaced has the ceiling of a unit removed",
         Kind.NEIGHBOURS,
         "attacks.policy_attacks:WholeSpending.ceiling",
-        "account_ceiling(promise, budget.neighbours) if replaced else guess_ceiling(promise)",
+        "account_guess_ceiling(promise, budget.neighbours) if replaced else guess_ceiling(promise)",
         "guess_ceiling(promise)",
         (f"{POLICY}::test_exact_answers_give_all_away_and_the_policys_hold_their_ceilings",),
     ),

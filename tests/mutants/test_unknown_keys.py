@@ -44,8 +44,8 @@ MUTANTS = (
         "all rows decide who holds a key, not those that count",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_sample_discovered",
-        "_sampling_loss(part, StageReference('s'), is_kept)",
-        "_sampling_loss(part, StageReference('s'), "
+        "_sampling_change(part, StageReference('s'), is_kept)",
+        "_sampling_change(part, StageReference('s'), "
         "is_kept if part is by_all else apply(ScalarFunction.OR, is_kept, apply(ScalarFunction.NOT, is_kept)))",
         (_REPLAY, f"{_FOUND}::test_a_unit_beyond_its_limits_holds_no_more_keys_than_it_may"),
     ),
@@ -83,7 +83,7 @@ MUTANTS = (
         "release.discovered_groups:DiscoveredGroupsRelease.draw",
         "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))",
         "selected = np.flatnonzero(selection.draw(selection.reading.extract(discovered.holders)))\n"
-        "    assert len(selected) <= most_keys(self.reading)",
+        "    assert len(selected) <= max_answer_keys(self.reading)",
         ("curator/previews/test_unknown_groups.py::test_as_many_keys_are_shown_as_an_answer_has",),
     ),
     Mutant(

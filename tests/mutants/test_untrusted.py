@@ -19,7 +19,7 @@ MUTANTS = (
         "anything may stand where a value of ours is read",
         Kind.HOSTILE,
         "privacy.codec:_decode",
-        "    _check_nested_values(decoded)\n",
+        "    _check_field_types(decoded)\n",
         "",
         ("test_untrusted.py::test_a_number_in_the_place_of_a_value_is_refused_while_reading",),
     ),

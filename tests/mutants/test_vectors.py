@@ -25,8 +25,8 @@ MUTANTS = (
         "equal outcomes of a large loss are counted against each other",
         Kind.FACTOR_TWO,
         "privacy.losses:PairLoss.renyi",
-        "return (log_largest + math.log(scaled)) / z if z else self._mean()",
-        "return (log_largest - math.log(scaled)) / z if z else self._mean()",
+        "return (log_largest + math.log(scaled)) / z if z else self._mean_loss()",
+        "return (log_largest - math.log(scaled)) / z if z else self._mean_loss()",
         ("vectors/test_loss_vectors.py::test_vectors[privacy.losses.PairLoss.renyi]",),
     ),
     Mutant(
@@ -64,10 +64,10 @@ MUTANTS = (
     Mutant(
         "the rounding of large logarithms hides in the tail of a sum of many noises",
         Kind.RANGES,
-        "mechanisms.noise_sums:_few_tails",
+        "mechanisms.noise_sums:_negative_binomial_bounds",
         "math.fsum(np.log1p(-0.5 / np.arange(1, terms))) - math.log(2)",
         "math.lgamma(2 * terms - 1) - 2 * math.lgamma(terms) - (2 * terms - 1) * math.log(2)",
-        ("vectors/test_noise_vectors.py::test_vectors[mechanisms.noise_sums._waiting_tail]",),
+        ("vectors/test_noise_vectors.py::test_vectors[mechanisms.noise_sums._laplace_sum_tail]",),
     ),
 )
 

@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "a cell counts as one row",
         Kind.SENSITIVITY,
-        "engine.lowering.cell_lowering:_total",
+        "engine.lowering.cell_lowering:_weighted_total",
         "apply(ScalarFunction.MULTIPLY, Reference(name), Reference('n'))",
         "Reference(name)",
         (f"{_COMBINING}::test_many_counts_are_added_up_from_cells",),

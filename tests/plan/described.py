@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import (
-    column_texts,
+    column_names_by_level,
     describe_measure,
     expression_sql,
     row_total_sql,
@@ -14,7 +14,7 @@ from sfumato.plan.descriptions import (
     window_sql,
 )
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import Filter, Join, PerUnit, Query, Scan, Unnest, Window, relations
+from sfumato.plan.nodes import Filter, PerUnit, PublicJoin, Query, Scan, Unnest, Window, relations
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Reference
 from sfumato.policy import Domain, ListColumn
@@ -42,7 +42,7 @@ LISTS = {
 }
 CATALOG = Catalog(
     {
-        "visits": Described(
+        "visits": CatalogTable(
             "visits",
             VISITS,
             public=False,
@@ -50,7 +50,7 @@ CATALOG = Catalog(
             limits=Limits(10, 4, 3),
             lists=LISTS,
         ),
-        "hospitals": Described("hospitals", HOSPITALS, public=True),
+        "hospitals": CatalogTable("hospitals", HOSPITALS, public=True),
     },
     lambda _, columns: 1 if columns == ("id",) else 10,
     lambda *_: 3,
@@ -63,7 +63,7 @@ def described(query: Query) -> list[str]:
     for node in reversed(list(relations(query.plan.source))):
         if isinstance(node, Scan):
             lines.append(f"scan {node.table}")
-        elif isinstance(node, Join):
+        elif isinstance(node, PublicJoin):
             compared = [
                 *(("=", *pair) for pair in node.pairs),
                 *sorted(node.bands, key=lambda band: band[2], reverse=True),
@@ -88,7 +88,7 @@ def described(query: Query) -> list[str]:
         f"set {', '.join(expression_sql(query.plan.keys[index]) for index in each)}".rstrip()
         for each in query.finish.sets
     ]
-    meant, *others = column_texts(query)
+    meant, *others = column_names_by_level(query)
     lines += finished(query.finish, meant)
     for outer, known in zip(query.outer, others, strict=True):
         lines.append("outer" if outer.where is None else f"outer where {expression_sql(outer.where, known)}")

@@ -211,10 +211,10 @@ def test_found_groups_count_a_unit_whole_only_where_it_has_one_row(joined: str, 
 def test_a_units_part_is_as_fine_as_the_steps_of_a_sum_allow(steps: int) -> None:
     """A count of rows is never coarser than a row; a sum may be, and then each total is rounded."""
     for most in (0, 1, 20):
-        fine = bounding._bits(steps, most, rounds=True)
+        fine = bounding._resolution_bits(steps, most, rounds=True)
         assert steps * Fraction(2) ** fine <= MAX_STEPS
         assert fine == most or steps * Fraction(2) ** (fine + 1) > MAX_STEPS
-        assert bounding._bits(steps, most, rounds=False) == max(0, fine)
+        assert bounding._resolution_bits(steps, most, rounds=False) == max(0, fine)
 
 
 def test_every_total_that_a_unit_may_touch_can_be_rounded_by_one() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plan.described import HOSPITALS
-from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.caveats import RowLimits, number_caveats, says_warning
+from sfumato.plan.catalog import Catalog, CatalogTable
+from sfumato.plan.caveats import RowLimits, contains_warning, number_caveats
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql.statements import parse
 from sfumato.policy import Domain
@@ -21,13 +21,13 @@ COLUMNS = {
     "hospital": Domain("integer", bounds=(1, 20)),
     "day": Domain("date", bounds=("2000-01-01", "2020-12-31")),
 }
-ROWS = Described("visits", COLUMNS, False)
-OWNED = Described("visits", COLUMNS, False, "id", limits=Limits(10, 4, 5))
-PUBLIC = Described("hospitals", HOSPITALS, True)
+ROWS = CatalogTable("visits", COLUMNS, False)
+OWNED = CatalogTable("visits", COLUMNS, False, "id", limits=Limits(10, 4, 5))
+PUBLIC = CatalogTable("hospitals", HOSPITALS, True)
 
 
 def caveats(
-    text: str, table: Described = ROWS, *, groups: int | None = None, reweights: bool = False
+    text: str, table: CatalogTable = ROWS, *, groups: int | None = None, reweights: bool = False
 ) -> dict[str, str]:
     catalog = Catalog({"visits": table, "hospitals": PUBLIC}, lambda *_: 1)
     query = parse(text, catalog)
@@ -156,8 +156,8 @@ def test_a_count_of_tuples_is_named_as_it_was_typed() -> None:
 
 def test_a_line_says_what_a_warning_says_only_in_the_same_words() -> None:
     lost = "rows with an undeclared value of state are in no group"
-    assert says_warning([f"cost above 3 counts as 3; {lost}; ± does not include this"], f"R{lost[1:]}.")
-    assert not says_warning([f"{lost} of any ward; ± does not include this"], f"R{lost[1:]}.")
+    assert contains_warning([f"cost above 3 counts as 3; {lost}; ± does not include this"], f"R{lost[1:]}.")
+    assert not contains_warning([f"{lost} of any ward; ± does not include this"], f"R{lost[1:]}.")
 
 
 def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
@@ -171,7 +171,7 @@ def test_rows_beyond_all_accounts_are_not_said_to_count_as_a_bound() -> None:
 
 
 def test_a_limit_of_one_row_says_that_one_counts() -> None:
-    single = Described("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
+    single = CatalogTable("visits", COLUMNS, False, "id", limits=Limits(1, 1, 1))
     assert caveats("SELECT COUNT(*) AS n FROM visits", single) == {"n": "only 1 row per patient counts in full"}
 
 

@@ -12,8 +12,8 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import costs
 from sfumato.plan.canonical import digest
-from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.keys import groups
+from sfumato.plan.catalog import Catalog, CatalogTable
+from sfumato.plan.keys import possible_group_keys
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import relations
 from sfumato.plan.sql import sql_expressions
@@ -72,14 +72,14 @@ def test_ordinary_questions_are_far_below(text: str) -> None:
 
 def test_a_declared_length_buys_patterns() -> None:
     text = f"SELECT COUNT(*) FROM visits WHERE ward LIKE '%{'_' * 500}b%'"
-    short = Described("visits", {**VISITS, "ward": Domain("text", max_length=100)}, public=False, id="patient_id")
+    short = CatalogTable("visits", {**VISITS, "ward": Domain("text", max_length=100)}, public=False, id="patient_id")
     assert code(text) == "too-costly"
     assert code(text, Catalog({"visits": short}, lambda *_: 1)) is None
 
 
 def test_the_cap_is_where_it_is_said_to_be() -> None:
     """One letter of a pattern more, and the question is refused."""
-    short = Described("visits", {"ward": Domain("text", max_length=100)}, public=False, id="patient_id")
+    short = CatalogTable("visits", {"ward": Domain("text", max_length=100)}, public=False, id="patient_id")
     catalog = Catalog({"visits": short}, lambda *_: 1)
 
     def steps(letters: int) -> int:
@@ -115,7 +115,7 @@ def test_joins_multiply_the_cost_of_a_row() -> None:
 
 def _long(rows: int) -> Catalog:
     """Visits of which one person may have so many."""
-    visits = Described("visits", VISITS, public=False, id="patient_id", limits=Limits(rows, rows, rows))
+    visits = CatalogTable("visits", VISITS, public=False, id="patient_id", limits=Limits(rows, rows, rows))
     return Catalog({"visits": visits}, lambda *_: 1)
 
 
@@ -255,9 +255,9 @@ def test_keys_that_would_take_long_to_find_are_refused(engine: DuckDB) -> None:
     names = Column(Field(0, "t", "name"), Domain("text", values=tuple("x" * 100 + str(k) for k in range(20_000))))
     cheap = call("LEFT", names, literal(Type.INTEGER, 1))
     dear = call("CASE", call("LIKE", names, literal(Type.TEXT, "%" + "_" * 40 + "b%")), names, literal(Type.TEXT, "y"))
-    assert groups((cheap,), engine.values) == (("x",),)
+    assert possible_group_keys((cheap,), engine.values) == (("x",),)
     with pytest.raises(Unsupported) as refused:
-        groups((dear,), engine.values)
+        possible_group_keys((dear,), engine.values)
     assert refused.value.code == "keys-too-costly"
 
 
@@ -267,7 +267,7 @@ def test_keys_are_looked_for_within_a_time(engine: DuckDB, monkeypatch: pytest.M
     names = Column(Field(0, "t", "name"), Domain("text", values=tuple("x" * 1000 + str(k) for k in range(20_000))))
     dear = call("LIKE", names, literal(Type.TEXT, "%" + "_" * 900 + "b%"))
     with pytest.raises(Unsupported) as refused:
-        groups((call("CASE", dear, names, names),), engine.values)
+        possible_group_keys((call("CASE", dear, names, names),), engine.values)
     assert refused.value.code == "keys-too-costly"
     assert engine.sources.run("SELECT 1") == [(1,)]
 

@@ -8,10 +8,10 @@ import pytest
 
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
-from sfumato.plan.catalog import Catalog, Described, Period
+from sfumato.plan.catalog import Catalog, CatalogTable, Period
 from sfumato.plan.costs import check_cost
 from sfumato.plan.limits import Limits
-from sfumato.plan.nodes import AnySemiJoin, Join, LimitRowsPerUnit, SemiJoin, UnitJoin, relations
+from sfumato.plan.nodes import AnySemiJoin, LimitRowsPerUnit, PublicJoin, SemiJoin, UnitJoin, relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.sql.unit_joins import periods
 from sfumato.plan.warnings import warn_about_undeclared
@@ -29,12 +29,12 @@ def catalog(every: str | None = None, rows: bool = False) -> Catalog:
     period = None if every is None else Period("day", every)
     who = None if rows else "who"
     tables = (
-        Described("visits", VISITS, False, who, Limits(3, 3, 3), period=period),
-        Described("claims", CLAIMS, False, who, Limits(2, 2, 2), period=period),
-        Described(
+        CatalogTable("visits", VISITS, False, who, Limits(3, 3, 3), period=period),
+        CatalogTable("claims", CLAIMS, False, who, Limits(2, 2, 2), period=period),
+        CatalogTable(
             "drugs", {"dose": VISITS["cost"], "day": DAY}, False, who, Limits(4, 4, 4), "visit = visits.visit", period
         ),
-        Described("places", PLACES, public=True),
+        CatalogTable("places", PLACES, public=True),
     )
     return Catalog({each.name: each for each in tables}, lambda *_: 2, lambda *_: 1)
 
@@ -131,7 +131,7 @@ def test_a_public_table_is_joined_on_an_id_that_the_policy_declares() -> None:
     declared = replace(catalog().tables["visits"], columns={**VISITS, "who": Domain("text")})
     tables = catalog().tables | {"visits": declared}  # type: ignore[operator]
     found = parse("SELECT COUNT(*) FROM visits v JOIN places p ON v.who = p.kind", replace(catalog(), tables=tables))
-    assert any(isinstance(each, Join) for each in relations(found.plan.source))
+    assert any(isinstance(each, PublicJoin) for each in relations(found.plan.source))
 
 
 REFUSED = [
@@ -292,7 +292,7 @@ def test_which_columns_hold_the_period_of_a_row(text: str) -> None:
     listed = Domain("date", values=("2024-01-01", "2024-02-01"))
     short = Domain("date", bounds=("2024-01-01", "2024-06-30"))
     tables = {
-        name: Described(name, {"day": domain}, False, "who", Limits(3, 3, 3), period=Period("day", "day"))
+        name: CatalogTable(name, {"day": domain}, False, "who", Limits(3, 3, 3), period=Period("day", "day"))
         for name, domain in (("listed", listed), ("short", short))
     }
     described = replace(described, tables={**described.tables, **tables})
@@ -307,8 +307,8 @@ def wide_catalog(rows: int) -> Catalog:
     """Tables of which one unit may have many rows."""
     limits = Limits(rows, rows, rows)
     tables = (
-        Described("visits", VISITS, False, "who", limits),
-        Described("claims", CLAIMS, False, "who", limits),
+        CatalogTable("visits", VISITS, False, "who", limits),
+        CatalogTable("claims", CLAIMS, False, "who", limits),
     )
     return Catalog({each.name: each for each in tables}, lambda *_: 2, lambda *_: 1)
 

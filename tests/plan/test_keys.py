@@ -14,7 +14,7 @@ from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import Unsupported
 from sfumato.plan import costs, keys as plan_keys
 from sfumato.plan.aggregates.unit_measures import UnitRowCount
-from sfumato.plan.keys import conditions, groups, undeclared_keys
+from sfumato.plan.keys import conditions, possible_group_keys, undeclared_keys
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Filter, GroupKey, LimitRowsPerUnit, PerUnit, Scan, SemiJoin, UnitJoin
 from sfumato.plan.sql.statements import parse
@@ -36,11 +36,11 @@ def engine() -> DuckDB:
 
 def keys(engine: DuckDB, expressions: str) -> tuple[GroupKey, ...]:
     query = parse(f"SELECT COUNT(*) AS n FROM visits GROUP BY {expressions}", CATALOG)
-    return groups(query.plan.keys, engine.values)
+    return possible_group_keys(query.plan.keys, engine.values)
 
 
 def test_no_group_is_one_group(engine: DuckDB) -> None:
-    assert groups((), engine.values) == ((),)
+    assert possible_group_keys((), engine.values) == ((),)
 
 
 def test_declared_values_are_the_keys_in_their_order(engine: DuckDB) -> None:
@@ -105,10 +105,10 @@ def test_rounded_reals_are_keys(engine: DuckDB) -> None:
 def test_conditions_narrow_rounded_reals(engine: DuckDB) -> None:
     text = "SELECT COUNT(*) FROM visits WHERE cost BETWEEN 1500 AND 2999 AND age > 5 GROUP BY FLOOR(cost / 1000) * 1000"
     query = parse(text, CATALOG)
-    assert groups(query.plan.keys, engine.values, conditions(query.plan.source)) == ((1000,), (2000,))
+    assert possible_group_keys(query.plan.keys, engine.values, conditions(query.plan.source)) == ((1000,), (2000,))
     text = "SELECT COUNT(*) FROM visits WHERE age > cost AND age < 10 GROUP BY FLOOR(cost / 1000) * 1000, age // 5"
     query = parse(text, CATALOG)
-    assert len(groups(query.plan.keys, engine.values, conditions(query.plan.source))) == 6 * 2
+    assert len(possible_group_keys(query.plan.keys, engine.values, conditions(query.plan.source))) == 6 * 2
 
 
 @pytest.mark.parametrize("text", ["FLOOR(score)", "FLOOR(cost) + cost", "ROUND(cost, 3)", "FLOOR(cost * 1e6)", "-cost"])
@@ -161,8 +161,8 @@ def test_too_many_groups_are_refused(engine: DuckDB) -> None:
 def kept(engine: DuckDB, expressions: str, where: str) -> list[object]:
     """The groups of a question with a condition; a single key as its value."""
     plan = parse(f"SELECT COUNT(*) AS n FROM visits WHERE {where} GROUP BY {expressions}", CATALOG).plan
-    found = groups(plan.keys, engine.values, conditions(plan.source))
-    every = groups(plan.keys, engine.values)
+    found = possible_group_keys(plan.keys, engine.values, conditions(plan.source))
+    every = possible_group_keys(plan.keys, engine.values)
     assert [key for key in every if key in set(found)] == list(found)  # the same groups in the same order, but fewer
     return [key[0] if len(key) == 1 else key for key in found]
 
@@ -190,7 +190,7 @@ def test_groups_stay_unless_the_condition_is_about_them_alone(engine: DuckDB) ->
 def test_conditions_of_subqueries_count_too(engine: DuckDB) -> None:
     text = "WITH s AS (SELECT age AS a FROM visits WHERE age > 50) SELECT a, COUNT(*) FROM s WHERE a < 53 GROUP BY a"
     plan = parse(text, CATALOG).plan
-    assert groups(plan.keys, engine.values, conditions(plan.source)) == ((51,), (52,))
+    assert possible_group_keys(plan.keys, engine.values, conditions(plan.source)) == ((51,), (52,))
 
 
 def test_a_condition_that_no_row_can_meet_is_refused(engine: DuckDB) -> None:
@@ -209,7 +209,7 @@ def test_rows_are_in_no_group_that_was_left_out(engine: DuckDB) -> None:
     """The engine's own word for it: of all declared values, those that meet the condition are in the groups kept."""
     for where in ("age % 7 = 3", "age < 5 OR age > 105", "NOT (age >= 3)", "SQRT(age) = FLOOR(SQRT(age))"):
         plan = parse(f"SELECT COUNT(*) AS n FROM visits WHERE {where} GROUP BY age", CATALOG).plan
-        found = groups(plan.keys, engine.values, conditions(plan.source))
+        found = possible_group_keys(plan.keys, engine.values, conditions(plan.source))
         met = engine.sources.run(f"SELECT age FROM (SELECT unnest(range(111)) AS age) WHERE {where} ORDER BY age")
         assert list(found) == met
 
@@ -232,7 +232,7 @@ def test_rows_without_a_match_have_a_group_unless_the_condition_is_about_what_th
     }
     for where, cities in expected.items():
         plan = parse(text.format(where), CATALOG).plan
-        assert [key[0] for key in groups(plan.keys, engine.values, conditions(plan.source))] == cities
+        assert [key[0] for key in possible_group_keys(plan.keys, engine.values, conditions(plan.source))] == cities
 
 
 def test_conditions_hold_where_whole_rows_are_kept() -> None:
@@ -254,7 +254,7 @@ def test_conditions_hold_where_whole_rows_are_kept() -> None:
 def test_keys_of_units_are_narrowed_by_what_their_rows_meet(engine: DuckDB) -> None:
     inner = "SELECT patient_id, hospital, COUNT(*) AS n FROM visits WHERE hospital <= 3 AND age > 9 GROUP BY ALL"
     plan = parse(f"SELECT hospital, AVG(n) FROM ({inner}) GROUP BY hospital", CATALOG).plan
-    assert groups(plan.keys, engine.values, conditions(plan.source)) == ((1,), (2,), (3,))
+    assert possible_group_keys(plan.keys, engine.values, conditions(plan.source)) == ((1,), (2,), (3,))
 
 
 # The parts that lists of keys are made of, at their edges
@@ -349,9 +349,9 @@ def test_combinations_count_null_beside_the_values() -> None:
     )
     assert world.combinations == 3 * 5
     wide = plan_keys.ValueCombinations(((x.reference, x.domain, plan_keys.KeySpan(1, 199_999)),), (x,))
-    assert plan_keys.is_affordable(wide)
+    assert plan_keys.can_enumerate(wide)
     wider = plan_keys.ValueCombinations(((x.reference, x.domain, plan_keys.KeySpan(1, 200_000)),), (x,))
-    assert not plan_keys.is_affordable(wider)
+    assert not plan_keys.can_enumerate(wider)
     product = [Column(Field(0, "t", name), Domain("integer", bounds=(1, 400))) for name in "xy"]
     assert (
         len(plan_keys._key_product([product[0], Column(Field(0, "t", "z"), Domain("integer", bounds=(1, 500)))]))
@@ -368,6 +368,6 @@ def test_costs_of_evaluating_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert steps > 0
     world = plan_keys.ValueCombinations(((x.reference, x.domain, (1, 2)),), (dear,), (dear,))
     monkeypatch.setattr(plan_keys, "MAX_STEPS", 3 * 2 * steps)
-    assert plan_keys.is_affordable(world)
+    assert plan_keys.can_enumerate(world)
     monkeypatch.setattr(plan_keys, "MAX_STEPS", 3 * 2 * steps - 1)
-    assert not plan_keys.is_affordable(world)
+    assert not plan_keys.can_enumerate(world)

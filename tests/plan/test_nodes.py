@@ -10,14 +10,14 @@ from operator import eq, ge, gt, le, lt, ne
 import pytest
 
 from sfumato.plan.aggregates.unit_measures import RowNumbering, RowPosition, UnitRowCount
-from sfumato.plan.bounding import whole_rows
+from sfumato.plan.bounding import rows_without_bounding
 from sfumato.plan.join_conditions import is_separable
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import (
     Filter,
-    Join,
     LimitRowsPerUnit,
     PerUnit,
+    PublicJoin,
     Relation,
     Scan,
     SemiJoin,
@@ -26,9 +26,9 @@ from sfumato.plan.nodes import (
     Window,
     limit_rows_per_unit,
     multiplicity,
-    next_source,
     relations,
     shift_sources,
+    unused_source_number,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field, Order
 from sfumato.plan.values.functions import call, literal
@@ -48,7 +48,7 @@ def column(source: int = 0) -> Column:
 
 
 OLD = call(">", column(), literal(Type.INTEGER, 40))
-PUBLIC = Join(scan(), "ages", 1, ((column(), "age"),), False, 3, {"age": AGE})
+PUBLIC = PublicJoin(scan(), "ages", 1, ((column(), "age"),), False, 3, {"age": AGE})
 OWN = PerUnit(scan(), 1, (), (("n", UnitRowCount(None, 6)),))
 BY_AGE = PerUnit(scan(), 1, (("age", column()),), (("n", UnitRowCount(None, 6)),))
 RIGHT = Scan("visits", False, 5, {Field(5, "visits", "age"): AGE}, Limits(9, 2, 2))
@@ -68,7 +68,7 @@ TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
         (LimitRowsPerUnit(scan(), 50), 50, LIMITS, None),
         (LimitRowsPerUnit(LimitRowsPerUnit(scan(), 5), 50), 5, Limits(5, 4, 3), None),
         (OWN, 1, Limits(1, 1, 1), 1),
-        (Join(OWN, "ages", 2, ((column(), "age"),), False, 3, {"age": AGE}), 3, Limits(1, 1, 1), 3),
+        (PublicJoin(OWN, "ages", 2, ((column(), "age"),), False, 3, {"age": AGE}), 3, Limits(1, 1, 1), 3),
         (BY_AGE, None, LIMITS, None),
         (BOTH, 54, Limits(9, 4, 3), None),
         (UnitJoin(OWN, LimitRowsPerUnit(RIGHT, 1), (), None, False), 1, Limits(1, 1, 1), 1),
@@ -80,7 +80,7 @@ TOGETHER = Union(MEMBERS, 6, (("age", AGE),))
 def test_rows_and_limits_of_one_unit(relation: Relation, most: int | None, limits: Limits, whole: int | None) -> None:
     assert relation.max_rows == most
     assert relation.limits == limits
-    assert whole_rows(relation) == whole
+    assert rows_without_bounding(relation) == whole
 
 
 def _places(counting: RowNumbering, *keys: Column) -> Window:
@@ -153,7 +153,7 @@ def test_only_row_numbers_over_all_rows_of_a_unit_are_counted(operator: str) -> 
     assert Filter(_places(RowNumbering.RANK), test).max_rows is None
     assert Filter(_places(RowNumbering.DENSE_RANK), test).max_rows is None
     assert Filter(_places(RowNumbering.ROW_NUMBER, column()), test).max_rows is None
-    joined = Join(_places(RowNumbering.ROW_NUMBER), "ages", 2, ((column(), "age"),), False, 3, {"age": AGE})
+    joined = PublicJoin(_places(RowNumbering.ROW_NUMBER), "ages", 2, ((column(), "age"),), False, 3, {"age": AGE})
     assert Filter(joined, test).max_rows is None
     assert Filter(_places(RowNumbering.ROW_NUMBER), call("OR", OLD, test)).max_rows is None
 
@@ -193,9 +193,9 @@ def test_what_a_join_adds_is_nullable_if_it_was_or_if_the_join_is_outer(nullable
 
 
 def test_two_trees_have_no_number_in_common() -> None:
-    moved = shift_sources(Filter(PUBLIC, OLD), next_source(TOGETHER))
-    assert next_source(TOGETHER) == 7
-    assert [node.source for node in relations(moved) if isinstance(node, (Scan, Join))] == [8, 7]
+    moved = shift_sources(Filter(PUBLIC, OLD), unused_source_number(TOGETHER))
+    assert unused_source_number(TOGETHER) == 7
+    assert [node.source for node in relations(moved) if isinstance(node, (Scan, PublicJoin))] == [8, 7]
     assert moved.predicate == call(">", column(7), literal(Type.INTEGER, 40))
     assert set(moved.columns) == {Field(7, "visits", "age"), Field(8, "ages", "age")}
     assert shift_sources(moved, -7) == Filter(PUBLIC, OLD)

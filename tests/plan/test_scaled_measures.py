@@ -14,15 +14,15 @@ import pytest
 from plan.described import CATALOG
 from sfumato.errors import InvalidParameter
 from sfumato.plan import bounding
-from sfumato.plan.aggregates.measures import Count, Distinct
+from sfumato.plan.aggregates.measures import Count, DistinctUnits
 from sfumato.plan.bounding import (
     bounding_strategies,
     discovery_bounding,
+    distinct_value_bounding,
     for_neighbours,
-    matched_bounding,
+    rows_without_bounding,
     weighted_bounding,
-    whole_bounding,
-    whole_rows,
+    whole_row_bounding,
 )
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
@@ -51,8 +51,8 @@ WHOLE_ROWS = {
 
 @pytest.mark.parametrize("text", WHOLE_ROWS)
 def test_the_most_rows_of_a_unit_that_has_one(text: str) -> None:
-    assert whole_rows(plan(text, rows=True).source) == WHOLE_ROWS[text]
-    assert whole_rows(plan(text).source) is None
+    assert rows_without_bounding(plan(text, rows=True).source) == WHOLE_ROWS[text]
+    assert rows_without_bounding(plan(text).source) is None
     (only,) = bounding_strategies(plan(text, rows=True), Limits(7, 7, 7), 4)
     assert only.strategy is Strategy.WHOLE
     assert only.measures[0].sensitivity.per_group == WHOLE_ROWS[text]
@@ -63,15 +63,15 @@ ONE_EACH = "SELECT patient_id, MAX(age) AS age, MAX(region) AS region FROM visit
 
 
 def test_rows_of_units_that_are_grouped_windowed_and_tested() -> None:
-    assert whole_rows(plan(f"SELECT COUNT(*) FROM ({ONE_EACH})").source) == 1
+    assert rows_without_bounding(plan(f"SELECT COUNT(*) FROM ({ONE_EACH})").source) == 1
     tested = f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t WHERE patient_id IN (SELECT patient_id FROM visits)"
-    assert whole_rows(plan(tested).source) == 1
+    assert rows_without_bounding(plan(tested).source) == 1
     under_or = tested.replace("WHERE", "WHERE age > 3 OR")
-    assert whole_rows(plan(under_or).source) == 1
+    assert rows_without_bounding(plan(under_or).source) == 1
     joined = f"SELECT COUNT(*) FROM ({ONE_EACH}) AS t JOIN hospitals ON age = beds"
-    assert whole_rows(plan(joined).source) == 10
+    assert rows_without_bounding(plan(joined).source) == 10
     mixed = f"SELECT COUNT(*) FROM (SELECT age FROM ({ONE_EACH}) UNION ALL SELECT age FROM visits)"
-    assert whole_rows(plan(mixed).source) is None
+    assert rows_without_bounding(plan(mixed).source) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_values_are_rounded_to_no_more_steps_than_given(
     value: str, max_steps: int | None, step: int, low: int, high: int
 ) -> None:
     for rows, strategy in ((True, Strategy.WHOLE), (False, Strategy.SAMPLE)):
-        bounded = whole_bounding(
+        bounded = whole_row_bounding(
             plan(f"SELECT SUM({value}) AS s FROM visits", rows=rows), Limits(3, 2, 2), 5, max_steps
         )
         (scaled,) = bounded.measures
@@ -127,7 +127,7 @@ def test_groups_that_are_discovered_count_their_units() -> None:
     limits = Limits(5, 2, 3)
     sampled = discovery_bounding(plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward"), limits)
     assert (sampled.strategy, sampled.limits, sampled.discovers_groups) == (Strategy.SAMPLE, limits, True)
-    assert [type(each.measure) for each in sampled.measures] == [Count, Distinct]
+    assert [type(each.measure) for each in sampled.measures] == [Count, DistinctUnits]
     assert sampled.noisy_measures == sampled.measures[:1]
     assert [each.sensitivity for each in sampled.measures] == [
         Sensitivity(4, 3, total=5),  # two units are in at most 2·2 groups
@@ -144,7 +144,7 @@ def test_matched_values_are_limited_in_all_groups_together() -> None:
         (sample,) = (
             each for each in bounding_strategies(plan(text), Limits(5, 4, 3), 4) if each.strategy is Strategy.SAMPLE
         )
-        matched = matched_bounding(for_neighbours(sample, neighbours), 3)
+        matched = distinct_value_bounding(for_neighbours(sample, neighbours), 3)
         assert (matched.strategy, matched.limits) == (Strategy.MATCH, Limits(3, 3, 3))
         assert matched.measures[0].add_remove_sensitivity == Sensitivity(4, 3, total=3)
         assert matched.measures[0].sensitivity.neighbours is neighbours
@@ -233,7 +233,7 @@ def test_a_replaced_row(measure: str) -> None:
     assert scaled.add_remove_sensitivity == bounded.measures[0].sensitivity
     assert found.groups == 4
     assert (found.per_group, found.total, found.squares) == REPLACED[measure]
-    for one, other in itertools.product(scaled.contribution_bounds or (), repeat=2):
+    for one, other in itertools.product(scaled.row_contribution_bounds or (), repeat=2):
         assert abs(one - other) <= found.per_group
         assert abs(one) + abs(other) <= found.total
         assert max(one**2 + other**2, (one - other) ** 2) <= found.squares
@@ -253,7 +253,7 @@ def test_members_of_a_scaled_measure() -> None:
     assert (sums.size, sums.step, sums.low, sums.high) == (110, 1, 0, 110)
     assert (count.size, count.step, count.rounding) == (1, 1, 0)
     assert mean.typical_contributions == (55, 55)
-    assert [scaled.contribution_bounds for scaled in bounded.measures] == [(0, 110), (0, 1), None]
+    assert [scaled.row_contribution_bounds for scaled in bounded.measures] == [(0, 110), (0, 1), None]
     assert [scaled.signed for scaled in bounded.measures] == [False] * 3
 
 
@@ -268,8 +268,8 @@ def test_limits_of_relations() -> None:
     assert limits.larger(Limits(5, 5, 5)) == Limits(10, 5, 5)
     assert limits.plus(Limits(1, 2, 3)) == Limits(11, 6, 6)
     assert limits.multiplied(3) == Limits(30, 12, 9)
-    assert limits.of_measure(Count()) == limits
-    assert limits.of_measure(Distinct()) == Limits(4, 4, 1)
+    assert limits.for_measure(Count()) == limits
+    assert limits.for_measure(DistinctUnits()) == Limits(4, 4, 1)
 
 
 @pytest.mark.parametrize(

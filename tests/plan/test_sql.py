@@ -11,9 +11,9 @@ from sqlglot import exp
 import sfumato as sf
 from plan.described import CATALOG, described
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.measures import Distinct
+from sfumato.plan.aggregates.measures import DistinctUnits
 from sfumato.plan.canonical import digest
-from sfumato.plan.catalog import Described
+from sfumato.plan.catalog import CatalogTable
 from sfumato.plan.nodes import relations
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.sql.text import parse_fragment, parse_select
@@ -122,7 +122,7 @@ def test_a_redefined_column_has_lost_its_bound() -> None:
 )
 def test_units_are_counted_in_a_table_that_is_there(text: str, code: str | None) -> None:
     if code is None:
-        assert parse(text, CATALOG).plan.measures == (Distinct(),)
+        assert parse(text, CATALOG).plan.measures == (DistinctUnits(),)
         return
     with pytest.raises(Unsupported) as refusal:
         parse(text, CATALOG)
@@ -133,7 +133,7 @@ def test_units_are_counted_in_a_table_that_is_there(text: str, code: str | None)
 def test_public_tables_are_joined_by_dates_and_times(kind: str) -> None:
     """Bounds of dates were taken for numbers: such a join ended in a TypeError."""
     bounds = ("2024-01-01", "2024-12-31")
-    calendar = Described("calendar", {"k": Domain(kind, bounds=bounds), "holiday": Domain("boolean")}, public=True)
+    calendar = CatalogTable("calendar", {"k": Domain(kind, bounds=bounds), "holiday": Domain("boolean")}, public=True)
     known = replace(CATALOG, tables={**CATALOG.tables, "calendar": calendar})
     column = "day" if kind == "date" else "at"
     query = parse(f"SELECT COUNT(*) FROM visits JOIN calendar ON {column} = calendar.k WHERE holiday", known)

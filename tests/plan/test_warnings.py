@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plan.described import HOSPITALS
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.sql.statements import parse
 from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.policy import Domain
@@ -21,7 +21,7 @@ VISITS = {
     "day": Domain("date", bounds=("2000-01-01", "2020-12-31")),
 }
 CATALOG = Catalog(
-    {"visits": Described("visits", VISITS, False, "id"), "hospitals": Described("hospitals", HOSPITALS, True)},
+    {"visits": CatalogTable("visits", VISITS, False, "id"), "hospitals": CatalogTable("hospitals", HOSPITALS, True)},
     lambda *_: 1,
 )
 

@@ -46,7 +46,7 @@ def test_a_total_is_the_sum_or_rounded_up_and_never_long(prices: list[Fraction])
     kept = sum(map(from_units, charges), Fraction(0))
     assert true <= kept <= from_units(total)
     assert from_units(total) == kept if not roundings else from_units(total) < kept + Fraction(roundings, UNIT)
-    assert amounts.read(amounts.write(total)) == total
+    assert amounts.parse_amount(amounts.format_amount(total)) == total
 
 
 def test_hostile_denominators_end_at_sixty_digits() -> None:
@@ -71,7 +71,7 @@ def test_what_is_left_is_never_more_than_was_there(held: list[Fraction], steps: 
 @pytest.mark.parametrize("text", ["2/6", "1/0", "0/3", "-1/3", "1/-3", "+1/3", " 1/3", "1/3 ", "3/1", "1/10", "1/3/3"])
 def test_an_amount_has_one_written_form(text: str) -> None:
     with pytest.raises(ValueError, match="lowest terms"):
-        amounts.read(text)
+        amounts.parse_amount(text)
     with pytest.raises(sf.InvalidParameter):
         sf.Cost(text, None, 0)  # type: ignore[arg-type]
 
@@ -79,9 +79,9 @@ def test_an_amount_has_one_written_form(text: str) -> None:
 def test_what_would_be_long_is_not_written_or_read() -> None:
     long = exact_amount(Fraction(1, math.prod(PRIMES)))
     with pytest.raises(sf.InvalidParameter):
-        amounts.write(long)
+        amounts.format_amount(long)
     with pytest.raises(sf.InvalidParameter):
-        amounts.read(f"1/{math.prod(PRIMES)}")
+        amounts.parse_amount(f"1/{math.prod(PRIMES)}")
     assert sf.Cost(long, None, long).with_short_fractions() == sf.Cost(1, None, 1)
 
 

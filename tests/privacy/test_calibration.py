@@ -12,7 +12,7 @@ import pytest
 import sfumato as sf
 from privacy import exact
 from privacy.families import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from sfumato.privacy.calibration import excess_over, least_by
+from sfumato.privacy.calibration import least_parameter_by, log_excess
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_what_is_found_is_enough_itself_where_rounding_is_not_monotone(place: in
         digest = hashlib.sha256(f"{place} {size}".encode()).digest()
         return 1 + place / 40 - float(size) + 1e-6 * (digest[0] - 127.5)
 
-    assert short(least_by(short, "a goal")) <= 0
+    assert short(least_parameter_by(short, "a goal")) <= 0
 
 
 def test_how_far_a_number_is_above_another_is_known_beyond_all_floats() -> None:
     tiny, huge = Fraction(1, 10**400), Fraction(10**400)
-    assert excess_over(5e-324, huge) < excess_over(1.0, huge) < 0 < excess_over(1.0, tiny) < excess_over(1e308, tiny)
-    assert excess_over(0.0, tiny) == -math.inf
-    assert excess_over(math.inf, huge) == excess_over(math.nan, huge) == math.inf
-    assert excess_over(Fraction(1, 3), Fraction(1, 3)) <= 0 < excess_over(Fraction(1, 3) + tiny, Fraction(1, 3))
+    assert log_excess(5e-324, huge) < log_excess(1.0, huge) < 0 < log_excess(1.0, tiny) < log_excess(1e308, tiny)
+    assert log_excess(0.0, tiny) == -math.inf
+    assert log_excess(math.inf, huge) == log_excess(math.nan, huge) == math.inf
+    assert log_excess(Fraction(1, 3), Fraction(1, 3)) <= 0 < log_excess(Fraction(1, 3) + tiny, Fraction(1, 3))

@@ -111,7 +111,7 @@ def test_a_renamed_field_keeps_its_written_name() -> None:
     @codec.serialisable("test-renamed-field")
     @dataclass(frozen=True)
     class Renamed:
-        row_count: int = field(metadata=codec.stored_name("rows"))
+        row_count: int = field(metadata=codec.stored_name_metadata("rows"))
         after: int = 0
 
     written = codec.dumps(Renamed(3, 4))

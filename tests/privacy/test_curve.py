@@ -99,9 +99,9 @@ def test_a_group_of_one_is_the_unit_itself(curve: sf.Curve, delta: float) -> Non
 def test_groups_of_finite_pairs_cover_every_chain(p: list[Fraction], q: list[Fraction], third: int) -> None:
     """If q → r is a link no easier to tell than p → q in either direction, then p → r stays within the group of two."""
     r = [Fraction(third, 40), 1 - Fraction(third, 40)]
-    power = pairs.hull([*pairs.roc_corners(tuple(p), tuple(q)), *pairs.roc_corners(tuple(q), tuple(p))])
+    power = pairs.concave_hull([*pairs.roc_corners(tuple(p), tuple(q)), *pairs.roc_corners(tuple(q), tuple(p))])
     links = [*pairs.roc_corners(tuple(q), tuple(r)), *pairs.roc_corners(tuple(r), tuple(q))]
-    if pairs.hull([*power, *links]) == power:
+    if pairs.concave_hull([*power, *links]) == power:
         two = sf.Curve.pair(p, q).group(2)
         for epsilon in (0, "0.1", "0.5", 1, 2, 4):
             assert sf.divergences.hockey_stick(p, r, epsilon) <= two.delta(epsilon) + 1e-15

@@ -13,13 +13,13 @@ from sfumato.privacy.numbers import (
     POSITIVE,
     allowance_units,
     charge_units,
+    decimal_float_above,
+    decimal_float_below,
     exact,
     exact_integer,
     format_exact,
     format_percent,
-    greatest_float_below,
     is_infinite,
-    least_float_above,
     least_whole,
 )
 
@@ -76,13 +76,13 @@ def test_text_reads_back(value: Fraction) -> None:
 
 @given(st.fractions(max_denominator=10**9))
 def test_directed_rounding_brackets_the_value_by_its_meaning(value: Fraction) -> None:
-    assert exact(greatest_float_below(value), "x") <= value <= exact(least_float_above(value), "x")
-    assert least_float_above(value) - greatest_float_below(value) <= 4 * math.ulp(least_float_above(value))
+    assert exact(decimal_float_below(value), "x") <= value <= exact(decimal_float_above(value), "x")
+    assert decimal_float_above(value) - decimal_float_below(value) <= 4 * math.ulp(decimal_float_above(value))
 
 
 def test_directed_rounding_keeps_short_decimals() -> None:
-    assert least_float_above(Fraction(1, 10)) == greatest_float_below(Fraction(1, 10)) == 0.1
-    assert least_float_above(Fraction(10**400)) == math.inf
+    assert decimal_float_above(Fraction(1, 10)) == decimal_float_below(Fraction(1, 10)) == 0.1
+    assert decimal_float_above(Fraction(10**400)) == math.inf
 
 
 @given(st.fractions(min_value=0, max_value=10))

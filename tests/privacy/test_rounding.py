@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import sfumato as sf
 from privacy.exact import number
-from sfumato.privacy.numbers import float_above, float_below, greatest_float_below, least_float_above
+from sfumato.privacy.numbers import decimal_float_above, decimal_float_below, float_above, float_below
 
 
 @given(st.fractions())
@@ -23,13 +23,13 @@ def test_floats_for_computing_enclose_as_binary_numbers(value: Fraction) -> None
 
 
 def test_beyond_all_floats() -> None:
-    for up, down in ((least_float_above, greatest_float_below), (float_above, float_below)):
+    for up, down in ((decimal_float_above, decimal_float_below), (float_above, float_below)):
         assert up(Fraction(10**400)) == math.inf
         assert down(Fraction(10**400)) == sys.float_info.max
         assert up(Fraction(-(10**400))) == -sys.float_info.max
         assert down(Fraction(-(10**400))) == -math.inf
     assert float_above(Fraction(3, 10)) > 0.3
-    assert least_float_above(Fraction(3, 10)) == 0.3
+    assert decimal_float_above(Fraction(3, 10)) == 0.3
 
 
 @pytest.mark.parametrize("digits", ["0.3333333333333333", "0.33333333333333332"])

@@ -251,7 +251,7 @@ def test_the_bounds_of_a_composition_are_not_those_of_one_pair() -> None:
     low, high = both.delta_range(_log(growth))
     assert low <= truth <= high
     ((loss, _),) = one.parts
-    assert both._inner == (((loss.tangent_pair, 2),), ((loss.reversed().tangent_pair, 2),))
+    assert both._inner_directions == (((loss.tangent_pair, 2),), ((loss.reversed().tangent_pair, 2),))
     assert both._directions == (((loss.lattice_pair, 2),), ((loss.reversed().lattice_pair, 2),))
     assert high - low < 1e-3
 
@@ -337,8 +337,8 @@ def test_the_pair_below_diverges_no_more_than_the_pair_above() -> None:
 def test_a_profile_is_rounded_outward(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends of q·δ, where δ is 1/2 at every ε and the sample costs nothing at ε = 0: 2^-48 apart from it."""
     loss = SubsampledLoss(((ResponseLoss(1), 1),), RATE, backward=backward)
-    monkeypatch.setattr(SubsampledLoss, "_base_end", lambda *_: 0.5)
-    high, low = (Fraction(loss.profile_end(0.0, above=above)) * 8 - 1 for above in (True, False))
+    monkeypatch.setattr(SubsampledLoss, "_unsampled_bound", lambda *_: 0.5)
+    high, low = (Fraction(loss.profile_bound(0.0, above=above)) * 8 - 1 for above in (True, False))
     margin = Fraction(2 if backward else 1, 2**48)
     assert abs(high - margin) < Fraction(1, 2**51)
     assert abs(low + margin) < Fraction(1, 2**51)

@@ -12,7 +12,7 @@ from sfumato.ledger import Charged
 from sfumato.mechanisms import Exponential, Gaussian, Laplace
 from sfumato.policy import Table
 from sfumato.publish.graph.fitting import Observation, fit_model
-from sfumato.publish.marginals.attributes import attribute_of
+from sfumato.publish.marginals.attributes import coded_attribute
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.synthesis.implications import zeros_from_policy
@@ -56,7 +56,7 @@ def synthetic(
     """A model of even rows, or of a joint table of truth, measured on these sets."""
     own, draw = table(impossible, columns), np.random.default_rng(seed)
     attributes = tuple(
-        attribute_of(name, own.columns[name], own.codings.get(name)).without_levels for name in own.columns
+        coded_attribute(name, own.columns[name], own.codings.get(name)).without_levels for name in own.columns
     )
     sizes, face = (
         tuple(each.size for each in attributes),

@@ -12,7 +12,7 @@ import pytest
 from publish.tables import planned, published
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
 from sfumato.publish.marginals.blocks import AttributeSet
-from sfumato.publish.marginals.bounds import CellWeights, _width, bound_totals
+from sfumato.publish.marginals.bounds import CellWeights, _summed_half_width, bound_totals
 from sfumato.publish.synopsis import Synopsis
 
 SIZES = (3, 3, 4, 2)
@@ -58,7 +58,9 @@ def widths_of(synopsis: Synopsis, query: np.ndarray, axes: AttributeSet) -> Widt
     """Half-widths of the bounds from below and from above: the same for every draw of a plan."""
     found = bound_totals(synopsis._known, CellWeights(query, query), axes, ())
     sides = (found.lowers, found.uppers)
-    below, above = ([float(_width(noises, BETA, found.bound_count, 1).item()) for _, noises in each] for each in sides)
+    below, above = (
+        [float(_summed_half_width(noises, BETA, found.bound_count, 1).item()) for _, noises in each] for each in sides
+    )
     return below, above
 
 

@@ -29,7 +29,7 @@ from sfumato.plan.readings.dense_readings import CountDistances, MarginalView
 from sfumato.privacy import codec
 from sfumato.publish.fits import FitRound
 from sfumato.publish.marginals.group_totals import AdaptiveGaussianError
-from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replayed
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, NoisyCounts, replay_rounds
 from sfumato.publish.published_files import FittedModel
 from sfumato.publish.tab_steps import Choice
 from sfumato.release.measurement import Measurement
@@ -250,7 +250,7 @@ def test_a_model_is_replayed_to_the_bit_from_what_was_released(tmp_path: Path, t
     with curator(tmp_path, people(3, 200)) as clinic:
         proposal = clinic.mwem("people", NAMES, 2, rounds=4, textbook=textbook)
         found = proposal.release(epsilon=3)
-    again = replayed(proposal._initial_model(round(found.model.total)), found.model.rounds)
+    again = replay_rounds(proposal._initial_model(round(found.model.total)), found.model.rounds)
     assert np.array_equal(again.fitted_weights, found.model.fitted_weights)
     assert all((each.cells is not None) is textbook for each in found.rounds)
     assert (found.model.fitted_weights >= 0).all()
@@ -330,7 +330,7 @@ def test_a_model_by_the_notes_is_released_replayed_and_read_back(tmp_path: Path,
     assert threshold >= 2 * steps.noise.error(1 - Fraction(1, 600))
     assert isinstance(steps.noise, sf.Laplace)
     start = proposal._initial_model(found.model.measured, threshold)
-    assert np.array_equal(replayed(start, found.model.rounds).fitted_weights, found.model.fitted_weights)
+    assert np.array_equal(replay_rounds(start, found.model.rounds).fitted_weights, found.model.fitted_weights)
     assert np.array_equal(again.model.fitted_weights, found.model.fitted_weights)
     assert all(each.cells is not None for each in found.rounds)
     assert "notes' update" in proposal.question

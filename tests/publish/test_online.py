@@ -42,7 +42,7 @@ from sfumato.publish.online import (
     IntegerWeightedMeasure,
     SessionBatch,
     build_gate,
-    close_width,
+    close_score_bound,
     first_hypothesis,
     score,
     with_integer_weights,
@@ -196,7 +196,7 @@ def test_gates_draw_fresh_noise_for_every_question() -> None:
 def test_what_is_called_close_is_within_its_range(rounds: int, beta: float) -> None:
     gate = build_gate(sf.mechanisms.AboveThreshold(1, 0).epsilon, 1, Neighbours.ADD_REMOVE)
     (at, first), (_, second) = pmf(gate.scales[0]), pmf(gate.scales[1])
-    width = close_width(gate, rounds, beta)
+    width = close_score_bound(gate, rounds, beta)
     # the worst asker waits for the largest of all thresholds' noises, and asks what is just outside
     largest = np.diff(np.concatenate([[0.0], np.cumsum(first)]) ** rounds)
     below = np.concatenate([[0.0], np.cumsum(second)])
@@ -249,10 +249,10 @@ def test_ranges_of_a_session_hold_the_truth_as_often_as_they_say() -> None:
     for _ in range(150):
         gates = GatedCounts(small(2), WHOLE)
         while gates.remaining_answers and said < 3000:
-            far = draw.choice([0, 30, 60, close_width(gates._batch.gate, 2, beta)])
+            far = draw.choice([0, 30, 60, close_score_bound(gates._batch.gate, 2, beta)])
             said += 1
             if gates.ask(asked, truth + far * (np.arange(truth.size) == 0)) is None:
-                misses += far >= close_width(gates._batch.gate, 2, beta)
+                misses += far >= close_score_bound(gates._batch.gate, 2, beta)
             elif draw.random() < 0.3:
                 break
     assert said > 200

@@ -16,7 +16,7 @@ import sfumato as sf
 from publish.models import COLUMNS, RECEIPT, synthetic, table
 from publish.synthesis.clinic import exact, people, policy_of
 from sfumato.errors import InvalidParameter
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, attribute_of
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, coded_attribute
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.released import ImpliedColumn
 from sfumato.publish.synthesis.state import CLOSE, SynthesisState
@@ -99,7 +99,7 @@ def test_files_that_cannot_be_written_are_refused(made: Synthetic, path: str, tm
 
 
 def test_conditions_and_implied_columns_hold_in_every_row() -> None:
-    sex = attribute_of("sex", table().columns["sex"], None)
+    sex = coded_attribute("sex", table().columns["sex"], None)
     title = Attribute("title", "text", (ListedCell("Ms"), ListedCell("Mr"), OtherCell()))
     decided = ImpliedColumn(title, 0, (0, 1, 2))
     made = synthetic(impossible=["age < 20 AND smokes", "sex = 'm' AND town = 'Aa'"], implied=(decided,))

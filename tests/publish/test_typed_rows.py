@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from sfumato.policy import Table
 from sfumato.publish.cells.answering import QueryableTable, parse_condition
-from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell, attribute_of
+from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell, RangeCell, coded_attribute
 from sfumato.publish.sampling import ColumnSampler, SampledRows, remove_impossible_rows, schema
 
 COLUMNS: dict[str, Any] = {
@@ -45,7 +45,7 @@ COLUMNS: dict[str, Any] = {
 
 def column(name: str) -> ColumnSampler:
     table = Table("t", object(), {name: COLUMNS[name]}, id="row")
-    return ColumnSampler.of(attribute_of(name, table.columns[name], table.codings.get(name)), table.columns[name])
+    return ColumnSampler.of(coded_attribute(name, table.columns[name], table.codings.get(name)), table.columns[name])
 
 
 def rows_of(name: str, codes: Any) -> SampledRows:
@@ -149,7 +149,7 @@ def test_a_column_may_have_one_cell_alone() -> None:
 
 def ruled(names: list[str], conditions: list[str], codes: Any) -> tuple[SampledRows, QueryableTable]:
     table = Table("t", object(), {name: COLUMNS[name] for name in names}, id="row")
-    attributes = tuple(attribute_of(name, table.columns[name], table.codings.get(name)) for name in names)
+    attributes = tuple(coded_attribute(name, table.columns[name], table.codings.get(name)) for name in names)
     face = QueryableTable("t", attributes, tuple(table.columns.values()), None, None)  # type: ignore[arg-type]
     rows = SampledRows.of([ColumnSampler.of(*each) for each in zip(attributes, face.domains, strict=True)],
                    np.asfortranarray(np.asarray(codes, np.int32)))  # fmt: skip

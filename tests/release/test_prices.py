@@ -21,7 +21,7 @@ from sfumato.release.prices import (
     price_list,
     rounded_up,
     warn_if_weak,
-    weak_words,
+    weak_price_warnings,
 )
 
 
@@ -106,15 +106,15 @@ def test_what_a_price_allows_and_who_keeps_it() -> None:
 
 
 def test_a_price_is_weak_above_five_or_one_in_a_million() -> None:
-    assert weak_words(Price(5)) == weak_words(Price(5, "1e-6")) == ()
-    assert len(weak_words(Price("5.01"))) == 1
-    assert len(weak_words(Price(5, "1.01e-6"))) == 1
-    assert len(weak_words(Price(6, "1e-3"))) == 2
+    assert weak_price_warnings(Price(5)) == weak_price_warnings(Price(5, "1e-6")) == ()
+    assert len(weak_price_warnings(Price("5.01"))) == 1
+    assert len(weak_price_warnings(Price(5, "1.01e-6"))) == 1
+    assert len(weak_price_warnings(Price(6, "1e-3"))) == 2
     bound = bisect.bisect(
         range(1, 2000), 5, key=lambda each: sf.Curve.concentrated(Fraction(each, 1000)).epsilon(1e-6), lo=1
     ) + 1  # fmt: skip
-    assert weak_words(Price(rho=Fraction(bound - 1, 1000))) == ()
-    assert len(weak_words(Price(rho=Fraction(bound, 1000)))) == 1
+    assert weak_price_warnings(Price(rho=Fraction(bound - 1, 1000))) == ()
+    assert len(weak_price_warnings(Price(rho=Fraction(bound, 1000)))) == 1
 
 
 def test_a_weak_price_is_told_where_it_was_asked_for() -> None:

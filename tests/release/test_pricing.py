@@ -57,7 +57,7 @@ def test_what_is_prepared_keeps_its_promise(
 
 def test_one_count_gets_the_textbook_noise() -> None:
     prepared = price_release(list(bounded_plans(TEXTS[0], ROWS, 1).values()), Price("0.5"))
-    assert prepared.mechanisms == (sf.Laplace(2),)
+    assert prepared.totals_mechanisms == (sf.Laplace(2),)
     (width,) = prepared.half_widths("0.95")
     assert width == sf.Laplace(2).error("0.95")
 
@@ -66,7 +66,7 @@ def test_equal_shares_of_a_price() -> None:
     prepared = price_release(list(bounded_plans(TEXTS[2], ROWS, 4).values()), Price(1))
     shares = [
         mechanism.curve(measure.sensitivity).max_divergence
-        for mechanism, measure in zip(prepared.mechanisms, prepared.bounded.measures, strict=True)
+        for mechanism, measure in zip(prepared.totals_mechanisms, prepared.bounded.measures, strict=True)
     ]
     assert shares == [Fraction(1, 3)] * 3
 
@@ -136,8 +136,8 @@ def test_found_groups_share_the_price_and_keep_its_promise(
         assert prepared.selection is not None
         assert prepared.selection.neighbours is neighbours
         assert prepared.selection.epsilon == Fraction(2, len(bounded.measures))
-        assert len(prepared.mechanisms) == len(prepared.half_widths()) == len(bounded.measures) - 1
-        if all(each.pure for each in prepared.mechanisms):
+        assert len(prepared.totals_mechanisms) == len(prepared.half_widths()) == len(bounded.measures) - 1
+        if all(each.pure for each in prepared.totals_mechanisms):
             assert prepared.curve.max_divergence == 2
             assert prepared.curve.failure == price.delta
 

@@ -68,7 +68,7 @@ def _verdict(asked: list[Question], prepared: PricedRelease, price: Price, sampl
             many = np.tile(totals, (count, 1))
             drawn = [each.draw(each.reading.extract(many)) for each in prepared.batch.measurements]
             noisy = np.hstack(drawn).astype(np.float64).reshape(count, *first.shape)
-            if isinstance(prepared.mechanisms[0], sf.Gaussian):
+            if isinstance(prepared.totals_mechanisms[0], sf.Gaussian):
                 return ((second - first) * noisy).sum(axis=(1, 2))
             return (np.abs(noisy - first) - np.abs(noisy - second)).sum(axis=(1, 2))
 

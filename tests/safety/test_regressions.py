@@ -159,7 +159,7 @@ def test_every_aggregate_is_paid_for(selected: str) -> None:
     prepared = price_release(asked.bounding_options, Price(1))
     spent = sum(
         each.sensitivity.l1 / mechanism.scale
-        for each, mechanism in zip(prepared.bounded.measures, prepared.mechanisms, strict=True)
+        for each, mechanism in zip(prepared.bounded.measures, prepared.totals_mechanisms, strict=True)
     )
     assert Fraction(99, 100) < spent <= 1
     assert prepared.curve.epsilon(0) <= 1

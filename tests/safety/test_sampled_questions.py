@@ -70,7 +70,7 @@ def _noise_law(mechanism: Any) -> Law:
 def _released_law(prepared: PricedRelease, units: Sequence[int], drawn: float | None = None) -> Law:
     """The joint law of the noisy totals: of every sample of the units, and the noise around its totals."""
     share = int(hash_threshold(prepared.bounded.sample or Fraction(1)), 16) / 2**64 if drawn is None else drawn
-    noises = [_noise_law(mechanism) for mechanism in prepared.mechanisms]
+    noises = [_noise_law(mechanism) for mechanism in prepared.totals_mechanisms]
     law = 0.0
     for taken in itertools.product((0, 1), repeat=len(units)):
         ages = [AGES[unit] for unit, is_in in zip(units, taken, strict=True) if is_in and AGES[unit] > 0]
@@ -162,7 +162,7 @@ def test_renyi_divergence_is_within_what_an_account_is_charged() -> None:
 def test_a_price_buys_the_noise_of_a_larger_one_on_the_sample() -> None:
     """ε = 1 on a quarter of the units is ε₀ = ln(1 + 4(e − 1)) on the sample; a price in ρ buys the same noise."""
     prepared = _prepared(COUNTED, "add-remove", Price(1))
-    assert math.isclose(1 / float(prepared.mechanisms[0].scale), math.log(1 + 4 * (math.e - 1)), rel_tol=1e-9)
+    assert math.isclose(1 / float(prepared.totals_mechanisms[0].scale), math.log(1 + 4 * (math.e - 1)), rel_tol=1e-9)
     assert math.isclose(float(prepared.curve.max_divergence or 0), 1, rel_tol=1e-9)
     assert prepared.curve.max_divergence is not None
     assert prepared.curve.max_divergence <= 1

@@ -150,7 +150,7 @@ def generous(limit: str) -> Claim:
 
     def mistaken(bounded: BoundedPlan) -> BoundedPlan:
         more = replace(bounded.limits, **{limit: getattr(bounded.limits, limit) + 1})
-        return replace(bounded, plan=replace(bounded.plan, source=replace(bounded.bound, limits=more)))
+        return replace(bounded, plan=replace(bounded.plan, source=replace(bounded.bounding_node, limits=more)))
 
     return mistaken
 
@@ -334,7 +334,7 @@ def test_weights_rounded_to_nearest_are_caught(monkeypatch: pytest.MonkeyPatch) 
             ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, integer_constant(1 << bits))
         )
 
-    monkeypatch.setattr(bounded_totals, "_excess", rounded)
+    monkeypatch.setattr(bounded_totals, "_weighting_change", rounded)
     assert worst(COUNT, Strategy.REWEIGHT, honest).l1 > 1
 
 
@@ -348,7 +348,7 @@ def test_weights_of_negative_values_are_rounded_toward_zero() -> None:
 
 def test_a_missing_clamp_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Except by clipping, which cuts a unit's vector to its norm whatever it holds."""
-    monkeypatch.setattr(scan, "_clamp", lambda sql, *_: sql)
+    monkeypatch.setattr(scan, "_clamp_sql", lambda sql, *_: sql)
     tables = _tables(units=True)
     reached = {
         strategy: _worst(tables, SUM, strategy, honest, "add-remove", None).l1

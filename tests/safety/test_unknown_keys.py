@@ -124,7 +124,9 @@ def _key_law(prepared: PricedRelease, rows: Sequence[tuple[int, ...]], around: t
     """Not kept, or kept with noise on every total."""
     assert prepared.selection is not None
     kept = prepared.selection.chance(rows[0][-1])
-    totals = [_noisy(noise, row[index], around) for row in rows for index, noise in enumerate(prepared.mechanisms)]
+    totals = [
+        _noisy(noise, row[index], around) for row in rows for index, noise in enumerate(prepared.totals_mechanisms)
+    ]
     return np.concatenate([[1 - kept], kept * _product(totals)])
 
 

@@ -17,11 +17,11 @@ from safety.places import HERE, Place
 from safety.worlds import KEYS, PREDICATES, question, telling
 from sfumato.curator.proposals.questions import Question
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import counted_statement, local_statement
+from sfumato.engine.lowering.reading_statements import local_statement, server_statement
 from sfumato.engine.postgres.driver import Postgres
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
-from sfumato.plan.bounding import BoundedPlan, matched_bounding
+from sfumato.plan.bounding import BoundedPlan, distinct_value_bounding
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.plan.readings.value_readings import DistinctCounts, Frequencies
@@ -83,7 +83,9 @@ def _readings(asked: Question, groups: tuple[Any, ...]) -> list[tuple[BoundedPla
 def _matched(part: OtherPart, *limits: int) -> list[DistinctValuesPart]:
     if not isinstance(part, DistinctValuesPart) or part.max_values is None or part.bounded.strategy is Strategy.WHOLE:
         return []
-    return [replace(part, bounded=matched_bounding(part.bounded, limit), sampled=part.bounded) for limit in limits]
+    return [
+        replace(part, bounded=distinct_value_bounding(part.bounded, limit), sampled=part.bounded) for limit in limits
+    ]
 
 
 def _check(bounded: BoundedPlan, before: Any, after: Any, replaced: bool, table: bool) -> None:
@@ -405,7 +407,7 @@ def test_no_server_is_asked_for_pairs_of_a_unit_and_a_value() -> None:
     ((part, *_),) = (_matched(part, 1) for part in asked.other_parts)
     assert local_statement(part.reading(asked.groups), 5)
     with pytest.raises(KeyError):
-        counted_statement(part.reading(asked.groups), 5)
+        server_statement(part.reading(asked.groups), 5)
     engine.close()
     assert not Postgres.matches_values
     assert not Spark.matches_values

@@ -30,7 +30,7 @@ LOSS_WORDS = frozenset(
         "line",
         "log",
         "mean",
-        "mills",
+        "mills_ratio",
         "most",
         "odds",
         "optimal",

@@ -190,7 +190,7 @@ def _epsilon_range() -> Iterator[Vector]:
     yield exact((0.5, 0.5), sf.Curve.laplace(2).epsilon_range, 0)
 
 
-@REGISTRY.formula("privacy.shape._invert")
+@REGISTRY.formula("privacy.shape._invert_profile")
 def _invert() -> Iterator[Vector]:
     """At an ε whose δ is integrated, the least ε for that δ is the same, to the digits that δ is rounded to."""
     for mu, epsilon in (("1", "4.75"), ("0.25", "1.375"), ("3", "0.5")):
@@ -238,7 +238,7 @@ def _failure_range() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("privacy.curve.Curve.tradeoff")
-@REGISTRY.formula("privacy.shape.best_line")
+@REGISTRY.formula("privacy.shape.best_false_negative_bound")
 def _tradeoff() -> Iterator[Vector]:
     """The best test, outcome by outcome (Neyman & Pearson): a lower bound of what it misses."""
     for curve, pairs, rate in (

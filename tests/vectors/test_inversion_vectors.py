@@ -30,9 +30,9 @@ REGISTRY = Registry(
     exempt={
         "privacy.inversion.chernoff": "it chooses c, and every c > 0 gives bounds",
         "privacy.inversion._next_root": "it chooses where a bound is looked at next",
-        "privacy.inversion._Stack.log_decay": "it weighs what each family bounds, which tests compare with moments",
-        "privacy.inversion._Stack.log_moment": "it is the sum that Moments.log has vectors for",
-        "privacy.inversion._Stack.log_bound": "it is the sum that Moments.log_bound has vectors for",
+        "privacy.inversion._LossStack.log_decay": "it weighs what each family bounds, which tests compare with moments",
+        "privacy.inversion._LossStack.log_moment": "it is the sum that Moments.log has vectors for",
+        "privacy.inversion._LossStack.log_bound": "it is the sum that Moments.log_bound has vectors for",
     },
 )
 
@@ -131,14 +131,14 @@ def _envelope(loss: Loss, c: float, t: float) -> float:
     return _log_size(loss, c, 0.0) if isinstance(loss, LaplaceLoss) else _log_size(loss, c, t)
 
 
-@REGISTRY.formula("privacy.inversion._log_chernoff")
+@REGISTRY.formula("privacy.inversion._log_chernoff_delta")
 def _chernoff_bounds() -> Iterator[Vector]:
     for bag, pairs in _bags():
         for c, epsilon in ((0.6, 0.5), (4.0, 1.0)):
             order = MP.mpf(c) + 1
             log_delta = c * (renyi(pairs, order) - MP.mpf(epsilon)) + order * MP.log(1 - 1 / order) - MP.log(c)
             low = float(log_delta)
-            yield between(low - 1e-13, low + 1e-11, inversion._log_chernoff, Moments.of(bag), c, epsilon)
+            yield between(low - 1e-13, low + 1e-11, inversion._log_chernoff_delta, Moments.of(bag), c, epsilon)
 
 
 @REGISTRY.formula("privacy.inversion._aliases_above")
@@ -175,7 +175,7 @@ def _epsilon_ranges() -> Iterator[Vector]:
             )
 
 
-@REGISTRY.formula("privacy.inversion._root")
+@REGISTRY.formula("privacy.inversion._solve_epsilon")
 def _roots() -> Iterator[Vector]:
     """A falling exponential passes δ where its logarithm does; what is returned lies on the safe side of it."""
     contour = inversion.invert(Moments.of(_bags()[0][0]), 2.0, 0.5, -3.0)
@@ -183,29 +183,29 @@ def _roots() -> Iterator[Vector]:
         truth = -math.log(delta) / rate
 
         def found(side: int, rate: float = rate, delta: float = delta, start: float = truth * 1.5) -> float:
-            return inversion._root(lambda e: math.exp(-rate * e), delta, start, contour, side=side)
+            return inversion._solve_epsilon(lambda e: math.exp(-rate * e), delta, start, contour, side=side)
 
         yield between(truth * (1 - 1e-15), truth * (1 + 1e-8), found, +1)
         yield between(truth * (1 - 1e-8), truth * (1 + 1e-15), found, -1)
 
 
-@REGISTRY.formula("privacy.calibration.excess_over")
+@REGISTRY.formula("privacy.calibration.log_excess")
 def _above() -> Iterator[Vector]:
     for value, most in ((0.5, F(1, 4)), (1e-9, F(1, 10**8)), (3.0, F(10**9))):
         truth = float(MP.log(MP.mpf(value) / real(most)))
-        yield exact(truth, calibration.excess_over, value, most)
-    yield between(2.0**-61, 1e-15, calibration.excess_over, F(10**400 + 1), F(10**400))
-    yield exact(0.0, calibration.excess_over, F(1, 3), F(1, 3))
-    yield exact(-math.inf, calibration.excess_over, 0.0, F(1, 3))
-    yield exact(math.inf, calibration.excess_over, math.inf, F(1, 3))
+        yield exact(truth, calibration.log_excess, value, most)
+    yield between(2.0**-61, 1e-15, calibration.log_excess, F(10**400 + 1), F(10**400))
+    yield exact(0.0, calibration.log_excess, F(1, 3), F(1, 3))
+    yield exact(-math.inf, calibration.log_excess, 0.0, F(1, 3))
+    yield exact(math.inf, calibration.log_excess, math.inf, F(1, 3))
 
 
-@REGISTRY.formula("privacy.calibration.least_by")
+@REGISTRY.formula("privacy.calibration.least_parameter_by")
 def _least() -> Iterator[Vector]:
     for limit in (F(17, 10), F(1, 3), F(12345), F(1, 1000)):
-        found = calibration.least_by
+        found = calibration.least_parameter_by
         yield between(limit, limit * (1 + F(1, 2**46)), found, lambda size, limit=limit: float(limit - size), "it")
-    yield between(F(2), F(2), calibration.least_by, lambda size: -1.0 if size >= 2 else 1.0, "it")
+    yield between(F(2), F(2), calibration.least_parameter_by, lambda size: -1.0 if size >= 2 else 1.0, "it")
 
 
 @REGISTRY.formula("privacy.amounts.exact_amount")

@@ -9,7 +9,14 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.privacy import divergences, theorems
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, PairLoss, ResponseLoss, excess_power, sum_above
+from sfumato.privacy.losses import (
+    BoundedRangeLoss,
+    ConcentratedLoss,
+    PairLoss,
+    ResponseLoss,
+    excess_power,
+    sum_rounded_up,
+)
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, LaplaceLoss
 from sfumato.privacy.subsampled_losses import TangentLoss
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
@@ -72,16 +79,16 @@ REGISTRY = Registry(
 )
 
 
-@REGISTRY.formula("privacy.losses.sum_above")
+@REGISTRY.formula("privacy.losses.sum_rounded_up")
 def _sum_above() -> Iterator[Vector]:
     """Exact for up to 16 kinds; above, every value on its own is the next multiple of 1e-30."""
     few = [(F(1, n), n + 1) for n in range(2, 18)]
-    yield exact(F(16) + sum(F(1, n) for n in range(2, 18)), sum_above, few)
+    yield exact(F(16) + sum(F(1, n) for n in range(2, 18)), sum_rounded_up, few)
     many = [*few, (F(2, 7), 3)]
     units = sum(-(-(10**30) // n) * (n + 1) for n in range(2, 18)) + 3 * -(-2 * 10**30 // 7)
-    yield exact(F(units, 10**30), sum_above, many)
-    yield exact(F(10), sum_above, [(F(5, 2), 4), (F(0), 9)])
-    yield exact(None, sum_above, [(F(1), 1), (None, 1)])
+    yield exact(F(units, 10**30), sum_rounded_up, many)
+    yield exact(F(10), sum_rounded_up, [(F(5, 2), 4), (F(0), 9)])
+    yield exact(None, sum_rounded_up, [(F(1), 1), (None, 1)])
 
 
 _TIGHT = 1e-13
@@ -154,13 +161,13 @@ def _renyi_of_exact_pairs() -> Iterator[Vector]:
     yield exact(worst, lambda: sf.Curve.pair(("0.3", "0.6", "0.1", 0), ("0.3", "0.4", 0, "0.3")).renyi(5))
 
 
-@REGISTRY.formula("privacy.losses.PairLoss._mean")
+@REGISTRY.formula("privacy.losses.PairLoss._mean_loss")
 def _mean_of_exact_pairs() -> Iterator[Vector]:
     """The KL divergence where e^loss is beyond e^30."""
     for rare in ("1e-20", "1e-100", "1e-200"):
         far: Pairs = [(MP.mpf("0.5"), real(rare)), (MP.mpf("0.5"), 1 - real(rare))]
         loss = PairLoss((F(1, 2), F(1, 2)), (F(rare), 1 - F(rare)))
-        yield exact(renyi(far, 1), loss._mean)
+        yield exact(renyi(far, 1), loss._mean_loss)
 
 
 @REGISTRY.formula("privacy.losses.PairLoss.delta")

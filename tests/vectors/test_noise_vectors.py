@@ -57,7 +57,7 @@ REGISTRY = Registry(
     ),
     exempt={
         "mechanisms.noise_sums._continuous_bounds": "a part of mixed_laplace_widths",
-        "mechanisms.noise_sums._least": "it halves an interval until a property holds",
+        "mechanisms.noise_sums._bisect_least": "it halves an interval until a property holds",
     },
 )
 
@@ -83,7 +83,7 @@ def _width_of_all(law: Law, confidence: Any, k: int) -> int:
 
 
 @REGISTRY.formula("mechanisms.additive.Laplace.error")
-@REGISTRY.formula("mechanisms.additive._miss")
+@REGISTRY.formula("mechanisms.additive._independent_miss")
 def _laplace_error() -> Iterator[Vector]:
     for scale, confidence, k in (
         ("2", "0.95", 1),
@@ -102,7 +102,7 @@ def _laplace_error() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("mechanisms.additive.Gaussian.error")
-@REGISTRY.formula("mechanisms.additive._gaussian_width")
+@REGISTRY.formula("mechanisms.additive._gaussian_half_width")
 def _gaussian_error() -> Iterator[Vector]:
     for sigma, confidence, k in (
         ("2", "0.95", 1),
@@ -127,9 +127,9 @@ def _gaussian_error() -> Iterator[Vector]:
         yield between(F(least), F(least + more), lambda c=confidence: sf.Gaussian(2500).error(c))
 
 
-@REGISTRY.formula("mechanisms.additive._rarely")
+@REGISTRY.formula("mechanisms.additive._union_bound_miss")
 @REGISTRY.formula("mechanisms.additive.Laplace.sum_error")
-@REGISTRY.formula("mechanisms.noise_sums.laplace_width")
+@REGISTRY.formula("mechanisms.noise_sums.laplace_sum_width")
 def _laplace_sums() -> Iterator[Vector]:
     """Sums of noises, by convolution: a bound, at most this many steps above the least."""
     for scale, terms, confidence, k, more in (
@@ -142,15 +142,15 @@ def _laplace_sums() -> Iterator[Vector]:
         fresh = F(scale) / F(4), F(1, 4)  # on a grid, so that no other test has computed it
 
         def call(terms: int = terms, confidence: str = confidence, k: int = k, fresh: Any = fresh) -> F:
-            noise_sums.laplace_width.cache_clear()
+            noise_sums.laplace_sum_width.cache_clear()
             return sf.Laplace(fresh[0], grid=fresh[1]).sum_error(terms, confidence, k) * 4
 
         yield between(F(least), F(least + more), call)
 
 
 @REGISTRY.formula("mechanisms.additive.Gaussian.sum_error")
-@REGISTRY.formula("mechanisms.noise_sums.gaussian_miss")
-@REGISTRY.formula("mechanisms.noise_sums.gaussian_chernoff")
+@REGISTRY.formula("mechanisms.noise_sums.single_gaussian_miss")
+@REGISTRY.formula("mechanisms.noise_sums.gaussian_sum_chernoff_width")
 def _gaussian_sums() -> Iterator[Vector]:
     for sigma, terms, confidence, k, more in (
         ("2", 3, "0.95", 1, 0),
@@ -161,13 +161,13 @@ def _gaussian_sums() -> Iterator[Vector]:
         least = half_width(gaussian_sum(F(sigma), (1,) * terms), (1 - real(confidence)) / k)
 
         def call(sigma: str = sigma, terms: int = terms, confidence: str = confidence, k: int = k) -> Fraction:
-            noise_sums.gaussian_miss.cache_clear()
+            noise_sums.single_gaussian_miss.cache_clear()
             return sf.Gaussian(F(sigma) / 8, grid="0.125").sum_error(terms, confidence, k) * 8
 
         yield between(F(least), F(least + more), call)
 
 
-@REGISTRY.formula("mechanisms.noise_sums._waiting_tail")
+@REGISTRY.formula("mechanisms.noise_sums._laplace_sum_tail")
 def _waiting_tail() -> Iterator[Vector]:
     """The difference of two waiting times, integrated over one of them."""
     for reach, terms in ((3.0, 1), (2.5, 2), (0.5, 3), (12.0, 6)):
@@ -179,11 +179,11 @@ def _waiting_tail() -> Iterator[Vector]:
 
         with MP.workdps(25):
             truth = 2 * MP.quad(density, [0, 1, 4, 12, 60])
-        yield between(up(truth), up(truth * (1 + MP.mpf("1e-12"))) + 4e-14, noise_sums._waiting_tail, reach, terms)
-    yield between(1.0, 1.0 + 4e-14, noise_sums._waiting_tail, 0.0, 2)
+        yield between(up(truth), up(truth * (1 + MP.mpf("1e-12"))) + 4e-14, noise_sums._laplace_sum_tail, reach, terms)
+    yield between(1.0, 1.0 + 4e-14, noise_sums._laplace_sum_tail, 0.0, 2)
     for reach, terms in ((60.0, 80), (200.0, 400), (500.0, 3000), (1300.0, 20000)):
         truth = _late_by(real(reach), terms)  # rare: rounding of large logarithms would be as large as they are
-        yield between(up(truth), up(truth * (1 + MP.mpf("1e-7"))) + 1e-12, noise_sums._waiting_tail, reach, terms)
+        yield between(up(truth), up(truth * (1 + MP.mpf("1e-7"))) + 1e-12, noise_sums._laplace_sum_tail, reach, terms)
 
 
 def _late_by(reach: Real, terms: int) -> Real:
@@ -200,13 +200,19 @@ def _late_by(reach: Real, terms: int) -> Real:
     return 2 * total
 
 
-@REGISTRY.formula("mechanisms.noise_sums._few_tails")
+@REGISTRY.formula("mechanisms.noise_sums._negative_binomial_bounds")
 def _few_tails() -> Iterator[Vector]:
     """How many tails come before the k-th head: a path of coins at a time."""
     for terms in (2, 3, 5):
         law = [F(math.comb(n + terms - 1, n), 2 ** (n + terms)) for n in range(terms)]
         wanted = [float(sum(law[: terms - j])) for j in range(terms)]
-        yield between(wanted, [number + 1e-13 for number in wanted], noise_sums._few_tails.__wrapped__, terms, terms)
+        yield between(
+            wanted,
+            [number + 1e-13 for number in wanted],
+            noise_sums._negative_binomial_bounds.__wrapped__,
+            terms,
+            terms,
+        )
 
 
 def _log_moment(scale: Any, slope: Real) -> Real:
@@ -216,7 +222,7 @@ def _log_moment(scale: Any, slope: Real) -> Real:
     return MP.log((1 - q) / (1 + q) * (1 + up_side / (1 - up_side) + down_side / (1 - down_side)))
 
 
-@REGISTRY.formula("mechanisms.noise_sums._laplace_chernoff")
+@REGISTRY.formula("mechanisms.noise_sums._laplace_chernoff_width")
 def _laplace_chernoff() -> Iterator[Vector]:
     for scale, terms, miss in (("2", 3, 1e-13), ("0.5", 1, 1e-20), ("20", 10, 1e-15)):
         truth = least_value(
@@ -227,7 +233,7 @@ def _laplace_chernoff() -> Iterator[Vector]:
             "0.999999",
             60,
         )
-        yield upper(truth, 1e-3, noise_sums._laplace_chernoff, float(scale), terms, miss)
+        yield upper(truth, 1e-3, noise_sums._laplace_chernoff_width, float(scale), terms, miss)
 
 
 @REGISTRY.formula("mechanisms.additive.Laplace.closed_form")
@@ -288,7 +294,7 @@ def _unequal() -> Iterator[Vector]:
         yield exact(worst, lambda s=sigmas, c=change: sf.Gaussian(list(s)).curve(c).parts[0][0].rho)
 
 
-@REGISTRY.formula("mechanisms.additive._split")
+@REGISTRY.formula("mechanisms.additive._split_change_by_scale")
 def _split() -> Iterator[Vector]:
     """Σ|vᵢ|/bᵢ of the worst change; a total that cuts corners off takes the smallest scale for all."""
     for scales, change, wanted in (
@@ -328,7 +334,7 @@ def _in_steps() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("mechanisms.confidence_limits.upper_tail")
+@REGISTRY.formula("mechanisms.confidence_limits.binomial_upper_tail")
 def _upper_tail() -> Iterator[Vector]:
     for successes, trials, chance in (
         (3, 10, "0.2"),
@@ -339,16 +345,18 @@ def _upper_tail() -> Iterator[Vector]:
     ):
         truth = MP.fsum(binomial(trials, chance)[successes:])
         if successes > trials * F(chance):
-            yield upper(truth, 2e-7, confidence_limits.upper_tail, successes, trials, float(chance))
+            yield upper(truth, 2e-7, confidence_limits.binomial_upper_tail, successes, trials, float(chance))
         else:  # the other side is bounded from above, so this one lies below
-            yield lower(truth, 2e-7, confidence_limits.upper_tail, successes, trials, float(chance))
+            yield lower(truth, 2e-7, confidence_limits.binomial_upper_tail, successes, trials, float(chance))
     term, far = MP.mpf(math.comb(40_000, 20_100)) / MP.mpf(2) ** 40_000, MP.mpf(0)
     for k in range(20_100, 21_500):  # hundreds of terms matter
         term, far = term * (40_000 - k) / (k + 1), far + term
-    yield upper(far, 2e-7, confidence_limits.upper_tail, 20_100, 40_000, 0.5)
+    yield upper(far, 2e-7, confidence_limits.binomial_upper_tail, 20_100, 40_000, 0.5)
     yield exact(
         (1.0, 0.0, 0.0, 1.0),
-        lambda: tuple(confidence_limits.upper_tail(*at) for at in ((0, 5, 0.5), (6, 5, 0.5), (2, 5, 0.0), (2, 5, 1.0))),
+        lambda: tuple(
+            confidence_limits.binomial_upper_tail(*at) for at in ((0, 5, 0.5), (6, 5, 0.5), (2, 5, 0.0), (2, 5, 1.0))
+        ),
     )
 
 
@@ -370,7 +378,7 @@ def _frequency_limits() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("mechanisms.noise_sums.gaussian_widths")
-@REGISTRY.formula("mechanisms.noise_sums._normal_width")
+@REGISTRY.formula("mechanisms.noise_sums._normal_half_width")
 def _gaussian_widths() -> Iterator[Vector]:
     """Whole weights, by convolution: a bound, above the least width by what smoothing adds."""
     for sigma, weights, miss, gap in (("6", (1, 2), 0.05, 0.9), ("12", (1, 1, 3), 0.01, 0.4), ("3", (2, 1), 1e-6, 0.4)):
@@ -391,7 +399,7 @@ def _gaussian_widths() -> Iterator[Vector]:
             truth,
             2e-9,
             lambda s=sigma, m=miss: (
-                float(noise_sums.gaussian_widths(np.array([3.0]), 2, s, m)[0]) + 0 * noise_sums._normal_width(m)
+                float(noise_sums.gaussian_widths(np.array([3.0]), 2, s, m)[0]) + 0 * noise_sums._normal_half_width(m)
             ),
         )
     main = MP.sqrt(2) * MP.erfinv(1 - MP.mpf("0.05") * MP.mpf("0.99"))
@@ -414,7 +422,7 @@ def _mixed_tail(sizes: tuple[Real, ...], reach: Real) -> Real:
 
 
 @REGISTRY.formula("mechanisms.noise_sums.continuous_widths")
-@REGISTRY.formula("mechanisms.noise_sums._characteristic")
+@REGISTRY.formula("mechanisms.noise_sums._characteristic_function")
 def _continuous_widths() -> Iterator[Vector]:
     for weights, miss in (
         (("1", "0.5"), "0.05"),
@@ -428,7 +436,7 @@ def _continuous_widths() -> Iterator[Vector]:
         yield upper(truth, 1e-3, lambda a=matrix, m=miss: float(noise_sums.continuous_widths(a, float(m))[0]))
 
 
-@REGISTRY.formula("mechanisms.noise_sums._far")
+@REGISTRY.formula("mechanisms.noise_sums._continuous_chernoff_widths")
 def _far() -> Iterator[Vector]:
     for weights, miss in ((("1", "0.5"), "0.05"), (("1", "1", "1"), "1e-6"), (("1",), "0.01")):
         squares = MP.fsum(real(a) ** 2 for a in weights)
@@ -438,11 +446,13 @@ def _far() -> Iterator[Vector]:
         yield upper(
             truth,
             2e-3,
-            lambda a=weights, m=miss: float(noise_sums._far(np.array([[float(x) for x in a]]), float(m))[0]),
+            lambda a=weights, m=miss: float(
+                noise_sums._continuous_chernoff_widths(np.array([[float(x) for x in a]]), float(m))[0]
+            ),
         )
 
 
-@REGISTRY.formula("mechanisms.noise_sums._chernoff")
+@REGISTRY.formula("mechanisms.noise_sums._discrete_chernoff_widths")
 def _weighted_chernoff() -> Iterator[Vector]:
     for scale, weights, miss in (("2", (1, 2), "1e-12"), ("10", (3,), "1e-11"), ("5", (1, 1, 1), "0.01")):
         largest = max(weights)
@@ -461,7 +471,9 @@ def _weighted_chernoff() -> Iterator[Vector]:
         yield upper(
             truth,
             5e-3,
-            lambda s=scale, a=weights, m=miss: float(noise_sums._chernoff(np.array([a], float), float(s), float(m))[0]),
+            lambda s=scale, a=weights, m=miss: float(
+                noise_sums._discrete_chernoff_widths(np.array([a], float), float(s), float(m))[0]
+            ),
         )
 
 
@@ -487,10 +499,10 @@ def _laplace_widths() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("mechanisms.factorisations.Factorisation.lengths")
+@REGISTRY.formula("mechanisms.factorisations.Factorisation.decoder_row_norms")
 def _lengths() -> Iterator[Vector]:
     """The least-squares estimate of each running total, solved in exact arithmetic."""
-    yield exact([MP.sqrt(i) / 4 for i in (1, 2, 3, 4)], lambda: Factorisation("each day", 4, 2).lengths)
+    yield exact([MP.sqrt(i) / 4 for i in (1, 2, 3, 4)], lambda: Factorisation("each day", 4, 2).decoder_row_norms)
     for made in (Factorisation("tree", 4, 0, 2), Factorisation("tree", 5, 1, 3), Factorisation("square root", 4, 6)):
         rows = [[MP.mpf(int(x)) for x in row] for row in made.weights]
         matrix = MP.matrix(rows)
@@ -501,10 +513,10 @@ def _lengths() -> Iterator[Vector]:
             solved = MP.lu_solve(gram, ones)
             wanted.append(MP.sqrt((ones.T * solved)[0]))  # the variance of 1ᵀ(BᵀB)⁻¹Bᵀ·noise
         again = Factorisation(made.form, made.periods, made.bits, made.branching)
-        yield exact(wanted, lambda f=again: f.lengths)
+        yield exact(wanted, lambda f=again: f.decoder_row_norms)
 
 
-@REGISTRY.formula("privacy.calibration.least_by")
+@REGISTRY.formula("privacy.calibration.least_parameter_by")
 def _calibrated() -> Iterator[Vector]:
     """The σ at which the sum over the discrete law is δ, searched for; Laplace noise is Δ/ε, a round number."""
     for epsilon, delta, low, high in (("1", "1e-6", 4, 5), ("0.5", "0.01", 2, 4), ("3", "1e-3", "0.5", 2)):

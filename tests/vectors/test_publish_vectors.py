@@ -30,7 +30,7 @@ from sfumato.publish.marginals.group_totals import (
     SynopsisEstimates,
 )
 from sfumato.publish.model_quality import _compare_marginal
-from sfumato.publish.online import close_width
+from sfumato.publish.online import close_score_bound
 from sfumato.publish.row_rules import _share_of_bin
 from sfumato.publish.scoring import CandidateScore
 from sfumato.publish.synthesis.budget import Concentrated, Pure
@@ -79,10 +79,10 @@ def _half_width() -> Iterator[Vector]:
     yield between(1.9637632, 1.96376325 * (1 + 1e-6), half_widths.half_width, 1, 0.05)  # of the contract
 
 
-@formula("publish.marginals.half_widths.width_of_one")
+@formula("publish.marginals.half_widths.unit_variance_half_width")
 def _width_of_one() -> Iterator[Vector]:
     for beta, cells in ((0.05, 1), (0.1, 7), (1e-9, 1)):
-        yield exact(routes.planned_width(1, beta / cells), half_widths.width_of_one, beta, cells)
+        yield exact(routes.planned_width(1, beta / cells), half_widths.unit_variance_half_width, beta, cells)
 
 
 @formula("publish.marginals.half_widths.coarse_half_width")
@@ -132,10 +132,10 @@ def _adaptive_half_width() -> Iterator[Vector]:
         yield exact(wanted, half_widths.adaptive_half_width, blocks, beta, eta, cells)
 
 
-@formula("publish.marginals.half_widths._mixture")
+@formula("publish.marginals.half_widths._mixture_half_width")
 def _mixture() -> Iterator[Vector]:
     for precision, eta, beta in ((10.0, 4.0, 0.05), (0.3, 2.0, 0.001), (100.0, 1.0, 0.2)):
-        yield exact(routes.mixture_width(precision, eta, beta), half_widths._mixture, precision, eta, beta)
+        yield exact(routes.mixture_width(precision, eta, beta), half_widths._mixture_half_width, precision, eta, beta)
 
 
 @formula("publish.marginals.half_widths._beta_per_cell")
@@ -188,7 +188,7 @@ def _noise_size() -> Iterator[Vector]:
 
 
 @formula("publish.marginals.group_totals.PlannedGaussianError.width")
-def _normal_width() -> Iterator[Vector]:
+def _normal_half_width() -> Iterator[Vector]:
     variances = np.array([1.0, 6.25])
     for beta, cells in ((0.05, 1), (0.01, 6)):
         wanted = [routes.planned_width(each, beta / cells) for each in variances]
@@ -360,17 +360,17 @@ def _known_shares() -> Iterator[Vector]:
 # ── bounds outside what was measured ───────────────────────────────────────────────────────────
 
 
-@formula("publish.marginals.bounds._width")
+@formula("publish.marginals.bounds._summed_half_width")
 def _bound_width() -> Iterator[Vector]:
     """One of n bounds has β/n on its own side; a bound of three noises has a third of that for each of them."""
     plain, fine = PlannedGaussianError(np.array(4.0), fine=True), AdaptiveGaussianError(((np.array(1.0), 10.0, 4.0),))
-    yield exact(routes.planned_width(4, 0.05), bounds._width, (plain,), 0.05, 1, 1)
+    yield exact(routes.planned_width(4, 0.05), bounds._summed_half_width, (plain,), 0.05, 1, 1)
     for count in (2, 5):
-        yield exact(routes.planned_width(4, 0.05 / count * 2), bounds._width, (plain,), 0.05, count, 1)
-        yield exact(routes.mixture_width(10, 4, 0.05 / count), bounds._width, (fine,), 0.05, count, 1)
+        yield exact(routes.planned_width(4, 0.05 / count * 2), bounds._summed_half_width, (plain,), 0.05, count, 1)
+        yield exact(routes.mixture_width(10, 4, 0.05 / count), bounds._summed_half_width, (fine,), 0.05, count, 1)
         three = 3 * routes.planned_width(4, 0.05 / count * 2 / 3)
-        yield exact(three, bounds._width, (plain, plain, plain), 0.05, count, 1)
-    yield exact(routes.mixture_width(10, 4, 0.05), bounds._width, (fine,), 0.05, 1, 1)
+        yield exact(three, bounds._summed_half_width, (plain, plain, plain), 0.05, count, 1)
+    yield exact(routes.mixture_width(10, 4, 0.05), bounds._summed_half_width, (fine,), 0.05, 1, 1)
 
 
 def _bounded(
@@ -400,14 +400,14 @@ def _bounded_range() -> Iterator[Vector]:
     yield exact((40 - wide, 70 + wide), _bounded([40.0], [70.0], sharing=4).ends, 0.05, 6)
 
 
-@formula("publish.marginals.bounds.possible_bounds")
+@formula("publish.marginals.bounds.max_bound_count")
 def _possible_bounds() -> Iterator[Vector]:
     """Listed one by one: each smaller set bounds from both sides, each pair that has everything from below."""
     for attributes_ in range(6):
         every = frozenset(range(attributes_))
         smaller = [frozenset(each) for k in range(attributes_) for each in itertools.combinations(every, k)]
         pairs = [one for one in itertools.combinations(smaller, 2) if one[0] | one[1] == every]
-        yield exact(2 * len(smaller) + len(pairs), bounds.possible_bounds, attributes_)
+        yield exact(2 * len(smaller) + len(pairs), bounds.max_bound_count, attributes_)
 
 
 def _shares_of(found: BoundedTotals) -> list[Any]:
@@ -442,7 +442,7 @@ def _bounded_totals() -> Iterator[Vector]:
     yield exact([2, 1.0, 1, 1], cut, SynopsisEstimates(estimates, places))
 
 
-@formula("publish.marginals.bounds._conjunctions")
+@formula("publish.marginals.bounds._bounds_from_two_marginals")
 def _conjunctions() -> Iterator[Vector]:
     """N(abc) ≥ N(ab) + N(ac) − N(a), whose three noises are all of the range: in every cell, by the brute force of
     least squares over the whole table."""
@@ -474,7 +474,7 @@ def _conjunctions() -> Iterator[Vector]:
         def lower_end(known: SynopsisEstimates, query: np.ndarray) -> float:
             found = bounds.bound_totals(known, CellWeights(query, query), (0, 1, 2), ())
             ((value, noises),) = found.lowers
-            return float((value - bounds._width(noises, 0.05, found.bound_count, 1)).item())
+            return float((value - bounds._summed_half_width(noises, 0.05, found.bound_count, 1)).item())
 
         near = 1e-9 * abs(wanted)
         yield between(wanted - near, wanted + near, lower_end, known, query)
@@ -498,7 +498,7 @@ def _plan_width() -> Iterator[Vector]:
         yield exact(float(wide), measuring.cell_half_width, pure, each.places, 0.95)
 
 
-@formula("publish.marginals.planning._cost")
+@formula("publish.marginals.planning._block_cost")
 def _plan_cost() -> Iterator[Vector]:
     """p_B = Π(1 − 1/n), by enumeration of what a row adds to a block; four times that for a replaced one."""
     own = attributes(SIZES)
@@ -507,9 +507,9 @@ def _plan_cost() -> Iterator[Vector]:
         row = np.zeros([SIZES[p] for p in kept])
         row[(0,) * len(kept)] = 1
         centred = _block_parts(row)[tuple(range(len(kept)))]
-        yield exact(centred**2, planning._cost, block, own, Neighbours.ADD_REMOVE, False)
-    yield exact(1.0, planning._cost, (), own, Neighbours.ADD_REMOVE, False)
-    yield exact(0.0, planning._cost, (), own, Neighbours.REPLACE, True)
+        yield exact(centred**2, planning._block_cost, block, own, Neighbours.ADD_REMOVE, False)
+    yield exact(1.0, planning._block_cost, (), own, Neighbours.ADD_REMOVE, False)
+    yield exact(0.0, planning._block_cost, (), own, Neighbours.REPLACE, True)
 
 
 @formula("publish.marginals.planning.range_factors")
@@ -602,7 +602,7 @@ def _pure_noise() -> Iterator[Vector]:
 # ── sessions, scores, quality ──────────────────────────────────────────────────────────────────
 
 
-@formula("publish.online.close_width")
+@formula("publish.online.close_score_bound")
 def _close_width() -> Iterator[Vector]:
     """T + a + b with C·P(ξ > a) + P(ν > b) ≤ β, each noise on one side: the least whole a and b with β/2 each."""
     for epsilon, rounds, beta in ((Fraction(1, 2), 3, 0.05), (Fraction(2), 1, 0.01), (Fraction(1, 5), 10, 0.1)):
@@ -610,7 +610,7 @@ def _close_width() -> Iterator[Vector]:
         first, second, _ = gate.scales
         a = next(w for w in itertools.count() if rounds * routes.laplace_tail(first, w) <= mpf(beta) / 2)
         b = next(w for w in itertools.count() if routes.laplace_tail(second, w) <= mpf(beta) / 2)
-        yield exact(37 + a + b, close_width, gate, rounds, beta)
+        yield exact(37 + a + b, close_score_bound, gate, rounds, beta)
 
 
 def _score(**more: Any) -> CandidateScore:

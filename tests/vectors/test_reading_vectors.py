@@ -11,8 +11,8 @@ from typing import Any
 import sfumato as sf
 from sfumato.privacy import numbers
 from sfumato.privacy.precedents import posterior_belief
-from sfumato.privacy.reading import _log_odds, posterior, reading
-from sfumato.privacy.sensitivity import _root_above
+from sfumato.privacy.reading import _log_odds_bound, posterior, reading
+from sfumato.privacy.sensitivity import _square_root_above
 from vectors.formula_words import LOSS_PARAMETERS, LOSS_WORDS
 from vectors.laws import (
     MP,
@@ -51,7 +51,7 @@ REGISTRY = Registry(
         "privacy.budget.Budget.__init__": "its allowances are those of renyi_allowance and allowance_units",
         "privacy.budget.Budget.charge": "it adds a cost, which has vectors",
         "privacy.budget._largest_pure": "it is Budget.largest_pure, which has vectors",
-        "privacy.reading._log_odds.bound": "the whole search over it has vectors",
+        "privacy.reading._log_odds_bound.bound": "the whole search over it has vectors",
     },
 )
 
@@ -123,11 +123,11 @@ def _times() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("privacy.sensitivity._root_above")
+@REGISTRY.formula("privacy.sensitivity._square_root_above")
 def _roots() -> Iterator[Vector]:
     for square in (F(2), F(10**310), F(1, 3), F(9)):
         truth = MP.sqrt(real(square))
-        yield upper(truth, 3e-16, _root_above, square)
+        yield upper(truth, 3e-16, _square_root_above, square)
 
 
 def _posterior(prior: Any, log_odds: Real) -> Real:
@@ -152,27 +152,27 @@ def _believed() -> Iterator[Vector]:
         )
 
 
-@REGISTRY.formula("privacy.reading._log_odds")
+@REGISTRY.formula("privacy.reading._log_odds_bound")
 def _odds() -> Iterator[Vector]:
     """The least ε − ln(1 − δ(ε)/p) for a Gaussian, whose δ is integrated; and for a bare (ε, δ)."""
     for mu, share, low, high in (("0.25", "1e-6", "0.9", "1.4"), ("1", "0.01", "1.4", "3")):
         with MP.workdps(15):
             truth = least_value(lambda e, m=mu, p=share: _passed(e, gaussian_delta(m, e), p), low, high, 22)
-        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-4, _log_odds, sf.Curve.gdp(mu), F(share))
+        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-4, _log_odds_bound, sf.Curve.gdp(mu), F(share))
     for epsilon, delta, share in (("1", "1e-6", "1e-5"), ("0.3", "1e-9", "2e-9")):
         truth = real(epsilon) - MP.log(1 - real(delta) / real(share))
-        yield upper(truth, 1e-12, _log_odds, sf.Curve.approximate(epsilon, delta), F(share))
+        yield upper(truth, 1e-12, _log_odds_bound, sf.Curve.approximate(epsilon, delta), F(share))
     for epsilon, share in (("3", "0.5"), ("2", "0.9")):  # pure, and yet an exception lowers what is said
         truth = least_value(lambda e, x=epsilon, p=share: _passed(e, hockey_stick(response(x), e), p), 0, epsilon, 50)
-        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-3, _log_odds, sf.Curve.pure(epsilon), F(share))
-    yield exact(0.25, _log_odds, sf.Curve.pure("0.25"), F(1, 10**9))
+        yield upper(truth * (1 - MP.mpf("1e-8")), 1e-3, _log_odds_bound, sf.Curve.pure(epsilon), F(share))
+    yield exact(0.25, _log_odds_bound, sf.Curve.pure("0.25"), F(1, 10**9))
 
 
 def _passed(epsilon: Real, delta: Real, share: str) -> Real:
     return real(epsilon) - MP.log(1 - delta / real(share)) if delta < real(share) else MP.mpf(1000) - real(epsilon)
 
 
-@REGISTRY.formula("privacy.reading._default_exception")
+@REGISTRY.formula("privacy.reading._default_delta")
 def _usual() -> Iterator[Vector]:
     """Ten times the δ of an exchange, δ(1 + e^ε); of one unit where that is 1 or more; else half way to 1."""
     for epsilon, delta in (("1", "1e-6"), ("0.5", "1e-3")):

@@ -68,10 +68,10 @@ REGISTRY = Registry(
         "release.noisy_rows.noise_forms.IndependentNoises._equal_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._sum_width": "a part of IndependentNoises.widths",
-        "release.noisy_rows.noise_forms._Padded.widths": "a part of IndependentNoises.widths",
+        "release.noisy_rows.noise_forms._PaddedForms.widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.window_functions._range_minima": "values, compared with DuckDB in tests/release/noisy_rows",
         "release.noisy_rows.window_functions._range_sums": "values, compared with DuckDB in tests/release/noisy_rows",
-        "release.noisy_rows.window_functions._share": "ranks, compared with DuckDB in tests/release/noisy_rows",
+        "release.noisy_rows.window_functions._rank_share": "ranks, compared with DuckDB in tests/release/noisy_rows",
         "surveys.forms.Form._pair_counts": "it lays out what PairCounts computes, and adds and subtracts half-widths",
     },
 )

@@ -11,9 +11,14 @@ from typing import Any
 import sfumato as sf
 from sfumato.mechanisms import key_thresholds, selection
 from sfumato.mechanisms.key_thresholds import KeyThreshold
-from sfumato.mechanisms.quantiles import EarlierQuantiles, Quantiles
-from sfumato.mechanisms.response import OptimalLocalHashing, OptimizedUnaryEncoding, RandomizedResponse, _normal_width
-from sfumato.mechanisms.selection import FrequentValues, NoisyMax, TopK, _affordable, best_selection
+from sfumato.mechanisms.quantiles import LegacyQuantiles, Quantiles
+from sfumato.mechanisms.response import (
+    OptimalLocalHashing,
+    OptimizedUnaryEncoding,
+    RandomizedResponse,
+    _normal_half_width,
+)
+from sfumato.mechanisms.selection import FrequentValues, NoisyMax, TopK, _largest_affordable_epsilon, best_selection
 from sfumato.mechanisms.sparse import AboveThreshold
 from vectors.formula_words import NOISE_PARAMETERS, NOISE_WORDS
 from vectors.laws import (
@@ -60,7 +65,7 @@ REGISTRY = Registry(
     ),
     exempt={
         "mechanisms.key_thresholds.KeyThreshold.gaussian": "it calibrates noise, and its threshold has vectors",
-        "mechanisms.quantiles._moved": "it multiplies rows_to_lean by a sign",
+        "mechanisms.quantiles._with_inward_offset": "it multiplies rows_to_lean by a sign",
         "mechanisms.response.Estimate.interval": "it multiplies standard errors by a normal quantile",
     },
 )
@@ -132,7 +137,7 @@ def _kept(epsilon: Fraction, delta: Fraction) -> tuple[Real, ...]:
     return tuple(found)
 
 
-@REGISTRY.formula("mechanisms.key_thresholds._keep_cuts")
+@REGISTRY.formula("mechanisms.key_thresholds._keep_probability_cuts")
 @REGISTRY.formula("mechanisms.key_thresholds.KeyThreshold._decision_budget")
 def _optimal_rule() -> Iterator[Vector]:
     """One key per unit: the least count that is surely kept, and the chance of those below."""
@@ -148,7 +153,7 @@ def _optimal_rule() -> Iterator[Vector]:
         wanted = [chances[n] for n in (1, sure // 2, sure - 1)]
 
         def call(e: str = epsilon, d: str = delta, n: str = neighbours, sure: int = sure) -> tuple[Any, ...]:
-            key_thresholds._keep_cuts.cache_clear()
+            key_thresholds._keep_probability_cuts.cache_clear()
             made = KeyThreshold(e, d, neighbours=n)
             return made.threshold, [made.chance(count) for count in (1, sure // 2, sure - 1)]
 
@@ -180,10 +185,10 @@ def _keys_error() -> Iterator[Vector]:
         yield exact(float(least), made.error, confidence)
 
 
-@REGISTRY.formula("mechanisms.key_thresholds._gaussian_tail")
+@REGISTRY.formula("mechanisms.key_thresholds._gaussian_tail_bound")
 def _gaussian_tail() -> Iterator[Vector]:
     for sigma, t, gap in (("3", 9, 0.05), ("3", 2, 1e-8), ("3", -4, 1e-8), ("0.7", 1, 1e-8), ("20", 80, 3e-3)):
-        yield upper(at_least(gaussian_law(F(sigma)), t), gap, key_thresholds._gaussian_tail, F(sigma), t)
+        yield upper(at_least(gaussian_law(F(sigma)), t), gap, key_thresholds._gaussian_tail_bound, F(sigma), t)
 
 
 @REGISTRY.formula("mechanisms.key_thresholds._gaussian_threshold")
@@ -273,7 +278,7 @@ def _derived_grid() -> Iterator[Vector]:
 
 
 @REGISTRY.formula("mechanisms.selection.ScoreSelection.error")
-@REGISTRY.formula("mechanisms.selection.ScoreSelection._lost")
+@REGISTRY.formula("mechanisms.selection.ScoreSelection._score_loss")
 def _selection_error() -> Iterator[Vector]:
     for epsilon, candidates, confidence in (("1", 10, "0.95"), ("0.1", 1000, "0.999999999999"), ("3", 2, "0.5")):
         truth = lost_within(candidates, F(epsilon) / 2, 1 - real(confidence))
@@ -288,8 +293,8 @@ def _selection_error() -> Iterator[Vector]:
     )
 
 
-@REGISTRY.formula("mechanisms.selection.NoisyMax._lost")
-@REGISTRY.formula("mechanisms.selection._tail")
+@REGISTRY.formula("mechanisms.selection.NoisyMax._score_loss")
+@REGISTRY.formula("mechanisms.selection._log_union_bound")
 def _noisy_max_error() -> Iterator[Vector]:
     """Two Laplace noises of n, each within the width that all but β of each lie in."""
     for noise, times in (("laplace", 2), ("gumbel", 1), ("exponential", 1)):
@@ -297,7 +302,7 @@ def _noisy_max_error() -> Iterator[Vector]:
         yield exact(truth, lambda n=noise: NoisyMax("0.5", noise=n).error(12, "0.99", on_grid=True))
 
 
-@REGISTRY.formula("mechanisms.selection.TopK._lost")
+@REGISTRY.formula("mechanisms.selection.TopK._score_loss")
 @REGISTRY.formula("mechanisms.selection.TopK.curve")
 def _top_k() -> Iterator[Vector]:
     for epsilon, k, candidates in (("1", 1, 10), ("1", 3, 10), ("2", 5, 100)):
@@ -315,11 +320,11 @@ def _top_k() -> Iterator[Vector]:
         yield exact((truth, k * one, F(epsilon)), call)
 
 
-@REGISTRY.formula("mechanisms.selection._affordable")
+@REGISTRY.formula("mechanisms.selection._largest_affordable_epsilon")
 def _afforded() -> Iterator[Vector]:
     for order, price in (("22", "0.5"), ("2", "0.01"), ("8", "3")):
         truth = root(lambda e, o=order, r=price: renyi(response(e), o) - real(r), 0, 20)
-        yield lower(truth, 3e-9, _affordable, lambda e: sf.Curve.pure(e), F(order), F(price))
+        yield lower(truth, 3e-9, _largest_affordable_epsilon, lambda e: sf.Curve.pure(e), F(order), F(price))
 
 
 @REGISTRY.formula("mechanisms.selection.best_selection")
@@ -372,11 +377,11 @@ def _two_sided(miss: Real) -> Real:
         return root(lambda w: miss - MP.erfc(w / MP.sqrt(2)), 0, 40)
 
 
-@REGISTRY.formula("mechanisms.response._normal_width")
+@REGISTRY.formula("mechanisms.response._normal_half_width")
 def _normal() -> Iterator[Vector]:
     for confidence, k in (("0.95", 1), ("0.999999999999", 1), ("0.9", 50)):
         truth = 3 * _two_sided((1 - real(confidence)) / k)
-        yield exact(truth, _normal_width, 3.0, confidence, k)
+        yield exact(truth, _normal_half_width, 3.0, confidence, k)
 
 
 @REGISTRY.formula("mechanisms.response.RandomizedResponse.error")
@@ -403,7 +408,7 @@ def _hashing_variance() -> Iterator[Vector]:
         yield exact(_rare(p, MP.mpf(1) / hashed, reports), OptimalLocalHashing(epsilon, 50).variance, reports)
 
 
-@REGISTRY.formula("mechanisms.response._debiased")
+@REGISTRY.formula("mechanisms.response._debiased_estimate")
 @REGISTRY.formula("mechanisms.response.RandomizedResponse.estimate")
 def _debiased() -> Iterator[Vector]:
     """p·x + q·(n − x) = c is solved for x; the variance is that of the reports of holders and of others."""
@@ -449,7 +454,7 @@ def _frequent() -> Iterator[Vector]:
 _QUARTILES = ("0.25", "0.5", "0.75")
 
 
-@REGISTRY.formula("mechanisms.quantiles.Quantiles._within")
+@REGISTRY.formula("mechanisms.quantiles.Quantiles._row_error")
 @REGISTRY.formula("mechanisms.quantiles.Quantiles._score_sensitivity")
 @REGISTRY.formula("mechanisms.quantiles.Quantiles.level_epsilon")
 def _one_quantile() -> Iterator[Vector]:
@@ -496,8 +501,8 @@ def _rows_to_lean() -> Iterator[Vector]:
     yield exact(-1 - int(MP.floor(edge)), lambda: Quantiles.maximum(1, (0, 100)).offset)
 
 
-@REGISTRY.formula("mechanisms.quantiles.EarlierQuantiles.curve")
-@REGISTRY.formula("mechanisms.quantiles.EarlierQuantiles._cost")
+@REGISTRY.formula("mechanisms.quantiles.LegacyQuantiles.curve")
+@REGISTRY.formula("mechanisms.quantiles.LegacyQuantiles._relative_level_cost")
 def _earlier() -> Iterator[Vector]:
     """Levels cost alike; under replace one after the first twice its worst share."""
     for chances, neighbours, parts in (
@@ -510,7 +515,7 @@ def _earlier() -> Iterator[Vector]:
         yield exact(
             (F(2), truth),
             lambda q=chances, n=neighbours: (
-                (c := EarlierQuantiles(q, 2, (0, 9), 1, n).curve()).max_divergence,
+                (c := LegacyQuantiles(q, 2, (0, 9), 1, n).curve()).max_divergence,
                 c.renyi(5),
             ),
         )

@@ -67,7 +67,7 @@ def _advanced() -> Iterator[Vector]:
     yield between(6.3082309505, 6.30823095053, lambda: theorems.advanced(sf.Guarantee("0.1"), 100, "1e-6").epsilon)
 
 
-@REGISTRY.formula("privacy.theorems._advanced_step")
+@REGISTRY.formula("privacy.theorems._advanced_step_epsilon")
 def _advanced_step() -> Iterator[Vector]:
     """The root ε₀ of √(2k ln(1/δ))·ε₀ + kε₀(e^ε₀ − 1) = ε in 50 digits, rounded down to twelve decimals."""
     for epsilon, delta, k in (("1", "1e-6", 100), ("0.1", "1e-9", 10), ("3", "0.01", 1000)):
@@ -78,7 +78,9 @@ def _advanced_step() -> Iterator[Vector]:
 
         root = MP.findroot(excess, real(epsilon) / slope)
         step = (sf.Guarantee(epsilon, delta), k)
-        yield between(as_fraction(root * (1 - MP.mpf("1e-8"))), as_fraction(root), theorems._advanced_step, *step)
+        yield between(
+            as_fraction(root * (1 - MP.mpf("1e-8"))), as_fraction(root), theorems._advanced_step_epsilon, *step
+        )
 
 
 @REGISTRY.formula("privacy.theorems.optimal")
@@ -229,20 +231,20 @@ def _excess_exp() -> Iterator[Vector]:
         yield exact(truth, stable_functions.excess_exp, y)
 
 
-@REGISTRY.formula("privacy.stable_functions.mean_excess")
+@REGISTRY.formula("privacy.stable_functions.sinhc_minus_one")
 def _mean_excess() -> Iterator[Vector]:
-    yield exact(0.0, stable_functions.mean_excess, 0.0)
+    yield exact(0.0, stable_functions.sinhc_minus_one, 0.0)
     for y, truth in _mp(lambda y: MP.sinh(y) / y - 1, 1e-9, 0.5, 1.0, -1.0, 1.0001, 20.0):
-        yield exact(truth, stable_functions.mean_excess, y)
+        yield exact(truth, stable_functions.sinhc_minus_one, y)
 
 
-@REGISTRY.formula("privacy.stable_functions.convex_excess")
+@REGISTRY.formula("privacy.stable_functions.power_excess")
 def _convex_excess() -> Iterator[Vector]:
     for y, truth in _mp(lambda y: y * MP.exp(y) - MP.exp(y) + 1, 1e-9, -3.0, 2.0):
-        yield exact(truth, stable_functions.convex_excess, y, 1.0)
+        yield exact(truth, stable_functions.power_excess, y, 1.0)
     for order in (1.5, 2.0, 8.0):
         for y, truth in _mp(lambda y, a=order: MP.exp(a * y) - 1 - a * (MP.exp(y) - 1), 1e-9, -3.0, 2.0):
-            yield exact(truth, stable_functions.convex_excess, y, order)
+            yield exact(truth, stable_functions.power_excess, y, order)
 
 
 @REGISTRY.formula("privacy.stable_functions.log_ratio")
@@ -271,13 +273,13 @@ def _log_shrink_gap() -> Iterator[Vector]:
         yield exact(truth, stable_functions.log_exprel_minus_ratio, low, high)
 
 
-@REGISTRY.formula("privacy.stable_functions.mills")
+@REGISTRY.formula("privacy.stable_functions.mills_ratio")
 def _mills() -> Iterator[Vector]:
     for x in (0.0, 1.0, 4.99, 5.0, 12.0, 1000.0):
         truth = MP.quad(
             lambda t, x=x: MP.exp(-t * MP.mpf(x) - t * t / 2), [0, 1 / (1 + MP.mpf(x)), 10 / (1 + MP.mpf(x)), MP.inf]
         )
-        yield exact(truth, stable_functions.mills, x)
+        yield exact(truth, stable_functions.mills_ratio, x)
 
 
 @REGISTRY.formula("privacy.stable_functions.exprel_minus")

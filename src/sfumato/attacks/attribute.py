@@ -67,7 +67,7 @@ def attribute(
     all_findings = [
         finding
         for kind, outcome in learnt.items()
-        for finding in _findings_of(kind, outcome, promise if kind == private else None)
+        for finding in _findings_without_and_with(kind, outcome, promise if kind == private else None)
     ]
     words = (
         "Right guesses without the person's data are about the population: smokers are likelier to have cancer.",
@@ -76,7 +76,9 @@ def attribute(
     return Findings(_NAME, tuple(all_findings), words)
 
 
-def _findings_of(kind: str, learnt: AttributeGuesses, promise: Guarantee | None) -> tuple[Finding, Finding]:
+def _findings_without_and_with(
+    kind: str, learnt: AttributeGuesses, promise: Guarantee | None
+) -> tuple[Finding, Finding]:
     """Return the findings without and with the person.
 
     Neither proves an ε by itself, since smokers are likelier to have cancer. The ceiling with the person follows from

@@ -47,14 +47,14 @@ def averaging(times: int = 100, towns: int = 400, epsilon: Number = 1) -> Findin
     repetitions = exact_integer(times, "times", at_least=2)
     secret = invented_bits(2, exact_integer(towns, "towns", at_least=1))
     results = [
-        _average_finding(ExactAnswers(secret), secret, 1, "asked once"),
-        _average_finding(UncountedAnswers(secret, epsilon), secret, 1, "asked once"),
-        _average_finding(UncountedAnswers(secret, epsilon), secret, repetitions, f"{repetitions} times"),
+        _averaging_finding(ExactAnswers(secret), secret, 1, "asked once"),
+        _averaging_finding(UncountedAnswers(secret, epsilon), secret, 1, "asked once"),
+        _averaging_finding(UncountedAnswers(secret, epsilon), secret, repetitions, f"{repetitions} times"),
     ]
     with private_answers(secret, epsilon, 1, towns=True) as private:
-        results.append(_average_finding(private, secret, repetitions, f"{repetitions} times"))
+        results.append(_averaging_finding(private, secret, repetitions, f"{repetitions} times"))
     with private_answers(secret, epsilon, repetitions, towns=True, fresh=True) as private:
-        results.append(_average_finding(private, secret, repetitions, f"{repetitions} draws bought"))
+        results.append(_averaging_finding(private, secret, repetitions, f"{repetitions} draws bought"))
     return Findings(NAME, tuple(results), _WORDS)
 
 
@@ -76,7 +76,7 @@ def averaging_by_times(most: int = 256, towns: int = 2000, epsilon: Number = 1) 
     return Sweep(NAME, "answers to the same question", tuple(map(float, repetitions)), courses, words=_WORDS)
 
 
-def _average_finding(answerer: Answerer, secret: Values, times: int, how: str) -> Finding:
+def _averaging_finding(answerer: Answerer, secret: Values, times: int, how: str) -> Finding:
     is_correct = round_to_bits(average(answerer, 0, times)) == secret[0]
     promise = answerer.promise
     ceiling = None if promise is None else guess_ceiling(promise)

@@ -10,7 +10,7 @@ import math
 from fractions import Fraction
 
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import upper_tail
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail
 from sfumato.privacy import Curve, Guarantee, Neighbours, theorems
 from sfumato.privacy.numbers import INSIDE_UNIT, PROBABILITY, Number, exact, exact_integer
 
@@ -49,7 +49,7 @@ def guess_ceiling(guarantee: Guarantee, prior: Number = "1/2", choices: int = 2)
     return min(1.0, p * (1 + (k - 1) * float(promise.delta) * exp_minus_epsilon) / (p + (1 - p) * exp_minus_epsilon))
 
 
-def account_ceiling(promise: Guarantee, neighbours: Neighbours | str) -> float:
+def account_guess_ceiling(promise: Guarantee, neighbours: Neighbours | str) -> float:
     """Bound the probability of guessing a fair coin about one unit from all answers of an account.
 
     It is 1 if ε is so large that the δ of two units exceeds 1.
@@ -60,14 +60,14 @@ def account_ceiling(promise: Guarantee, neighbours: Neighbours | str) -> float:
         return 1.0
 
 
-def curve_ceiling(curve: Curve) -> float:
+def curve_guess_ceiling(curve: Curve) -> float:
     """Bound the probability of guessing a fair coin between two neighbours from the privacy curve: ½(1 + δ(0)).
 
     δ(0) bounds the total variation distance between the two output distributions, and the likelihood-ratio test is
     correct with probability one half plus half of that distance (Neyman & Pearson 1933). On the trade-off curve it is
     the largest 1 − ½(a + b) over false alarms a and misses b.
 
-    >>> round(curve_ceiling(Curve.pure(1)), 4)
+    >>> round(curve_guess_ceiling(Curve.pure(1)), 4)
     0.7311
     """
     return min(1.0, (1 + curve.delta(0)) / 2)
@@ -105,7 +105,7 @@ def max_correct(trials: int, ceiling: float, alarm: Number = "1e-6") -> int:
     low, high = 0, trial_count  # counts above ``high`` are impossible
     while low < high:
         midpoint = (low + high) // 2
-        if upper_tail(midpoint + 1, trial_count, ceiling) <= error_probability:
+        if binomial_upper_tail(midpoint + 1, trial_count, ceiling) <= error_probability:
             high = midpoint
         else:
             low = midpoint + 1
@@ -122,11 +122,11 @@ def epsilon_lower_bound(right: int, trials: int, alarm: Number = "1e-6") -> floa
         raise InvalidParameter("right", right, f"at most {trial_count}, the number of trials")
     error_probability = float(exact(alarm, "alarm", INSIDE_UNIT))
     low, high = 0.0, 50.0
-    if correct == 0 or upper_tail(correct, trial_count, 0.5) > error_probability:
+    if correct == 0 or binomial_upper_tail(correct, trial_count, 0.5) > error_probability:
         return 0.0
     while high - low > 1e-9:
         midpoint = (low + high) / 2
-        if upper_tail(correct, trial_count, 1 / (1 + math.exp(-midpoint))) > error_probability:
+        if binomial_upper_tail(correct, trial_count, 1 / (1 + math.exp(-midpoint))) > error_probability:
             high = midpoint
         else:
             low = midpoint

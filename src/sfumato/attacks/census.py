@@ -72,7 +72,7 @@ def count_matrix() -> Reals:
     return np.concatenate(rows).astype(np.float64)
 
 
-def fit_blocks(published: Reals) -> Reals:
+def fit_block_tables(published: Reals) -> Reals:
     """Fit the full table of every block to the published counts; withheld ones are NaN and ignored.
 
     Of equally good fits, the one with the fewest people is chosen.
@@ -88,7 +88,7 @@ def fit_blocks(published: Reals) -> Reals:
 
 def guess_ancestries(published: Reals, census: Census) -> Places:
     """Guess every person's ancestry from the published counts and their block, sex and age."""
-    full = fit_blocks(published)
+    full = fit_block_tables(published)
     sex, age, _ = census.cells.T
     coins = bits.random_array_below(1 << 20, full.shape[-1] * len(census.block)).reshape(len(census.block), -1) / (
         1 << 40

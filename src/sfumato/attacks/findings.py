@@ -381,13 +381,16 @@ def temporary_curator(policy: Policy) -> Iterator[Curator]:
     """
     from sfumato.curator import Curator
 
-    with tempfile.TemporaryDirectory(prefix="sfumato-", dir=_memory_folder()) as folder, warnings.catch_warnings():
+    with (
+        tempfile.TemporaryDirectory(prefix="sfumato-", dir=_shared_memory_folder()) as folder,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", WeakPrivacy)
         with Curator(replace(policy, allow_large_delta=True), Path(folder) / "scratch", threads=1) as curator:
             yield curator
 
 
-def _memory_folder() -> str | None:
+def _shared_memory_folder() -> str | None:
     return _MEMORY_FOLDER if os.path.isdir(_MEMORY_FOLDER) and os.access(_MEMORY_FOLDER, os.W_OK) else None
 
 

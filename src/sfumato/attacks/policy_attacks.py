@@ -2,7 +2,7 @@
 
 Every attempt is a guess of a fair coin. The coin decides one fact about a simulated target: whether they are in a
 table, or which of two values they have in a column. The attacker knows all other rows, spends the whole account on the
-most informative question, in ε or in ρ (``whole_spendings``), and guesses. Under a guarantee of (ε, δ) for the change
+most informative question, in ε or in ρ (``account_spendings``), and guesses. Under a guarantee of (ε, δ) for the change
 that the coin makes, a guess is correct with probability at most (e^ε + δ)/(1 + e^ε), and from a release with a known
 privacy curve at most ½(1 + δ(0)) (``attacks.ceilings``): presence is one unit added or removed, a value is one unit
 replaced. Runs are independent, so the count of correct guesses exceeds the binomial limit only with the stated
@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.attacks.ceilings import account_ceiling, curve_ceiling, guess_ceiling
+from sfumato.attacks.ceilings import account_guess_ceiling, curve_guess_ceiling, guess_ceiling
 from sfumato.attacks.findings import Finding, Findings, temporary_curator
 from sfumato.attacks.policy_pages import Attempt, power_words, undeclared_words
 from sfumato.errors import InvalidParameter, InvalidPolicy
@@ -84,7 +84,7 @@ class AttackedTable:
         return tuple(tables)
 
     @property
-    def changes_account(self) -> bool:
+    def secret_selects_account(self) -> bool:
         """Return whether the secret value is the period, which selects the account that pays.
 
         A replaced target then moves from one period's account to another's, and both reveal it
@@ -109,7 +109,7 @@ class AttackedTable:
     @property
     def values(self) -> tuple[Any, Any]:
         """Return the two values to distinguish: the first two listed, or both ends of the range."""
-        first, second = _extreme_values(self.domain)
+        first, second = _two_distinct_values(self.domain)
         return first, second
 
     @property
@@ -123,7 +123,7 @@ class AttackedTable:
         """Return the groups of the two values."""
         return self.values if self.has_listed_values else (False, True)
 
-    def group_of_rows(self, rows: pyarrow.Table) -> list[Any]:
+    def row_groups(self, rows: pyarrow.Table) -> list[Any]:
         """Return the group of each row, as the SQL key does."""
         cells, upper_value = rows[str(self.column)].to_pylist(), self.values[1]
         return cells if self.has_listed_values else [None if cell is None else cell >= upper_value for cell in cells]
@@ -248,7 +248,9 @@ def _secret_columns(policy: Policy, table: Table) -> list[str]:
     """Return the columns that a person could wish to hide, those with listed values first."""
     id_columns = _id_columns(policy, table)
     secrets = [
-        name for name, domain in table.columns.items() if name not in id_columns and len(_extreme_values(domain)) == 2
+        name
+        for name, domain in table.columns.items()
+        if name not in id_columns and len(_two_distinct_values(domain)) == 2
     ]
     return sorted(secrets, key=lambda name: not _listed_values(table.columns[name]))
 
@@ -264,7 +266,7 @@ def _id_column(table: Table) -> str:
     return table.id.on if isinstance(table.id, Via) else str(table.id)
 
 
-def _extreme_values(domain: Domain) -> tuple[Any, ...]:
+def _two_distinct_values(domain: Domain) -> tuple[Any, ...]:
     """Return two values of a column that differ most, as rows store them; fewer if there are not two."""
     if values := _listed_values(domain):
         return values[:2]
@@ -337,11 +339,11 @@ class WholeSpending:
         """
         budget = self.budget
         promise = Guarantee(budget.epsilon * self.accounts, budget.delta * self.accounts)
-        account_bound = account_ceiling(promise, budget.neighbours) if replaced else guess_ceiling(promise)
+        account_bound = account_guess_ceiling(promise, budget.neighbours) if replaced else guess_ceiling(promise)
         if self.rho is None:
             return account_bound
         curve = Curve.concentrated(self.rho * self.accounts, budget.neighbours)
-        return min(account_bound, curve_ceiling(curve.for_neighbours(Neighbours.REPLACE) if replaced else curve))
+        return min(account_bound, curve_guess_ceiling(curve.for_neighbours(Neighbours.REPLACE) if replaced else curve))
 
     def log_likelihood_ratio(self, noisy_count: float, low: float, high: float) -> float:
         """Return the log-likelihood ratio of the higher to the lower count given a noisy one, up to the noise scale."""
@@ -350,7 +352,7 @@ class WholeSpending:
         return (noisy_count - (low + high) / 2) * (high - low)
 
 
-def whole_spendings(budget: Budget) -> Iterator[WholeSpending]:
+def account_spendings(budget: Budget) -> Iterator[WholeSpending]:
     """Yield the ways to spend a whole account at once."""
     yield WholeSpending(budget)
     if budget.order is not None and budget.allowances.renyi:
@@ -502,25 +504,25 @@ def _plan_attempts(chosen: Sequence[AttackedTable]) -> list[Planned]:
         [stage for stage in columns if stage not in first_per_table],
     )
     plan: list[Planned] = []
-    for spending in whole_spendings(attacked_policy.account_budget):
+    for spending in account_spendings(attacked_policy.account_budget):
         plan += [
             (f"presence in {replace(stage, column=None)}", stage, spending, attack_presence)
             for stage in presence_tables
         ]
-        plan += [(str(stage), stage, _charge_accounts(stage, spending), attack_value) for stage in (*early, *late)]
+        plan += [(str(stage), stage, _with_second_account(stage, spending), attack_value) for stage in (*early, *late)]
     distinguishable = [
         stage for stage in early if stage.has_listed_values and prod(map(len, stage.known_columns().values())) > 1
     ]
     whole_epsilon = WholeSpending(attacked_policy.account_budget)
     return plan + [
-        (f"everybody's {stage}", stage, _charge_accounts(stage, whole_epsilon), attack_everybody)
+        (f"everybody's {stage}", stage, _with_second_account(stage, whole_epsilon), attack_everybody)
         for stage in distinguishable
     ]
 
 
-def _charge_accounts(stage: AttackedTable, spending: WholeSpending) -> WholeSpending:
+def _with_second_account(stage: AttackedTable, spending: WholeSpending) -> WholeSpending:
     """Charge two accounts if the secret decides which of them the target is in."""
-    return replace(spending, accounts=2) if stage.changes_account else spending
+    return replace(spending, accounts=2) if stage.secret_selects_account else spending
 
 
 def attack_presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
@@ -540,7 +542,7 @@ def attack_presence(chosen: AttackedTable, spent: WholeSpending, runs: int) -> A
 
     query = _AttackQuery(chosen, spent, question, count_rows)
     naming = "presence", f"{replace(chosen, column=None)}, presence", "is in the table"
-    return _attempt_of(query, naming, query.count_correct(tables, guess, runs), runs, replaced=False)
+    return _build_attempt(query, naming, query.count_correct(tables, guess, runs), runs, replaced=False)
 
 
 def attack_value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
@@ -550,7 +552,7 @@ def attack_value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Atte
     others = chosen.others()
     pair, keys = chosen.values, chosen.keys
     tables = tuple(pyarrow.concat_tables([others, chosen.target(others, secret)]) for secret in pair)
-    other_counts = Counter(chosen.group_of_rows(others))
+    other_counts = Counter(chosen.row_groups(others))
 
     def guess(answer: GroupCounts) -> bool:
         first, second = (
@@ -559,11 +561,11 @@ def attack_value(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Atte
         return second > first
 
     def count_rows(rows: pyarrow.Table) -> GroupCounts:
-        return Counter((key,) for key in chosen.group_of_rows(rows))
+        return Counter((key,) for key in chosen.row_groups(rows))
 
     query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, ()), count_rows)
     naming = "value", str(chosen), f"has {chosen.column} = {pair[1]}, not {pair[0]}"
-    return _attempt_of(query, naming, query.count_correct(tables, guess, runs), runs, replaced=True)
+    return _build_attempt(query, naming, query.count_correct(tables, guess, runs), runs, replaced=True)
 
 
 def attack_everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> Attempt:
@@ -574,25 +576,23 @@ def attack_everybody(chosen: AttackedTable, spent: WholeSpending, runs: int) -> 
     first, second = chosen.keys
 
     def count_rows(rows: pyarrow.Table) -> GroupCounts:
-        return Counter(
-            zip(*(rows[name].to_pylist() for name in known_columns), chosen.group_of_rows(rows), strict=True)
-        )
+        return Counter(zip(*(rows[name].to_pylist() for name in known_columns), chosen.row_groups(rows), strict=True))
 
     query = _AttackQuery(chosen, spent, _grouped_count_sql(chosen, tuple(known_columns)), count_rows)
     correct = [0, 0]
     for _ in range(rounds):
         secrets = bits.random_array_below(2, len(cells))
-        rows = _make_people(chosen, known_columns, cells, secrets)
+        rows = _generate_people(chosen, known_columns, cells, secrets)
         for side, ask in enumerate((query.answer_exactly, query.answer_privately)):
             answer = next(ask(rows, 1))
             count_differences = np.array([answer[*cell, second] - answer[*cell, first] for cell in cells])
             correct[side] += int(((count_differences > 0) == secrets).sum())
     words = f"who of {len(cells)} people have {chosen.column} = {chosen.values[1]}, not {chosen.values[0]}"
     naming = "everybody", f"{chosen}, everybody", words
-    return _attempt_of(query, naming, correct, rounds * len(cells), replaced=True)
+    return _build_attempt(query, naming, correct, rounds * len(cells), replaced=True)
 
 
-def _make_people(
+def _generate_people(
     chosen: AttackedTable, known_columns: dict[str, tuple[Any, ...]], cells: list[tuple[Any, ...]], secrets: Any
 ) -> Any:
     """Generate a person per cell of the known columns, with the value that a coin chose in all their rows."""
@@ -648,7 +648,7 @@ def _count_correct(ask: Ask, tables: Any, guess: Callable[[GroupCounts], bool], 
     )
 
 
-def _attempt_of(
+def _build_attempt(
     query: _AttackQuery, naming: tuple[str, str, str], correct: list[int], trials: int, *, replaced: bool
 ) -> Attempt:
     """Combine the results of exact and private answers."""

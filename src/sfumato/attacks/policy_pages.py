@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sfumato.attacks.ceilings import account_ceiling, format_percent_up, max_correct
+from sfumato.attacks.ceilings import account_guess_ceiling, format_percent_up, max_correct
 from sfumato.attacks.findings import Finding, Findings
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Guarantee, Neighbours
@@ -72,7 +72,7 @@ def policy_page(
     undeclared: Sequence[str] = (),
 ) -> HtmlPage:
     """Return the report page."""
-    notes = (*_untried_words(untried, account_ceiling(promise, neighbours)), *undeclared_words(undeclared))
+    notes = (*_describe_untried(untried, account_guess_ceiling(promise, neighbours)), *undeclared_words(undeclared))
     sections = [
         f"<h1>{_TITLE}</h1>{_summary(promise, neighbours, attempts)}{_overview(promise, neighbours)}",
         f"<h2>Who is protected</h2>{render_protection(unit, neighbours.value)}",
@@ -94,7 +94,7 @@ def _summary(promise: Guarantee, neighbours: Neighbours, attempts: Sequence[Atte
             (f"ε = {format_exact(promise.epsilon)}{delta}", "is the most that is ever spent"),
             (f"{_share_of_hundred(exact)} of 100", "guesses were right from exact answers"),
             (f"{_share_of_hundred(private)} of 100", "were right from the answers of this policy"),
-            (f"{_format_up(account_ceiling(promise, neighbours))} of 100", "is the proven limit of every method"),
+            (f"{_format_up(account_guess_ceiling(promise, neighbours))} of 100", "is the proven limit of every method"),
         ]
     )
 
@@ -104,7 +104,7 @@ def _exact_and_private(attempt: Attempt) -> tuple[Finding, Finding]:
 
 
 def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
-    worst = account_ceiling(promise, neighbours)
+    worst = account_guess_ceiling(promise, neighbours)
     return (
         paragraph(
             "Suppose that an analyst is dishonest, spends everything that this policy allows on one victim, and knows "
@@ -115,7 +115,7 @@ def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
         + paragraph(
             f"With the answers of this policy, no method whatever is right more than {_format_up(worst)} times of 100 "
             "in the long run. It makes no difference how the budget is divided into questions: asking again is paid "
-            f"for again, and when the budget is spent nothing more is answered. {_strength_words(worst)}"
+            f"for again, and when the budget is spent nothing more is answered. {_describe_strength(worst)}"
         )
         + paragraph(
             "This is the worst that can happen to one of them. An analyst who spends the budget on statistics of all "
@@ -124,7 +124,7 @@ def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
     )
 
 
-def _strength_words(worst: float) -> str:
+def _describe_strength(worst: float) -> str:
     """Return in words how strong the promise is against the whole budget on one victim."""
     if worst <= 0.75:
         return "That is a strong promise: even this analyst stays in doubt."
@@ -136,7 +136,7 @@ def _strength_words(worst: float) -> str:
     )
 
 
-def _untried_words(untried: Sequence[str], worst: float) -> Iterator[str]:
+def _describe_untried(untried: Sequence[str], worst: float) -> Iterator[str]:
     """Name what there was no time for, with its ceiling."""
     if untried:
         yield (

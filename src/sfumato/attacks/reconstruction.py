@@ -310,7 +310,7 @@ def reconstruction_by_noise(
         exact_integer(questions, "questions", at_least=1),
     )
     requested_scales: Sequence[Number] = [2.0**power for power in range(-1, 13)] if scales is None else scales
-    allowed = POSITIVE.each
+    allowed = POSITIVE.for_list
     exact_scales = [exact(scale, "scales", allowed) for scale in requested_scales]
     shares: dict[Method, list[float]] = {method: [] for method in Method}
     for scale in exact_scales:

@@ -33,10 +33,10 @@ def read_refusal(answerer: Answerer, target: int, accomplices: int) -> Values:
     """Guess one person's bit from a question about them and the first ``accomplices`` others, whose bits are known to
     be 1: 1 if it is answered, 0 if it is withheld.
     """
-    return (~np.isnan(_asked_sums(answerer, target, accomplices))).astype(np.int64)
+    return (~np.isnan(_sums_with_accomplices(answerer, target, accomplices))).astype(np.int64)
 
 
-def _asked_sums(answerer: Answerer, target: int, accomplices: int) -> Sums:
+def _sums_with_accomplices(answerer: Answerer, target: int, accomplices: int) -> Sums:
     row_index = check_target(target, answerer.people)
     known = exact_integer(accomplices, "accomplices", at_least=1)
     if known >= answerer.people:
@@ -59,7 +59,7 @@ def refusals(towns: int = 400, epsilon: Number = 1) -> Findings:
     results = [_finding(f"{withheld.kind}: refused or not", read_refusal(withheld, 0, accomplices), secret, None)]
     with private_answers(secret, epsilon, 1, towns=True) as private:
         assert private.promise is not None
-        sums = _asked_sums(private, 0, accomplices)
+        sums = _sums_with_accomplices(private, 0, accomplices)
         ceiling = guess_ceiling(private.promise)
         results.append(_finding(f"{private.kind}: refused or not", (~np.isnan(sums)).astype(np.int64), secret, ceiling))
         results.append(_finding(f"{private.kind}: its answer", round_to_bits(sums - accomplices), secret, ceiling))

@@ -113,11 +113,11 @@ def _domain(index: int, column_count: int) -> Domain:
     return Domain(Type.INTEGER, values=tuple(range(2 if index in (0, column_count - 1) else VALUES)))
 
 
-def closeness_weights(rows: Codes, values: Codes) -> Floats:
+def closeness_weights(published: Codes, candidates: Codes) -> Floats:
     """Return the closeness of each published row (column) to each candidate (row)."""
-    differences = np.zeros((len(values), len(rows)))
-    for index in range(values.shape[1]):
-        differences += values[:, index][:, None] != rows[:, index][None, :]
+    differences = np.zeros((len(candidates), len(published)))
+    for index in range(candidates.shape[1]):
+        differences += candidates[:, index][:, None] != published[:, index][None, :]
     return np.asarray(_WEIGHT_PER_DIFFERENCE**differences)
 
 
@@ -127,17 +127,21 @@ def trace_rows(rows: Codes, candidates: CandidateRows) -> tuple[Floats, NDArray[
     Under add-remove, the half with the higher scores is guessed present; under replace, those who are closer to the
     rows than their replacement.
     """
-    scores = _closeness(rows, candidates.values)
+    scores = _mean_closeness(rows, candidates.values)
     if candidates.replacements is not None:
-        scores = scores - _closeness(rows, candidates.replacements)
+        scores = scores - _mean_closeness(rows, candidates.replacements)
         return scores, scores > 0
     is_guessed = np.zeros(len(scores), bool)
     is_guessed[np.argsort(-scores, kind="stable")[: len(scores) // 2]] = True
     return scores, is_guessed
 
 
-def _closeness(rows: Codes, values: Codes) -> Floats:
-    return np.asarray(closeness_weights(rows, values).mean(axis=1)) if len(rows) else np.zeros(len(values))
+def _mean_closeness(published: Codes, candidates: Codes) -> Floats:
+    return (
+        np.asarray(closeness_weights(published, candidates).mean(axis=1))
+        if len(published)
+        else np.zeros(len(candidates))
+    )
 
 
 def infer_secrets(rows: Codes, candidates: CandidateRows) -> NDArray[np.bool_]:

@@ -416,13 +416,16 @@ class _TableGenerator:
 
     def _ordinary_cells(self, table: Table, number: int, ends: RangeEnds) -> Row:
         period = self.policy.period_column(table.name)
-        return {name: cells.ordinary(0 if name == period else number, ends) for name, cells in _columns(table).items()}
+        return {
+            name: cells.ordinary(0 if name == period else number, ends)
+            for name, cells in _cell_generators(table).items()
+        }
 
     def _bad_rows(self, table: Table, number: int, kind: str) -> Rows:
         """Return rows of missing, outside or malformed cells, one per cell, repeated beyond the row limit."""
         id_cells, period = self._id_cells(table, number), self.policy.period_column(table.name)
         plain = self._ordinary_cells(table, 0, RangeEnds.HIGH)
-        choices = {name: _bad_cells(source, kind) for name, source in _columns(table).items() if name != period}
+        choices = {name: _bad_cells(source, kind) for name, source in _cell_generators(table).items() if name != period}
         count = max([1, *(len(cells) for cells in choices.values())])
         rows = [
             {**plain, **{name: cells[index % len(cells)] for name, cells in choices.items() if cells}, **id_cells}
@@ -439,7 +442,7 @@ def _cycle_rows(rows: Sequence[Row], count: int) -> Rows:
     return [(row, repeats + (index < remainder)) for index, row in enumerate(rows) if repeats + (index < remainder)]
 
 
-def _columns(table: Table) -> dict[str, GeneratedCells | ListCells]:
+def _cell_generators(table: Table) -> dict[str, GeneratedCells | ListCells]:
     cells: dict[str, GeneratedCells | ListCells] = {
         name: GeneratedCells(column) for name, column in table.columns.items()
     }

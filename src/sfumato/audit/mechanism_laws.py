@@ -276,7 +276,7 @@ def _keep_probability(mechanism: KeyThreshold, count: int) -> Decimal:
     if count == 0:
         return Decimal(0)
     if mechanism.sigma is not None:
-        return _gaussian_tail(mechanism.sigma, threshold - count)
+        return _gaussian_tail_probability(mechanism.sigma, threshold - count)
     if mechanism.max_groups > 1:
         return laplace_tail(mechanism.scale, threshold - count)
     changed_counts = 2 if mechanism.neighbours is Neighbours.REPLACE else 1
@@ -285,7 +285,7 @@ def _keep_probability(mechanism: KeyThreshold, count: int) -> Decimal:
     return keep_probability(mechanism.epsilon / changed_counts, mechanism.delta / changed_counts, count)(context)
 
 
-def _gaussian_tail(sigma: Fraction, t: int) -> Decimal:
+def _gaussian_tail_probability(sigma: Fraction, t: int) -> Decimal:
     """Return P(Y ≥ t) of the discrete Gaussian, by summing all weights that matter."""
     context = law_context()
     reach = int(sigma * _DEVIATIONS) + 2

@@ -31,7 +31,7 @@ from sfumato.engine.opening import misquoted_lines, open_engine, open_inspector
 from sfumato.engine.protocols import Engine, Inspection, Inspector
 from sfumato.errors import InvalidPolicy, SfumatoError
 from sfumato.ledger import Ledger
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.codings import describe_cells
@@ -270,7 +270,7 @@ def typical_advice(policy: Policy) -> tuple[Advice, ...]:
         return tuple(advice for table in private_tables for advice in _advise_table(alone, table))
 
 
-def _advise_table(alone: PolicyAlone, table: Described) -> list[Advice]:
+def _advise_table(alone: PolicyAlone, table: CatalogTable) -> list[Advice]:
     advice = []
     for suggestion in suggestions(alone.context.policy, table):
         try:

@@ -26,7 +26,7 @@ from sfumato.engine.opening import open_engine
 from sfumato.engine.public_tables import without_data
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Ledger
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import count_with_noun, literal_sql
 from sfumato.plan.quoting import quoted
 from sfumato.policy import Domain, Policy, Type
@@ -108,7 +108,7 @@ def _describe_unread(name: str) -> TableDescription:
     return TableDescription(name, "public; all its columns can be joined, and DESCRIBE lists them", {}, ())
 
 
-def _describe_table(policy: Policy, table: Described, ask: Ask | None) -> TableDescription:
+def _describe_table(policy: Policy, table: CatalogTable, ask: Ask | None) -> TableDescription:
     if table.public:
         declared = {name: domain_words(domain) for name, domain in table.columns.items()}
         return TableDescription(
@@ -120,7 +120,7 @@ def _describe_table(policy: Policy, table: Described, ask: Ask | None) -> TableD
     )
 
 
-def _describe_rows(policy: Policy, table: Described) -> str:
+def _describe_rows(policy: Policy, table: CatalogTable) -> str:
     unit = policy.unit.name
     if table.every_row:
         return f"private; every row is one {unit}"
@@ -134,7 +134,7 @@ def _describe_rows(policy: Policy, table: Described) -> str:
     return f"{limit_text}; rows beyond that are not counted, and ± does not cover them"
 
 
-def _describe_columns(policy: Policy, table: Described) -> dict[str, str]:
+def _describe_columns(policy: Policy, table: CatalogTable) -> dict[str, str]:
     descriptions = {}
     if table.id is not None:
         unit_count = f": COUNT(DISTINCT {quoted(table.id)}) counts each {policy.unit.name} once"
@@ -188,7 +188,7 @@ def _middle_size(columns: Mapping[str, Width]) -> dict[str, Width]:
     }
 
 
-def suggestions(policy: Policy, table: Described) -> tuple[ExampleQuestion, ...]:
+def suggestions(policy: Policy, table: CatalogTable) -> tuple[ExampleQuestion, ...]:
     """Return example questions that this policy answers, chosen by the declared domains of the columns."""
     table_name = quoted(table.name)
     if policy.per is not None and not _has_bounded_periods(policy, table):
@@ -214,13 +214,13 @@ def suggestions(policy: Policy, table: Described) -> tuple[ExampleQuestion, ...]
     )
 
 
-def _has_bounded_periods(policy: Policy, table: Described) -> bool:
+def _has_bounded_periods(policy: Policy, table: CatalogTable) -> bool:
     """Return whether the accounts of a table can be listed: its periods are bounded."""
     column = policy.period_column(table.name)
     return column is None or table.columns[column].bounds is not None
 
 
-def _one_month(table: Described, table_name: str) -> ExampleQuestion:
+def _one_month(table: CatalogTable, table_name: str) -> ExampleQuestion:
     """Return an example question for a table with unbounded periods: it names those that it reads."""
     assert table.period is not None
     day = quoted(table.period.column)
@@ -230,7 +230,7 @@ def _one_month(table: Described, table_name: str) -> ExampleQuestion:
     )
 
 
-def _unit_count(policy: Policy, table: Described, table_name: str) -> Iterator[ExampleQuestion]:
+def _unit_count(policy: Policy, table: CatalogTable, table_name: str) -> Iterator[ExampleQuestion]:
     sql = f"SELECT COUNT(DISTINCT {quoted(str(table.id))}) AS n FROM {table_name}"
     yield ExampleQuestion(f"how many units ({policy.unit.name}) have rows", sql)
 

@@ -17,7 +17,7 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import table as html_table
 from sfumato.plan.canonical import PlanKey
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import describe_limits
 from sfumato.plan.limits import Limits
 from sfumato.policy import Domain, Policy, Type
@@ -195,7 +195,7 @@ def _offers(rows: RowSelection, policy: Policy) -> dict[str, str]:
     return offers
 
 
-def _find_table(catalog: Catalog, name: str) -> Described:
+def _find_table(catalog: Catalog, name: str) -> CatalogTable:
     from sfumato.plan.sql.text_positions import suggest_name  # reading a listing back needs no parser
 
     for description in catalog.tables.values():
@@ -205,13 +205,13 @@ def _find_table(catalog: Catalog, name: str) -> Described:
     raise Unsupported("unknown-table", rule, fix=suggest_name(name, catalog.tables))
 
 
-def _kind_and_protection(policy: Policy, table: Described) -> tuple[str, str]:
+def _kind_and_protection(policy: Policy, table: CatalogTable) -> tuple[str, str]:
     if table.public:
         return "public", "protects nobody"
     return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"
 
 
-def _column_rows(policy: Policy, table: Described) -> list[tuple[str, str, str]]:
+def _column_rows(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:
     rules = policy.cell_rules(table.name)
     column_rows = []
     for name, domain in table.columns.items():

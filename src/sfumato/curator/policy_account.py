@@ -45,9 +45,11 @@ def read_policy(policy: Policy | PathOrText) -> Policy:
     parsed = policy if isinstance(policy, Policy) else read(Path(policy))
     for table in parsed.tables.values():
         if table.impossible:
-            from sfumato.plan.sql.declared_cells import impossible  # most policies need no parser to be opened
+            from sfumato.plan.sql.declared_cells import (
+                impossible_row_conditions,  # most policies need no parser to be opened
+            )
 
-            impossible(table)
+            impossible_row_conditions(table)
     return parsed
 
 

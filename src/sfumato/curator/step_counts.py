@@ -55,7 +55,7 @@ from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type, Value
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_percent
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
@@ -192,14 +192,14 @@ def span_with_values(counts: Any, noise: Laplace) -> Span | None:
     )
 
 
-def trim_span(counts: Any, span: Span, low: Fraction, high: Fraction) -> Span:
+def trim_span(counts: Any, span: Span, share_below: Fraction, share_above: Fraction) -> Span:
     """Drop end steps that hold no more than these shares of the span's noisy total."""
     noisy_counts = np.asarray(counts, np.float64)
     first, last = span
     total = max(0.0, float(noisy_counts[first : last + 1].sum()))
-    dropped_below = _trim_length(noisy_counts[first:last], total * float(low))
+    dropped_below = _trim_length(noisy_counts[first:last], total * float(share_below))
     return first + dropped_below, last - _trim_length(
-        noisy_counts[first + dropped_below + 1 : last + 1][::-1], total * float(high)
+        noisy_counts[first + dropped_below + 1 : last + 1][::-1], total * float(share_above)
     )
 
 
@@ -370,4 +370,4 @@ def _step_totals(totals: Totals, step_of_group: tuple[int, ...]) -> Totals | Lin
 def least_price(error: Callable[[Fraction], int], within: Number) -> float:
     """Return the least ε at which an error is at most this."""
     error_limit = exact(within, "within", POSITIVE)
-    return float(rounded_up(least(lambda epsilon: error(epsilon) <= error_limit, "within")))
+    return float(rounded_up(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within")))

@@ -46,7 +46,9 @@ def discovered_groups_from_arrow(table: pyarrow.Table, reading: DiscoveredTotals
     keys, totals = columns[: len(plan.keys)], [column.to_numpy() for column in columns[len(plan.keys) :]]
     discovered = [keys[index] for index in reading.discovered_keys]
     key_index, first_row = (
-        _combination_index(discovered, table.num_rows) if reading.declared_keys else _distinct_rows(table.num_rows)
+        _combination_index(discovered, table.num_rows)
+        if reading.declared_keys
+        else _index_distinct_rows(table.num_rows)
     )
     holders = np.zeros(len(first_row), np.int64)
     np.add.at(holders, key_index, totals[-1])
@@ -74,7 +76,7 @@ def combine_chunks(column: Any) -> Any:
     return pyarrow.concat_arrays(combined.chunks) if isinstance(combined, pyarrow.ChunkedArray) else combined
 
 
-def _distinct_rows(rows: int) -> tuple[Indices, Indices]:
+def _index_distinct_rows(rows: int) -> tuple[Indices, Indices]:
     """Index rows that each have a key of their own."""
     return np.arange(rows), np.arange(rows)
 
@@ -135,13 +137,13 @@ def marginals(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tup
 def marginals_by_set(batches: Iterable[pyarrow.RecordBatch], reading: Marginals) -> tuple[Integers, ...]:
     """Place the cells of single marginals into arrays, from rows (key…, index of the set, total) as they arrive."""
     keys = [key for key in range(len(reading.cells)) if reading.sets_with(key)]
-    cells = [(key, _Cells(reading.cells[key], reading.bounded.plan.keys[key].domain.type)) for key in keys]
+    cells = [(key, _CellLookup(reading.cells[key], reading.bounded.plan.keys[key].domain.type)) for key in keys]
 
     def read(batch: pyarrow.RecordBatch) -> tuple[dict[int, NDArray[np.int32]], Integers, Integers]:
         codes = {key: key_cells.of(batch.column(index)) for index, (key, key_cells) in enumerate(cells)}
         return codes, batch.column(len(keys)).to_numpy(), batch.column(len(keys) + 1).to_numpy()
 
-    return reading.counted_by_set(map(read, batches))
+    return reading.count_set_batches(map(read, batches))
 
 
 def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> CodedRows:
@@ -151,7 +153,7 @@ def cell_rows(batches: Iterable[pyarrow.RecordBatch], reading: CellRows) -> Code
 
 def _code_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | CellRows) -> Iterator[Coded]:
     kinds = [each.domain.type for each in reading.bounded.plan.keys]
-    cells_by_key = [_Cells(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
+    cells_by_key = [_CellLookup(cells, kind) for cells, kind in zip(reading.cells, kinds, strict=True)]
     for batch in batches:
         yield (
             [key_cells.of(batch.column(index)) for index, key_cells in enumerate(cells_by_key)],
@@ -159,7 +161,7 @@ def _code_batches(batches: Iterable[pyarrow.RecordBatch], reading: Marginals | C
         )
 
 
-class _Cells:
+class _CellLookup:
     """The cells of one key; missing and unlisted values are in the last."""
 
     def __init__(self, cells: Sequence[Value | None], kind: Type) -> None:
@@ -195,7 +197,7 @@ def _lookup_table(cells: Sequence[Any]) -> tuple[int, NDArray[np.int32] | None]:
     return low, table
 
 
-def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
+def values_from_rows(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
     """Count the values of every known group, from rows (key…, value) as they arrive.
 
     A group and a value are encoded as one whole number: of the group's index and the value's steps from the least on.
@@ -203,7 +205,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
     """
     low, high = reading.span
     width = high - low + 1
-    counts, groups = _Counts(len(reading.groups) * width), _GroupLookup(reading)
+    counts, groups = _IntegerMultiset(len(reading.groups) * width), _GroupLookup(reading)
     for batch in batches:
         steps = batch.column(batch.num_columns - 1).to_numpy() - low
         group_index = groups.of(batch)
@@ -217,7 +219,7 @@ def values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Valu
     return Values(group_index, steps + low, counts_of_numbers, len(reading.groups))
 
 
-def counted_values(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
+def values_from_counts(batches: Iterable[pyarrow.RecordBatch], reading: ValueCounts) -> Values:
     """Sort values, from distinct rows (key…, value, number of rows)."""
     low, high = reading.span
     width, groups = high - low + 1, _GroupLookup(reading)
@@ -295,7 +297,7 @@ def _encode_column(column: Any) -> tuple[Indices, Any]:
     return encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(), distinct
 
 
-class _Counts:
+class _IntegerMultiset:
     """A multiset of whole numbers below a limit."""
 
     def __init__(self, limit: int) -> None:
@@ -387,7 +389,7 @@ def exact_keys(rows: Rows, kinds: Sequence[Type]) -> Sequence[GroupKey]:
     return [tuple(_as_exact(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in rows]
 
 
-def parameter(value: Value) -> Any:
+def as_statement_parameter(value: Value) -> Any:
     """Convert a public value to a parameter of a statement: a real becomes the double nearest to it."""
     return nearest_double(value) if isinstance(value, Fraction) else value
 

@@ -26,8 +26,8 @@ class DataIdentity:
     """The real path of a file, or another address."""
     fingerprint: Callable[[], str] = field(repr=False, compare=False)
     """Hashes the content. It may read a whole file, so it is called only where nothing else can tell."""
-    size: str = ""
-    file: str = ""
+    file_size: str = ""
+    file_identity: str = ""
     """An id shared by all names of one file; empty where the data are not a file."""
     change_token: str = ""
     """A token that changes whenever the content does; empty where none is known."""

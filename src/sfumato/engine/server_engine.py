@@ -20,11 +20,11 @@ from typing import Any, Protocol, Self, cast
 
 from sfumato.engine.lowering.reading_statements import (
     arrays_from_rows,
-    counted_statement,
     join_server_results,
     require_few_rows,
-    sent_key_types,
+    server_key_types,
     server_readings,
+    server_statement,
 )
 from sfumato.engine.lowering.relational import CleanTable, StagedSelect
 from sfumato.engine.protocols import DataIdentity, Inspection, OpenReading, StatelessReading
@@ -126,11 +126,11 @@ class ServerEngine(ABC):
         """Write what FROM says to read public rows; add what is handed over beside the statement."""
 
     @abstractmethod
-    def relation_data(self, table: str) -> tuple[DataIdentity, ...]:
+    def relation_identities(self, table: str) -> tuple[DataIdentity, ...]:
         """Identify the data that the rows of a private table come from."""
 
     @abstractmethod
-    def relation_remarks(self, table: str) -> list[tuple[bool, str]]:
+    def possible_remarks(self, table: str) -> list[tuple[bool, str]]:
         """Return what an owner should know about a private table, each with whether it holds."""
 
     def renamed_table(self, _: Run) -> str | None:
@@ -244,20 +244,20 @@ class ServerEngine(ABC):
         """Identify the data that rows come from, by what the server says of itself, whatever its host name."""
         if public:
             return self._public_tables.data()
-        return tuple(identity for table in self.relations for identity in self.relation_data(table))
+        return tuple(identity for table in self.relations for identity in self.relation_identities(table))
 
     def fingerprint(self, table: str) -> str:
         """Identify a table's version for its owner: by its declared version where it is private, else by its rows."""
         if table not in self.relations:
             return self._public_tables.fingerprint(table)
-        return digest(*(identity.fingerprint() for identity in self.relation_data(table)))
+        return digest(*(identity.fingerprint() for identity in self.relation_identities(table)))
 
     def remarks(self, table: str) -> tuple[str, ...]:
         """Return what an owner should know about a table on this server."""
         if table not in self.relations:
             return ()
         conditions = [
-            *self.relation_remarks(table),
+            *self.possible_remarks(table),
             (
                 self._policy.tables[table].source.version is None,
                 "No version is declared, so stored answers are not reused: add version to declare that the rows "
@@ -330,7 +330,7 @@ class ReadTransaction:
             for reading in readings:
                 require_few_rows(reading)
             for part in (part for reading in readings for part in server_readings(reading)):
-                self.plan(*self._engine.render(counted_statement(part, 0)))
+                self.plan(*self._engine.render(server_statement(part, 0)))
             renamed = self._engine.renamed_table(run)
             if renamed is not None:
                 raise SourceChanged(renamed)
@@ -352,8 +352,8 @@ class ReadTransaction:
         """Run the statements of a reading and return their rows as arrays."""
         results = []
         for part in server_readings(reading):
-            rows = self.rows(*self._engine.render(counted_statement(part, key)))
-            results.append(arrays_from_rows(self._engine.decode(rows, sent_key_types(part)), part))
+            rows = self.rows(*self._engine.render(server_statement(part, key)))
+            results.append(arrays_from_rows(self._engine.decode(rows, server_key_types(part)), part))
         if self._engine.renamed_table(self.rows) is not None:  # already charged: the rows may be of another table
             raise EngineFailed
         return cast("E", join_server_results(reading, results))

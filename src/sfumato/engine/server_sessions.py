@@ -87,9 +87,9 @@ class SessionPool(ABC):
         self.check_process()
         with self._lock:
             idle = self._idle_sessions.pop() if self._idle_sessions else None
-        session = self._begun(idle) if idle is not None else None
+        session = self._begin_or_none(idle) if idle is not None else None
         if session is None:
-            session = self._begun(self.open())
+            session = self._begin_or_none(self.open())
         if session is None:
             raise InvalidPolicy(
                 "the server does not allow a session to make the settings that results depend on",
@@ -104,7 +104,7 @@ class SessionPool(ABC):
             self._owner_threads[session] = get_ident()
         return session
 
-    def _begun(self, session: Any) -> Any:
+    def _begin_or_none(self, session: Any) -> Any:
         """Begin a transaction; None where the session has ended or does not allow our settings."""
         try:
             without_cause(lambda: self.begin(session))

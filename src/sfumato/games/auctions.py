@@ -29,10 +29,10 @@ from sfumato.privacy.numbers import (
     NONNEGATIVE,
     POSITIVE,
     Number,
+    decimal_float_above,
     exact,
     exact_integer,
     format_exact,
-    least_float_above,
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price, price_list, warn_if_weak
@@ -250,7 +250,7 @@ def _count_reached_prices_per_bid(prices: tuple[Fraction, ...], bids: Any) -> ND
         )
     if array.dtype.kind != "f":
         array = np.minimum(array.astype(np.uint64), np.uint64(1 << 53))  # above every price, and exact as a float
-    price_floats = np.array([least_float_above(price) for price in prices])
+    price_floats = np.array([decimal_float_above(price) for price in prices])
     return np.searchsorted(price_floats, array.astype(np.float64), side="right").astype(np.int64)
 
 

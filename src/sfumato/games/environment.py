@@ -85,7 +85,7 @@ class Environment:
                 (types, outcomes, reactions), shape[1:], ("types", "outcomes", "reactions"), strict=True
             )
         ]
-        allowed = PROBABILITY.each
+        allowed = PROBABILITY.for_list
         numbers = [exact(utility, "utilities", allowed) for utility in array.ravel()]
         scale = math.lcm(*{utility.denominator for utility in numbers})
         if scale > _MAX_SCALE or scale * count > _MAX_WELFARE_UNITS:

@@ -85,7 +85,7 @@ class MatrixGame:
         if array.ndim < 2 or array.shape[0] != array.ndim - 1 or not 0 < array.size <= _MAX_ENTRIES:
             raise InvalidParameter("payoffs", ValueWords(f"an array with {array.ndim} axes"), rule)
         flat = np.empty(array.size, dtype=object)
-        allowed = PROBABILITY.each
+        allowed = PROBABILITY.for_list
         flat[:] = [exact(each, "payoffs", allowed) for each in array.ravel()]
         numbers = flat.reshape(array.shape)
         numbers.flags.writeable = False

@@ -38,8 +38,8 @@ from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, integ
 from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.plan.aggregates.measures import MAX_STEPS, Count, Measure, Sum
 from sfumato.plan.aggregates.unit_measures import UnitSum
-from sfumato.plan.bounding import BoundedPlan, whole_rows
-from sfumato.plan.nodes import Aggregate, LimitRowsPerUnit, PerUnit, next_source
+from sfumato.plan.bounding import BoundedPlan, rows_without_bounding
+from sfumato.plan.nodes import Aggregate, LimitRowsPerUnit, PerUnit, unused_source_number
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Type
@@ -191,8 +191,12 @@ class ScoreTerms:
 
     def aggregate(self, plan: Aggregate) -> Aggregate:
         """Return the plan of the meat over the rows of another: one row per unit, with at most m of its rows."""
-        rows = plan.source if whole_rows(plan.source) is not None else LimitRowsPerUnit(plan.source, self.grid.rows)
-        source = next_source(rows)
+        rows = (
+            plan.source
+            if rows_without_bounding(plan.source) is not None
+            else LimitRowsPerUnit(plan.source, self.grid.rows)
+        )
+        source = unused_source_number(rows)
         results = tuple(
             (f"score {index:03}", self._unit_score(coordinate))
             for index, coordinate in enumerate(self.grid.design.coordinates)

@@ -78,14 +78,14 @@ class MeatDesign:
         return tuple((index, value) for index, category in categories for value in range(len(category.values)))
 
     @property
-    def column_texts(self) -> tuple[str, ...]:
+    def column_names_by_level(self) -> tuple[str, ...]:
         """The SQL of all columns on both scales, each text once: a statement has no sum twice."""
         return tuple(dict.fromkeys(column.sql for column in (*self.residual.columns, *self.products.columns)))
 
     @property
     def factor_sums(self) -> list[str]:
         """The SQL sums whose arguments are the factors of a row: columns on both scales, and values of categories."""
-        columns = [f"SUM({text})" for text in self.column_texts]
+        columns = [f"SUM({text})" for text in self.column_names_by_level]
         predicates = [self.residual.categories[category].predicates[value] for category, value in self.levels]
         return ["COUNT(*)", *columns, *(f"COUNT(*) FILTER (WHERE {test})" for test in predicates)]
 
@@ -101,7 +101,7 @@ class MeatFactors:
     @classmethod
     def of(cls, measures: Sequence[AggregateRequest], design: MeatDesign) -> MeatFactors:
         """Take them from the lowered sums of ``MeatDesign.factor_sums``."""
-        texts = design.column_texts
+        texts = design.column_names_by_level
         values = dict(zip(texts, (measure.value for measure in measures[1:]), strict=False))
         tests = [measure.where for measure in measures[1 + len(texts) :]]
         if len(tests) != len(design.levels) or None in tests:

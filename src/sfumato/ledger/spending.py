@@ -41,15 +41,15 @@ def write_cost(cost: Cost) -> str:
 @lru_cache(maxsize=1024)
 def read_cost(text: str) -> Cost:
     pure, renyi, failure = text.split(" ")
-    return Cost(_read_amount(pure), _read_units(renyi), amounts.read(failure))
+    return Cost(_read_amount(pure), _read_units(renyi), amounts.parse_amount(failure))
 
 
 def _write_amount(amount: Amount | None) -> str:
-    return "-" if amount is None else str(amount) if type(amount) is int else amounts.write(amount)
+    return "-" if amount is None else str(amount) if type(amount) is int else amounts.format_amount(amount)
 
 
 def _read_amount(text: str) -> Amount | None:
-    return None if text == "-" else amounts.read(text)
+    return None if text == "-" else amounts.parse_amount(text)
 
 
 def _read_units(text: str) -> int | None:
@@ -158,10 +158,10 @@ def read_spending(text: str) -> Spending:
     return Spending(
         _read_amount(pure),
         _read_units(renyi),
-        amounts.read(failure),
-        amounts.read(held_pure),
+        amounts.parse_amount(failure),
+        amounts.parse_amount(held_pure),
         _read_units(held_renyi),
-        amounts.read(held_failure),
+        amounts.parse_amount(held_failure),
         int(unbounded),
     )
 

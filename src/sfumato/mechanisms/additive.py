@@ -89,7 +89,7 @@ class Laplace:
     grid: Fraction | None = None
 
     def __init__(self, scale: Number | Iterable[Number], grid: Number | None = None) -> None:
-        step = grids.power_of_two(grid)
+        step = grids.parse_grid(grid)
         object.__setattr__(self, "grid", step)
         object.__setattr__(self, "scale", _parse_sizes(scale, "scale", step))
 
@@ -108,7 +108,7 @@ class Laplace:
 
     @property
     def sizes(self) -> tuple[Fraction, ...]:
-        return _in_steps(self.scale, self.grid)
+        return _divided_by_grid(self.scale, self.grid)
 
     def apply(self, values: Any) -> Any:
         """Add fresh noise to the values: an int gives an int, an array gives an array."""
@@ -117,7 +117,7 @@ class Laplace:
     def curve(self, sensitivity: Sensitivity | Number = 1) -> Curve:
         """Return the privacy loss of the noise as drawn, for values of this sensitivity."""
         change = grids.sensitivity_in_steps(Sensitivity.of(sensitivity), self.grid)
-        return compose(Curve.discrete_laplace(size, part) for size, part in _split(self.sizes, change))
+        return compose(Curve.discrete_laplace(size, part) for size, part in _split_change_by_scale(self.sizes, change))
 
     def distribution(self, value: Number, tail: Number = "1e-12") -> OutcomeDistribution:
         """Return the exact law of one noisy value; the outcomes listed leave out at most ``tail`` of it."""
@@ -135,17 +135,17 @@ class Laplace:
         With several scales it is that of the largest. The rounding of values to a grid, at most half a step, is not
         included.
         """
-        return laplace.half_width(max(self.sizes), _miss(confidence, k)) * (self.grid or Fraction(1))
+        return laplace.half_width(max(self.sizes), _independent_miss(confidence, k)) * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the half-width for k sums of ``terms`` noises each, which may share noises (``noise_sums``; a union
         bound).
         """
-        width = noise_sums.laplace_width(float(max(self.sizes)), terms, _rarely(confidence, k))
+        width = noise_sums.laplace_sum_width(float(max(self.sizes)), terms, _union_bound_miss(confidence, k))
         return width * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
-        return f"Laplace, scale {_largest(self.scale, unit_value, digits)}"
+        return f"Laplace, scale {_format_largest(self.scale, unit_value, digits)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -179,7 +179,7 @@ class Gaussian:
     grid: Fraction | None = None
 
     def __init__(self, sigma: Number | Iterable[Number], grid: Number | None = None) -> None:
-        step = grids.power_of_two(grid)
+        step = grids.parse_grid(grid)
         object.__setattr__(self, "grid", step)
         object.__setattr__(self, "sigma", _parse_sizes(sigma, "sigma", step))
 
@@ -216,7 +216,7 @@ class Gaussian:
 
     @property
     def sizes(self) -> tuple[Fraction, ...]:
-        return _in_steps(self.sigma, self.grid)
+        return _divided_by_grid(self.sigma, self.grid)
 
     def apply(self, values: Any) -> Any:
         """Add fresh noise to the values: an int gives an int, an array gives an array."""
@@ -241,22 +241,22 @@ class Gaussian:
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the least half-width w with P(all of k noises within ±w) ≥ confidence, by the exact tail."""
-        beta, sigma = _miss(confidence, k), float(max(self.sizes))
-        return _gaussian_width(sigma, beta) * (self.grid or Fraction(1))
+        beta, sigma = _independent_miss(confidence, k), float(max(self.sizes))
+        return _gaussian_half_width(sigma, beta) * (self.grid or Fraction(1))
 
     def sum_error(self, terms: int, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> Fraction:
         """Return the half-width for k sums of ``terms`` noises each, which may share noises (``noise_sums``; a union
         bound).
         """
-        miss, sigma = _rarely(confidence, k), float(max(self.sizes))
-        single_miss = noise_sums.gaussian_miss(sigma, terms, miss)
-        width = math.ceil(noise_sums.gaussian_chernoff(sigma, terms, miss))
+        miss, sigma = _union_bound_miss(confidence, k), float(max(self.sizes))
+        single_miss = noise_sums.single_gaussian_miss(sigma, terms, miss)
+        width = math.ceil(noise_sums.gaussian_sum_chernoff_width(sigma, terms, miss))
         if single_miss > 0:
-            width = min(width, _gaussian_width(sigma * math.sqrt(terms) * (1 + 1e-12), single_miss))
+            width = min(width, _gaussian_half_width(sigma * math.sqrt(terms) * (1 + 1e-12), single_miss))
         return width * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
-        return f"Gaussian, σ {_largest(self.sigma, unit_value, digits)}"
+        return f"Gaussian, σ {_format_largest(self.sigma, unit_value, digits)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -329,11 +329,11 @@ def _whole_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *, rounde
     return int(steps)
 
 
-def _largest(size: Size, unit_value: Fraction, digits: int) -> str:
+def _format_largest(size: Size, unit_value: Fraction, digits: int) -> str:
     return format_number(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), digits)
 
 
-def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
+def _divided_by_grid(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
     sizes = size if isinstance(size, tuple) else (size,)
     return sizes if grid is None else tuple(scale / grid for scale in sizes)
 
@@ -341,13 +341,13 @@ def _in_steps(size: Size, grid: Fraction | None) -> tuple[Fraction, ...]:
 def _apply(mechanism: Laplace | Gaussian, values: Any) -> Any:
     sampler = mechanism.sampler
     if type(values) is int and mechanism.grid is None and len(sampler.sizes) == 1:
-        return sampler.added(values)
+        return sampler.add_noise(values)
     is_scalar = type(values) is int or isinstance(values, Fraction)
-    numbers: Any = values if is_scalar else grids.as_numbers(values, mechanism.grid, "values")
+    numbers: Any = values if is_scalar else grids.as_numeric_array(values, mechanism.grid, "values")
     if len(sampler.sizes) > 1 and np.shape(numbers)[-1:] != (len(sampler.sizes),):
         rule = f"a list of {len(sampler.sizes)} numbers, one for each scale, or rows of such lists"
         raise InvalidParameter("values", grids.describe_array(np.asarray(numbers)), rule)
-    return grids.noisy(numbers, mechanism.grid, sampler.added, sampler.planned(np.size(numbers)))
+    return grids.add_noise_on_grid(numbers, mechanism.grid, sampler.add_noise, sampler.draw_function(np.size(numbers)))
 
 
 class Sampler:
@@ -358,47 +358,47 @@ class Sampler:
         self.sizes = sizes
 
     @property
-    def _law(self) -> Any:
+    def _law_module(self) -> Any:
         return laplace if self.kind == "laplace" else gaussian
 
     @cached_property
-    def added(self) -> Callable[[int], int]:
+    def add_noise(self) -> Callable[[int], int]:
         """A function that adds one draw to a value."""
         sampler = laplace.LaplaceSampler if self.kind == "laplace" else gaussian.GaussianSampler
-        return sampler(self.sizes[0]).added
+        return sampler(self.sizes[0]).add_noise
 
-    def planned(self, count: int) -> Any:
+    def draw_function(self, count: int) -> Any:
         """Return a function (start, length) → noise, for ``count`` draws in all."""
         if len(self.sizes) > 1:
             return lambda start, length: self._batch.draw(
                 self._scale_index[np.arange(start, start + length) % len(self.sizes)]
             )
         (size,) = self.sizes
-        table = self._table(size) if count >= _TABLE_PAYS[self.kind] else None
+        table = self._table_sampler(size) if count >= _TABLE_PAYS[self.kind] else None
         if table is not None:
             return lambda _, length: table.draw(length)
-        return lambda _, length: self._law.draw(size, length)
+        return lambda _, length: self._law_module.draw(size, length)
 
-    def _table(self, size: Fraction) -> guide_tables.Guide | gaussian.GaussianBlocks | None:
+    def _table_sampler(self, size: Fraction) -> guide_tables.GuideTable | gaussian.GaussianBlocks | None:
         if size <= guide_tables.LARGEST:
-            return guide_tables.guide(self.kind, size)
-        return gaussian.blocks(size) if self.kind == "gaussian" else None
+            return guide_tables.build_guide_table(self.kind, size)
+        return gaussian.block_sampler(size) if self.kind == "gaussian" else None
 
     @cached_property
-    def _distinct(self) -> dict[Fraction, int]:
+    def _index_by_scale(self) -> dict[Fraction, int]:
         return {size: index for index, size in enumerate(dict.fromkeys(self.sizes))}
 
     @cached_property
     def _scale_index(self) -> NDArray[np.intp]:
-        return np.array([self._distinct[size] for size in self.sizes])
+        return np.array([self._index_by_scale[size] for size in self.sizes])
 
     @cached_property
     def _batch(self) -> laplace.LaplaceBatch | gaussian.GaussianBatch:
         batch = laplace.LaplaceBatch if self.kind == "laplace" else gaussian.GaussianBatch
-        return batch(list(self._distinct))
+        return batch(list(self._index_by_scale))
 
 
-def _split(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fraction, Sensitivity]]:
+def _split_change_by_scale(sizes: tuple[Fraction, ...], change: Sensitivity) -> list[tuple[Fraction, Sensitivity]]:
     """Split the worst change over coordinates of unequal scales into changes at single scales.
 
     Larger noise is smaller noise plus independent noise, so it leaks less. If every coordinate may move fully, the
@@ -419,7 +419,7 @@ def _unequal_gaussian(sizes: tuple[Fraction, ...], change: Sensitivity) -> Curve
     return Curve.concentrated(rho, change.neighbours)
 
 
-def _miss(confidence: Number, k: int) -> float:
+def _independent_miss(confidence: Number, k: int) -> float:
     """Return the probability that one of k independent noises may lie outside, so that all lie inside with
     ``confidence``.
     """
@@ -427,12 +427,12 @@ def _miss(confidence: Number, k: int) -> float:
     return -math.expm1(math.log1p(-outside) / exact_integer(k, "k", at_least=1)) * (1 - 1e-14)
 
 
-def _rarely(confidence: Number, k: int) -> float:
+def _union_bound_miss(confidence: Number, k: int) -> float:
     """Return the probability that each of k dependent events may fail (a union bound)."""
     return float(1 - exact(confidence, "confidence", CONFIDENCE)) / exact_integer(k, "k", at_least=1) * (1 - 1e-14)
 
 
-def _gaussian_width(sigma: float, beta: float) -> int:
+def _gaussian_half_width(sigma: float, beta: float) -> int:
     """Return the least w with P(|Y| > w) ≤ β.
 
     Small σ by summing the law. Large σ: for w + ½ > σ the density is convex, so each term is below its integral

@@ -43,7 +43,7 @@ _ZEROS = bytes(1 << 20)
 _MAX_KEYS = 1 << 16
 
 
-class Stream:
+class RandomByteStream:
     """An endless stream of random bytes, for one caller at a time."""
 
     def __init__(self) -> None:
@@ -57,22 +57,22 @@ class Stream:
         """Return the next ``count`` bytes."""
         while True:
             if self._process != os.getpid() or self._left <= 0:
-                self._key()
-            taken = self._run(count)
+                self._rekey()
+            taken = self._take_from_pool(count)
             if self._process == os.getpid():  # else a handler forked meanwhile, and the parent has these bytes
                 return taken
 
-    def _run(self, count: int) -> bytes:
+    def _take_from_pool(self, count: int) -> bytes:
         """Serve small requests from a pool, large ones directly."""
         if count > _POOL // 4:
-            return self._fresh(count)
+            return self._generate_bytes(count)
         start, self._next = self._next, self._next + count
         if self._next > len(self._pool):
-            self._pool = self._fresh(_POOL)
+            self._pool = self._generate_bytes(_POOL)
             start, self._next = 0, count
         return self._pool[start : start + count]
 
-    def _fresh(self, count: int) -> bytes:
+    def _generate_bytes(self, count: int) -> bytes:
         self._left -= count
         if count <= len(_ZEROS):
             return bytes(self._encrypt.update(memoryview(_ZEROS)[:count]))
@@ -80,7 +80,7 @@ class Stream:
         blocks = [self._encrypt.update(_ZEROS) for _ in range(full_blocks)]
         return b"".join([*blocks, self._encrypt.update(_ZEROS[:remainder])])
 
-    def _key(self) -> None:
+    def _rekey(self) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         process = os.getpid()  # before the key: a handler that forks here leaves it to the parent alone
@@ -109,32 +109,32 @@ def _new_key() -> bytes:
     return key
 
 
-class _Streams(threading.local):
+class _IdleStreams(threading.local):
     """The idle streams of a thread."""
 
     def __init__(self) -> None:
-        self.idle: list[Stream] = []
+        self.idle: list[RandomByteStream] = []
 
 
-_streams = _Streams()
+_streams = _IdleStreams()
 
 
-def _forget() -> None:
+def _drop_streams_after_fork() -> None:
     """Drop the parent's streams in a child after a fork: the child must not repeat the parent's bytes."""
     global _streams
-    _streams = _Streams()
+    _streams = _IdleStreams()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_drop_streams_after_fork)
 
 
-def _take(count: int) -> bytes:
+def _take_bytes(count: int) -> bytes:
     """Return the next ``count`` bytes of a stream that nobody else uses meanwhile."""
     idle = _streams.idle
     try:
         stream = idle.pop()
     except IndexError:
-        stream = Stream()
+        stream = RandomByteStream()
     taken = stream.take(count)
     idle.append(stream)
     return taken
@@ -146,17 +146,17 @@ ByteSource = Callable[[int], bytes]
 
 def random_uint64(count: int, source: ByteSource | None = None) -> NDArray[np.uint64]:
     """Draw independent uniform 64-bit words."""
-    return np.frombuffer((source or _take)(8 * count), np.uint64)
+    return np.frombuffer((source or _take_bytes)(8 * count), np.uint64)
 
 
 def random_uint16(count: int, source: ByteSource | None = None) -> NDArray[np.uint16]:
     """Draw independent uniform 16-bit words."""
-    return np.frombuffer((source or _take)(2 * count), np.uint16)
+    return np.frombuffer((source or _take_bytes)(2 * count), np.uint16)
 
 
 def random_bits(width: int) -> int:
     """Draw one uniform integer of ``width`` bits: whole bytes are read, and surplus bits of the last are dropped."""
-    return int.from_bytes(_take(-(-width // 8)), "little") >> (-width % 8)
+    return int.from_bytes(_take_bytes(-(-width // 8)), "little") >> (-width % 8)
 
 
 def random_below(limit: int) -> int:
@@ -174,18 +174,20 @@ def random_array_below(limit: int, count: int, source: ByteSource | None = None)
     pending = np.arange(count)
     bias_limit = np.uint64((1 << 32) % limit)
     while pending.size:
-        products = np.frombuffer((source or _take)(4 * pending.size), np.uint32).astype(np.uint64) * np.uint64(limit)
+        products = np.frombuffer((source or _take_bytes)(4 * pending.size), np.uint32).astype(np.uint64) * np.uint64(
+            limit
+        )
         is_unbiased = (products & np.uint64(0xFFFFFFFF)) >= bias_limit
         draws[pending[is_unbiased]] = (products[is_unbiased] >> np.uint64(32)).astype(np.int64)
         pending = pending[~is_unbiased]
     return draws
 
 
-def random_each_below(limits: NDArray[np.int64], source: ByteSource | None = None) -> NDArray[np.int64]:
+def random_below_limits(limits: NDArray[np.int64], source: ByteSource | None = None) -> NDArray[np.int64]:
     """Draw one uniform integer in [0, limit) for each of these limits, up to 2⁶³, by rejection."""
     draws = np.zeros(limits.size, np.int64)
     pending = np.flatnonzero(limits > 1)
-    masks = _masks(limits)
+    masks = _covering_masks(limits)
     while pending.size:
         candidates = (random_uint64(pending.size, source) & masks[pending]).astype(np.int64)
         is_below = candidates < limits[pending]
@@ -194,7 +196,7 @@ def random_each_below(limits: NDArray[np.int64], source: ByteSource | None = Non
     return draws
 
 
-def _masks(limits: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _covering_masks(limits: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return for each limit the least 2ᵏ − 1 ≥ limit − 1."""
     masks = limits.astype(np.uint64) - np.uint64(1)
     for shift in (1, 2, 4, 8, 16, 32):
@@ -215,7 +217,7 @@ def to_decimal(value: Fraction, context: Context) -> Decimal:
     return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def log_uniform(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]:
+def minus_log_bounds(v: int, width: int, context: Context) -> tuple[Decimal, Decimal]:
     """Bound −ln V: from the upper and the lower end of V's interval, the latter infinite when v is 0."""
     if context.prec not in _LN2:
         _LN2[context.prec] = Decimal(2).ln(context)
@@ -233,29 +235,29 @@ def decide_lazily(v: int, width: int, decide: Callable[[int, int, Context], _T |
     return answer
 
 
-def slack(value: Decimal, context: Context) -> Decimal:
+def rounding_slack(value: Decimal, context: Context) -> Decimal:
     """Bound the rounding of a few correctly rounded operations on numbers of this size."""
     return context.multiply(context.add(value.copy_abs(), Decimal(1)), Decimal((0, (1,), 10 - context.prec)))
 
 
-def floor_of(value: tuple[Decimal, Decimal], size: Decimal, context: Context) -> int | None:
+def common_floor(value: tuple[Decimal, Decimal], size: Decimal, context: Context) -> int | None:
     """Return the common floor of all numbers between two bounds, or None; ``size`` bounds what they are
     computed from.
     """
     low, high = value
     if not high.is_finite():
         return None
-    margin = slack(context.add(high, size), context)
+    margin = rounding_slack(context.add(high, size), context)
     below, above = floor(context.subtract(low, margin)), floor(context.add(high, margin))
     return below if below == above else None
 
 
-def is_less(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
+def is_uniform_below(v: int, width: int, threshold: Callable[[Context], Decimal]) -> bool:
     """Return whether V < p, for a probability p computed to any precision."""
 
     def decide(v: int, width: int, context: Context) -> bool | None:
         scaled = context.multiply(threshold(context), Decimal(1 << width))
-        margin = slack(Decimal(1 << (width + 1)), context)  # p may come from a difference of numbers up to 1
+        margin = rounding_slack(Decimal(1 << (width + 1)), context)  # p may come from a difference of numbers up to 1
         if v + 1 <= context.subtract(scaled, margin):
             return True
         return False if v >= context.add(scaled, margin) else None

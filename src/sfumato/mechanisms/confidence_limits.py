@@ -11,7 +11,7 @@ _ROUNDING, _ROUNDING_EACH = 1e-7, 2e-14
 which floating point knows fifteen digits."""
 
 
-def upper_tail(successes: int, trials: int, chance: float) -> float:
+def binomial_upper_tail(successes: int, trials: int, chance: float) -> float:
     """Return P(X ≥ successes) for X binomial: the first term times the sum of the following ratios, which fall
     geometrically.
     """
@@ -20,7 +20,7 @@ def upper_tail(successes: int, trials: int, chance: float) -> float:
     if chance <= 0 or successes > trials:
         return 0.0
     if successes <= trials * chance:  # sum the shorter side
-        return 1.0 - upper_tail(trials - successes + 1, trials, 1 - chance)
+        return 1.0 - binomial_upper_tail(trials - successes + 1, trials, 1 - chance)
     log_first = (
         math.lgamma(trials + 1)
         - math.lgamma(successes + 1)
@@ -43,7 +43,7 @@ def lower_limit(successes: int, trials: int, miss: float) -> float:
     low, high = 0.0, successes / trials
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if upper_tail(successes, trials, middle) <= miss else (low, middle)
+        low, high = (middle, high) if binomial_upper_tail(successes, trials, middle) <= miss else (low, middle)
     return low
 
 

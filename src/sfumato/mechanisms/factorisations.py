@@ -74,7 +74,9 @@ class Factorisation:
     @cached_property
     def weights(self) -> Integers:
         """B in whole steps: one row per measured number, one column per period."""
-        rounded_matrix = np.round(_unrounded(self.form, self.periods, self.branching) * 2**self.bits).astype(np.int64)
+        rounded_matrix = np.round(_unrounded_factor(self.form, self.periods, self.branching) * 2**self.bits).astype(
+            np.int64
+        )
         rounded_matrix.setflags(write=False)
         return rounded_matrix
 
@@ -84,7 +86,7 @@ class Factorisation:
         return _decoder(self)
 
     @cached_property
-    def lengths(self) -> Floats:
+    def decoder_row_norms(self) -> Floats:
         """The L2 norm of each row of A: the noise of each running total, in units of one measurement's noise."""
         return np.sqrt((self.decoder**2).sum(axis=1))
 
@@ -108,7 +110,7 @@ def _decoder(factorisation: Factorisation) -> Floats:
 
 
 @lru_cache(maxsize=16)
-def candidates(periods: int, order: int, bits: int) -> tuple[Factorisation, ...]:
+def candidate_factorisations(periods: int, order: int, bits: int) -> tuple[Factorisation, ...]:
     """List the factorisations worth comparing, for noise that grows with the L1 norm (order 1) or the L2 norm (2)."""
     identity = Factorisation("each day", periods, bits)
     if periods == 1:
@@ -129,14 +131,14 @@ def _branchings(periods: int) -> list[int]:
 
 
 @lru_cache(maxsize=32)
-def _unrounded(form: str, periods: int, branching: int) -> Floats:
+def _unrounded_factor(form: str, periods: int, branching: int) -> Floats:
     """Return B before it is rounded, with columns of length 1 (for a tree: with ones)."""
     if form == "each day":
         return np.eye(periods)
     if form == "tree":
         return _tree(periods, branching)
     square_root = _square_root(periods)
-    return square_root if form == "square root" else _triangular(_optimised(square_root.T @ square_root))
+    return square_root if form == "square root" else _triangular_root(_optimised_gram(square_root.T @ square_root))
 
 
 def _prefix_sums(periods: int) -> Floats:
@@ -161,7 +163,7 @@ def _square_root(periods: int) -> Floats:
     return toeplitz / np.sqrt((toeplitz**2).sum(axis=0))
 
 
-def _optimised(gram: Floats) -> Floats:
+def _optimised_gram(gram: Floats) -> Floats:
     """Return the X with ones on its diagonal whose worst day errs least, starting from a good one."""
     sums = _prefix_sums(len(gram))
     day_weights = np.ones(len(gram))
@@ -180,7 +182,7 @@ def _optimised(gram: Floats) -> Floats:
     return best
 
 
-def _triangular(gram: Floats) -> Floats:
+def _triangular_root(gram: Floats) -> Floats:
     """Return the lower triangular B with BᵀB = X."""
     factor: Floats = np.ascontiguousarray(np.linalg.cholesky(gram[::-1, ::-1]).T[::-1, ::-1], np.float64)
     return factor

@@ -33,7 +33,7 @@ _MARGIN = 2.0**-28  # γ and −ln V are computed to 2⁻⁴⁵ relative; V's in
 
 
 @lru_cache(maxsize=4096)
-def proposal(sigma: Fraction) -> tuple[Fraction, float, float]:
+def proposal_constants(sigma: Fraction) -> tuple[Fraction, float, float]:
     """Return the proposal's scale t, and σ²/t and 2σ² as floats."""
     t = math.floor(sigma) + 1
     return Fraction(t), float(sigma**2 / t), float(2 * sigma**2)
@@ -42,16 +42,16 @@ def proposal(sigma: Fraction) -> tuple[Fraction, float, float]:
 def accepts_candidate(y: int, sigma: Fraction, v: int) -> bool:
     """Return whether −ln V ≥ γ(y) for V in [v, v+1)/2⁶⁴ and as many further bits as it takes."""
     t = math.floor(sigma) + 1
-    return _is_kept((abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2), v)
+    return _accepts_exactly((abs(y) - sigma**2 / t) ** 2 / (2 * sigma**2), v)
 
 
-def _is_kept(gamma: Fraction, v: int) -> bool:
+def _accepts_exactly(gamma: Fraction, v: int) -> bool:
     """Return whether −ln V ≥ γ, exactly."""
 
     def chance(context: Context) -> Decimal:
         return bits.to_decimal(-gamma, context).exp(context)
 
-    return bits.is_less(v, _WIDTH, chance)
+    return bits.is_uniform_below(v, _WIDTH, chance)
 
 
 class GaussianSampler:
@@ -61,18 +61,18 @@ class GaussianSampler:
 
     def __init__(self, sigma: Fraction) -> None:
         self.sigma = sigma
-        t, self._centre, self._twice = proposal(sigma)
+        t, self._centre, self._twice = proposal_constants(sigma)
         self._proposal = laplace.LaplaceSampler(t)
 
     def draw(self) -> int:
         """Draw one discrete Gaussian number."""
-        return self.added(0)
+        return self.add_noise(0)
 
-    def added(self, value: int) -> int:
+    def add_noise(self, value: int) -> int:
         """Add one discrete Gaussian number to the value."""
         proposal = self._proposal
         while True:
-            parts, v = proposal.parts(), bits.random_bits(_WIDTH)
+            parts, v = proposal.draw_parts(), bits.random_bits(_WIDTH)
             distance = parts[0] * proposal.unit + parts[1] - self._centre
             gamma = distance * distance / self._twice
             gap = math.log(max(v, 1)) - _WIDTH * _LN2 + gamma  # γ − (−ln V)
@@ -90,12 +90,12 @@ def draw_one(sigma: Fraction) -> int:
 
 def draw(sigma: Fraction, count: int) -> Integers:
     """Draw independent discrete Gaussian numbers of one σ."""
-    t, centre, twice = proposal(sigma)
+    t, centre, twice = proposal_constants(sigma)
     noise = np.empty(count, np.int64)
     filled = 0
     while filled < count:
         y = laplace.draw(t, math.ceil(1.4 * (count - filled)) + 32)
-        accepted = y[_accepted(y, centre, twice, [sigma], None)]
+        accepted = y[_accepted_proposals(y, centre, twice, [sigma], None)]
         fresh = accepted[: count - filled]
         noise[filled : filled + fresh.size] = fresh
         filled += fresh.size
@@ -107,19 +107,19 @@ class GaussianBatch:
 
     def __init__(self, sigmas: list[Fraction]) -> None:
         self.sigmas = sigmas
-        settings = [proposal(sigma) for sigma in sigmas]
+        settings = [proposal_constants(sigma) for sigma in sigmas]
         self._proposals = laplace.LaplaceBatch([t for t, _, _ in settings])
         self._centres = np.array([centre for _, centre, _ in settings])
         self._twices = np.array([twice for _, _, twice in settings])
 
-    def draw(self, which: NDArray[np.intp]) -> Integers:
-        """Draw one discrete Gaussian number for each element of ``which``, of deviation ``sigmas[which]``."""
-        noise = np.empty(which.size, np.int64)
-        pending = np.arange(which.size)
+    def draw(self, sigma_indices: NDArray[np.intp]) -> Integers:
+        """Draw one discrete Gaussian number for each sigma index, of deviation ``sigmas[sigma_indices]``."""
+        noise = np.empty(sigma_indices.size, np.int64)
+        pending = np.arange(sigma_indices.size)
         while pending.size:
-            sigma_index = which[pending]
+            sigma_index = sigma_indices[pending]
             y = self._proposals.draw(sigma_index)
-            is_accepted = _accepted(
+            is_accepted = _accepted_proposals(
                 y, np.take(self._centres, sigma_index), np.take(self._twices, sigma_index), self.sigmas, sigma_index
             )
             noise[pending[is_accepted]] = y[is_accepted]
@@ -127,7 +127,7 @@ class GaussianBatch:
         return noise
 
 
-def _accepted(
+def _accepted_proposals(
     y: Integers,
     centre: float | NDArray[np.float64],
     twice: float | NDArray[np.float64],
@@ -144,10 +144,10 @@ def _accepted(
         sigma = sigmas[0] if sigma_index is None else sigmas[sigma_index[index]]
         return accepts_candidate(int(y[index]), sigma, word)
 
-    return _kept(bits.random_uint64(y.size), gamma, is_kept)
+    return _accepted_words(bits.random_uint64(y.size), gamma, is_kept)
 
 
-def _kept(words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[[int, int], bool]) -> NDArray[np.bool_]:
+def _accepted_words(words: NDArray[np.uint64], gamma: Floats, is_kept: Callable[[int, int], bool]) -> NDArray[np.bool_]:
     """Return where −ln V ≥ γ, V having these first bits; ``is_kept(index, word)`` decides what is too close for
     floating point. The array γ is used up.
     """
@@ -173,7 +173,7 @@ class GaussianBlocks:
     Neumann's rejection). γ is at most S²(2h + 1)/2σ², so nearly all are kept at sight of 24 bits of V.
     """
 
-    def __init__(self, sigma: Fraction, guide: guide_tables.Guide) -> None:
+    def __init__(self, sigma: Fraction, guide: guide_tables.GuideTable) -> None:
         self.sigma = sigma
         self._guide, self._shift = guide, _block_shift(sigma)
         self._twice = float(2 * sigma**2)
@@ -190,7 +190,7 @@ class GaussianBlocks:
         glances = words << np.uint64(1)  # V's first bits, and below them some of the place, which decide nothing
         unsure = np.flatnonzero(glances >= np.take(self._sure, heights, mode="clip"))
         places = signed & np.int64((1 << self._shift) - 1)
-        is_kept = self._is_kept(heights[unsure], places[unsure], glances[unsure])
+        is_kept = self._accepts_exactly(heights[unsure], places[unsure], glances[unsure])
         np.left_shift(heights, self._shift, out=heights)
         numbers = np.bitwise_or(heights, places, out=heights)
         minus = np.right_shift(signed, _WIDTH - 1)  # −1 or 0
@@ -203,7 +203,7 @@ class GaussianBlocks:
             numbers[refused] = self.draw(refused.size)
         return numbers
 
-    def _is_kept(self, heights: Integers, places: Integers, glances: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def _accepts_exactly(self, heights: Integers, places: Integers, glances: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which pairs are kept, by as many more bits of V as it takes."""
         more = bits.random_uint64(heights.size) >> np.uint64(_GLANCE)
         words = (glances >> np.uint64(_WIDTH - _GLANCE) << np.uint64(_WIDTH - _GLANCE)) | more
@@ -211,9 +211,9 @@ class GaussianBlocks:
 
         def is_kept(index: int, word: int) -> bool:
             place, height = int(places[index]), int(heights[index])
-            return _is_kept(place * ((height << (self._shift + 1)) + place) / (2 * self.sigma**2), word)
+            return _accepts_exactly(place * ((height << (self._shift + 1)) + place) / (2 * self.sigma**2), word)
 
-        return _kept(words, gamma, is_kept)
+        return _accepted_words(words, gamma, is_kept)
 
 
 def _block_shift(sigma: Fraction) -> int:
@@ -222,8 +222,8 @@ def _block_shift(sigma: Fraction) -> int:
 
 
 @lru_cache(maxsize=16)
-def blocks(sigma: Fraction) -> GaussianBlocks | None:
+def block_sampler(sigma: Fraction) -> GaussianBlocks | None:
     """Build the sampler of a large σ; None where a place and V do not share a word, or where no table is built."""
     shift = _block_shift(sigma)
-    guide = guide_tables.guide("half gaussian", sigma / (1 << shift)) if shift <= _PLACE else None
+    guide = guide_tables.build_guide_table("half gaussian", sigma / (1 << shift)) if shift <= _PLACE else None
     return None if guide is None else GaussianBlocks(sigma, guide)

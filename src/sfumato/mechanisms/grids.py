@@ -26,7 +26,7 @@ _LIMITS = np.iinfo(np.int64)
 _LARGEST_STEP = float(1 << 52)
 
 
-def power_of_two(value: Number | None, name: str = "grid") -> Fraction | None:
+def parse_grid(value: Number | None, name: str = "grid") -> Fraction | None:
     """Parse a grid as an exact power of two, or None for integers."""
     if value is None:
         return None
@@ -51,27 +51,31 @@ def sensitivity_in_steps(change: Sensitivity, grid: Fraction | None) -> Sensitiv
     return Sensitivity(change.groups, per_group, total, None, change.neighbours)
 
 
-def noisy(values: Any, grid: Fraction | None, added: Callable[[int], int], draw: Callable[[int, int], Integers]) -> Any:
-    """Add noise to values in grid steps: ``added`` adds it to one number, ``draw(start, count)`` returns the noise of a
-    run of elements.
+def add_noise_on_grid(
+    values: Any, grid: Fraction | None, add_noise: Callable[[int], int], draw: Callable[[int, int], Integers]
+) -> Any:
+    """Add noise to values in grid steps: ``add_noise`` adds it to one number, ``draw(start, count)`` returns the
+    noise of a run of elements.
     """
     if type(values) is int or isinstance(values, Fraction):
         if grid is None:
-            _need_whole(values)
-            return added(int(values))
-        return _held(added(_nearest(Fraction(values) / grid))) * float(grid)  # 2⁵³ steps at most: a float each, exactly
-    numbers = as_numbers(values, grid, "values")
+            _require_integer(values)
+            return add_noise(int(values))
+        return _clamp_steps(add_noise(_round_and_clamp(Fraction(values) / grid))) * float(
+            grid
+        )  # 2⁵³ steps at most: a float each, exactly
+    numbers = as_numeric_array(values, grid, "values")
     flat = numbers.reshape(-1)
     noisy_flat = np.empty(flat.size, np.int64 if grid is None else np.float64)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
-        summed = _added(to_steps(part, grid), draw(start, part.size))
-        noisy_flat[start : start + CHUNK] = summed if grid is None else _restored(summed, grid)
+        summed = _add_saturating(to_steps(part, grid), draw(start, part.size))
+        noisy_flat[start : start + CHUNK] = summed if grid is None else _steps_to_floats(summed, grid)
     noisy_values = noisy_flat.reshape(numbers.shape)
     return noisy_values[()] if numbers.ndim == 0 else noisy_values
 
 
-def as_numbers(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
+def as_numeric_array(values: Any, grid: Fraction | None, name: str) -> NDArray[Any]:
     """Return an array of integers, or of floats where there is a grid; a refusal names the type, never a value."""
     try:
         numbers = np.asarray(values)
@@ -103,9 +107,9 @@ def describe_array(array: NDArray[Any]) -> ValueWords:
     return ValueWords(f"a {array.ndim}-dimensional array of {f'{noun}s' if noun else 'values that are not numbers'}")
 
 
-def _need_whole(value: int | Fraction) -> None:
+def _require_integer(value: int | Fraction) -> None:
     if not isinstance(value, int):
-        as_numbers(0.0, None, "values")  # a fraction is refused like a float
+        as_numeric_array(0.0, None, "values")  # a fraction is refused like a float
 
 
 def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
@@ -124,10 +128,10 @@ def to_steps(part: NDArray[Any], grid: Fraction | None) -> Integers:
         clamped = np.clip(scaled, -_LARGEST_STEP, _LARGEST_STEP)
         floors = np.floor(clamped)
         return (floors + (clamped - floors >= 0.5)).astype(np.int64)
-    return _integer_steps(to_steps(part, None), grid)
+    return _integers_to_steps(to_steps(part, None), grid)
 
 
-def _integer_steps(values: Integers, grid: Fraction) -> Integers:
+def _integers_to_steps(values: Integers, grid: Fraction) -> Integers:
     largest_step = 1 << 52
     if grid > 1:
         k = grid.numerator.bit_length() - 1
@@ -138,17 +142,17 @@ def _integer_steps(values: Integers, grid: Fraction) -> Integers:
     return np.where(values > largest_value, largest_step, np.where(values < -largest_value, -largest_step, exact_steps))
 
 
-def _nearest(steps: Fraction) -> int:
+def _round_and_clamp(steps: Fraction) -> int:
     """Return ⌊x + ½⌋, clamped to the largest step."""
-    return _held((2 * steps + 1) // 2, 52)
+    return _clamp_steps((2 * steps + 1) // 2, 52)
 
 
-def _held(steps: int, width: int = 53) -> int:
+def _clamp_steps(steps: int, width: int = 53) -> int:
     largest_step = 1 << width
     return max(-largest_step, min(largest_step, steps))
 
 
-def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
+def _steps_to_floats(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
     """Convert steps back to the grid's unit; every step count up to 2⁵³ is a float, and scaling by a power of two is
     exact.
     """
@@ -156,7 +160,7 @@ def _restored(steps: Integers, grid: Fraction | None) -> NDArray[np.float64]:
     return np.clip(steps, -(1 << 53), 1 << 53).astype(np.float64) * float(grid)
 
 
-def _added(steps: Integers, noise: Integers) -> Integers:
+def _add_saturating(steps: Integers, noise: Integers) -> Integers:
     """Add, and clamp the sum to int64 instead of wrapping."""
     total = steps + noise
     wrapped = ((steps ^ total) & (noise ^ total)) < 0

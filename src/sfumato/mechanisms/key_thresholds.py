@@ -79,7 +79,7 @@ class KeyThreshold:
         promise = Guarantee(epsilon, delta)
         groups = exact_integer(max_groups, "max_groups", at_least=1)
         if not promise.epsilon or not promise.delta:
-            raise _needs_both(promise)
+            raise _refuse_zero(promise)
         if promise.delta < _SMALLEST_DELTA:
             raise InvalidParameter("delta", delta, "at least 1e-30")
         max_allowed = MAX_WEIGHT if weighted else MAX_KEYS
@@ -113,9 +113,9 @@ class KeyThreshold:
     ) -> KeyThreshold:
         """Return a threshold with Gaussian noise, the least that half of δ allows."""
         promise = Guarantee(epsilon, delta)
-        change = _counts(exact_integer(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
+        change = _count_sensitivity(exact_integer(max_groups, "max_groups", at_least=1), Neighbours.of(neighbours))
         if not promise.epsilon or not promise.delta:
-            raise _needs_both(promise)
+            raise _refuse_zero(promise)
         noise = calibrate(Gaussian, Guarantee(promise.epsilon, promise.delta / 2), change)
         sigma = cast("Fraction", noise.sigma)
         return cls(promise.epsilon, promise.delta, max_groups, sigma=sigma, neighbours=neighbours)
@@ -124,7 +124,7 @@ class KeyThreshold:
     def _noise_curve(self) -> Curve:
         if self.sigma is None:
             return Curve.pure(self.epsilon, self.neighbours)
-        return Gaussian(self.sigma).curve(_counts(self.max_groups, self.neighbours))
+        return Gaussian(self.sigma).curve(_count_sensitivity(self.max_groups, self.neighbours))
 
     @property
     def scale(self) -> Fraction:
@@ -144,36 +144,38 @@ class KeyThreshold:
     @property
     def threshold(self) -> int:
         """The least count + noise that passes; for one key per unit, the least count that surely passes."""
-        if self._optimal:
-            return len(_keep_cuts(*self._decision_budget))
+        if self._uses_optimal_rule:
+            return len(_keep_probability_cuts(*self._decision_budget))
         if self.sigma is not None:
             return _gaussian_threshold(self.sigma, self.delta / 2, self.max_groups)
         return _threshold(self.scale, self.delta, self.max_groups, self.weighted)
 
     @property
-    def _optimal(self) -> bool:
+    def _uses_optimal_rule(self) -> bool:
         return self.max_groups == 1 and self.sigma is None
 
     def choose(self, counts: Any) -> NDArray[np.bool_]:
         """Return which keys to keep, given how many units (or how much weight) each has; a key without units is never
         kept.
         """
-        unit_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
+        unit_counts = grids.to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if unit_counts.ndim != 1 or (unit_counts < 0).any():
             raise InvalidParameter("counts", grids.describe_array(unit_counts), "a list of whole numbers ≥ 0")
         is_kept = np.empty(unit_counts.size, bool)
         for start in range(0, unit_counts.size, grids.CHUNK):
             chunk = unit_counts[start : start + grids.CHUNK]
-            is_kept[start : start + grids.CHUNK] = self._flips(chunk) if self._optimal else self._passes(chunk)
+            is_kept[start : start + grids.CHUNK] = (
+                self._keep_by_optimal_rule(chunk) if self._uses_optimal_rule else self._keep_by_noisy_count(chunk)
+            )
         return is_kept & (unit_counts > 0)
 
-    def _passes(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _keep_by_noisy_count(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         law, size = (laplace, self.scale) if self.sigma is None else (gaussian, self.sigma)
         return np.minimum(unit_counts, 1 << 60) + law.draw(size, unit_counts.size) >= self.threshold
 
-    def _flips(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _keep_by_optimal_rule(self, unit_counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Decide V < π(n) from 64 bits, and exactly where these touch the cut."""
-        cuts = np.array(_keep_cuts(*self._decision_budget), np.uint64)
+        cuts = np.array(_keep_probability_cuts(*self._decision_budget), np.uint64)
         words = bits.random_uint64(unit_counts.size)
         is_sure = unit_counts >= len(cuts)
         row_cuts = cuts[np.minimum(unit_counts, len(cuts) - 1)]
@@ -182,7 +184,7 @@ class KeyThreshold:
             ~is_sure & (words >= row_cuts - np.minimum(row_cuts, np.uint64(1))) & (words <= row_cuts + np.uint64(1))
         )
         for index in np.flatnonzero(is_close):
-            is_kept[index] = bits.is_less(
+            is_kept[index] = bits.is_uniform_below(
                 int(words[index]), 64, keep_probability(*self._decision_budget, int(unit_counts[index]))
             )
         return is_kept
@@ -192,7 +194,7 @@ class KeyThreshold:
 
         One key per unit: the optimal rule is (ε, δ)-DP, with equality, and nothing tighter is stated.
         """
-        if self._optimal:
+        if self._uses_optimal_rule:
             return Curve.approximate(self.epsilon, self.delta, self.neighbours)
         if self.sigma is not None:
             return Curve.gaussian_threshold(self.sigma, self.max_groups, self.epsilon, self.delta, self.neighbours)
@@ -203,12 +205,12 @@ class KeyThreshold:
 
     def chance(self, count: int) -> float:
         """Return the probability that a key with so many units is kept; with Gaussian noise an upper bound on the
-        probability (``_gaussian_tail``).
+        probability (``_gaussian_tail_bound``).
         """
         unit_count = exact_integer(count, "count")
         if unit_count == 0:
             return 0.0
-        if self._optimal:
+        if self._uses_optimal_rule:
             context = bits.decimal_context(40)
             return (
                 1.0
@@ -216,7 +218,7 @@ class KeyThreshold:
                 else float(keep_probability(*self._decision_budget, unit_count)(context))
             )
         if self.sigma is not None:
-            return _gaussian_tail(self.sigma, self.threshold - unit_count)
+            return _gaussian_tail_bound(self.sigma, self.threshold - unit_count)
         return float(laplace_tail(self.scale, self.threshold - unit_count))
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE) -> float:
@@ -226,7 +228,7 @@ class KeyThreshold:
 
     def words(self) -> str:
         promise = f"ε {format_number(float(self.epsilon), 6)}, δ {format_number(float(self.delta), 6)}"
-        if self._optimal:
+        if self._uses_optimal_rule:
             return f"keys of at least {self.threshold} units, and of fewer by chance, {promise}"
         return f"keys of at least {self.threshold} noisy units, {promise}"
 
@@ -241,7 +243,7 @@ class KeyThreshold:
 
 @codec.serialisable("key-threshold")
 @dataclass(frozen=True, init=False, repr=False)
-class WholeKeyThreshold(KeyThreshold):
+class LegacyKeyThreshold(KeyThreshold):
     """A key threshold of old ledgers, charged as any (ε, δ)-DP release: the cost of a line is computed again from the
     line alone.
     """
@@ -250,14 +252,14 @@ class WholeKeyThreshold(KeyThreshold):
         return Curve.approximate(self.epsilon, self.delta, self.neighbours)
 
 
-def _needs_both(promise: Guarantee) -> InvalidParameter:
+def _refuse_zero(promise: Guarantee) -> InvalidParameter:
     """Refuse an ε or a δ of 0: which keys exist is private, and a release of keys needs both."""
     return InvalidParameter(
         "delta" if promise.epsilon else "epsilon", 0, "above 0 for keys that the policy does not list"
     )
 
 
-def _counts(groups: int, neighbours: Neighbours) -> Sensitivity:
+def _count_sensitivity(groups: int, neighbours: Neighbours) -> Sensitivity:
     """Return the sensitivity of the counts of distinct units."""
     return Sensitivity(groups=groups).for_neighbours(neighbours, signed=False)
 
@@ -280,7 +282,7 @@ def keep_probability(epsilon: Fraction, delta: Fraction, count: int) -> Callable
 
 
 @lru_cache(maxsize=256)
-def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
+def _keep_probability_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
     """Return ⌊π(n)·2⁶⁴⌋ for n = 0, 1, … while π(n) < 1."""
     context = bits.decimal_context(60)
     growth, delta_decimal = bits.to_decimal(epsilon, context).exp(context), bits.to_decimal(delta, context)
@@ -293,7 +295,7 @@ def _keep_cuts(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
     return tuple(cuts)
 
 
-def _gaussian_tail(sigma: Fraction, t: int) -> float:
+def _gaussian_tail_bound(sigma: Fraction, t: int) -> float:
     """Return an upper bound on the probability P(Y ≥ t) of the discrete Gaussian.
 
     Beyond σ the density is convex, so every term is below its integral over a unit around it; the normalising sum
@@ -313,7 +315,9 @@ def _gaussian_threshold(sigma: Fraction, delta: Fraction, groups: int) -> int:
     """Return the least τ beyond σ for which any of g keys of one unit passes with probability at most δ."""
 
     def fits(threshold: int) -> bool:
-        return -math.expm1(groups * math.log1p(-_gaussian_tail(sigma, threshold - 1))) <= float(delta) * (1 - 1e-12)
+        return -math.expm1(groups * math.log1p(-_gaussian_tail_bound(sigma, threshold - 1))) <= float(delta) * (
+            1 - 1e-12
+        )
 
     return least_whole(fits, math.ceil(sigma) + 2)
 

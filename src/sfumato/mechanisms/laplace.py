@@ -36,7 +36,7 @@ _LN2 = math.log(2)
 
 
 @dataclass(frozen=True)
-class Piece:
+class MagnitudeConstants:
     """The constants of a scale in floating point: |X| = ⌊lift − scale·ln v⌋ for v units of 2^−width, unless within the
     margin of an integer.
     """
@@ -48,12 +48,12 @@ class Piece:
     """A magnitude above this comes from a v too small to decide in floating point."""
 
     @classmethod
-    def of(cls, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> Piece:
-        """Compute the constants of a scale; ``folded`` gives the magnitude of a two-sided draw (with C), otherwise of a
-        geometric number.
+    def of(cls, scale: Fraction, *, two_sided: bool, width: int = _WIDTH) -> MagnitudeConstants:
+        """Compute the constants of a scale; ``two_sided`` gives the magnitude of a two-sided draw (with C), otherwise
+        of a geometric number.
         """
         b = float(scale)
-        c = _LN2 - math.log1p(math.exp(-1 / b)) if folded else 0.0
+        c = _LN2 - math.log1p(math.exp(-1 / b)) if two_sided else 0.0
         # scale·ln v and lift are each below 90·b in size and computed within 8 units in the last place
         # (the float of v, the logarithm, two products); v's interval adds b/v ≤ b·2⁻⁴⁵.
         margin = b * 2.0**-42 + 2.0**-50
@@ -61,22 +61,22 @@ class Piece:
 
 
 @lru_cache(maxsize=4096)
-def _piece(scale: Fraction, folded: bool) -> Piece:
-    return Piece.of(scale, folded=folded)
+def _magnitude_constants(scale: Fraction, two_sided: bool) -> MagnitudeConstants:
+    return MagnitudeConstants.of(scale, two_sided=two_sided)
 
 
-def exact_magnitude(v: int, scale: Fraction, *, folded: bool, width: int = _WIDTH) -> int:
+def exact_magnitude(v: int, scale: Fraction, *, two_sided: bool, width: int = _WIDTH) -> int:
     """Return ⌊b·(C − ln V)⌋, at least 0, for V in [v, v+1)/2^width and as many further bits as it takes."""
 
     def decide(v: int, width: int, context: Context) -> int | None:
         b = bits.to_decimal(scale, context)
         c = Decimal(0)
-        if folded:
+        if two_sided:
             q = context.divide(Decimal(-1), b).exp(context)
             c = context.subtract(Decimal(2).ln(context), context.add(Decimal(1), q).ln(context))
-        low, high = bits.log_uniform(v, width, context)
+        low, high = bits.minus_log_bounds(v, width, context)
         ends = (context.multiply(b, context.add(low, c)), context.multiply(b, context.add(high, c)))
-        value = bits.floor_of(ends, context.multiply(b, Decimal(2 * width)), context)
+        value = bits.common_floor(ends, context.multiply(b, Decimal(2 * width)), context)
         return None if value is None else max(0, value)
 
     return bits.decide_lazily(v, width, decide)
@@ -92,28 +92,28 @@ class LaplaceSampler:
 
     def __init__(self, scale: Fraction) -> None:
         self.scale = scale
-        self._low = 0 if scale <= DIRECT else _low_width(scale)
+        self._low = 0 if scale <= DIRECT else _low_bits(scale)
         self.unit = float(1 << self._low)
         self._high_scale = scale / (1 << self._low)
-        self._piece = Piece.of(self._high_scale, folded=not self._low, width=_LONG)
+        self._magnitude_constants = MagnitudeConstants.of(self._high_scale, two_sided=not self._low, width=_LONG)
         self._far = _FAR << self._low
 
     def draw(self) -> int:
         """Draw one discrete Laplace number."""
-        return self.added(0)
+        return self.add_noise(0)
 
-    def added(self, value: int) -> int:
+    def add_noise(self, value: int) -> int:
         """Add one discrete Laplace number to the value."""
-        return self.add_parts(value, *self.parts())
+        return self.add_parts(value, *self.draw_parts())
 
-    def parts(self) -> tuple[float, int, int]:
+    def draw_parts(self) -> tuple[float, int, int]:
         """Draw one number, as (high, low, minus): its magnitude is high·unit + low."""
         while True:
             word = bits.random_bits(_LONG + 1)
             high = self._magnitude(word >> 1)
             if not self._low:
                 return high, 0, word & 1
-            low, minus = _low_part(self.scale, self._low), word & 1
+            low, minus = _draw_low_part(self.scale, self._low), word & 1
             if high or low or not minus:  # minus zero is drawn anew
                 return high, low, minus
 
@@ -123,12 +123,12 @@ class LaplaceSampler:
         return value + self._far - offset_size if minus else value - self._far + offset_size
 
     def _magnitude(self, v: int) -> float:
-        piece = self._piece
+        piece = self._magnitude_constants
         if v >= _SURE:
             fraction, size = math.modf(piece.lift - piece.scale * math.log(v))
             if piece.margin < fraction < 1 - piece.margin:
                 return size
-        return float(exact_magnitude(v, self._high_scale, folded=not self._low, width=_LONG))
+        return float(exact_magnitude(v, self._high_scale, two_sided=not self._low, width=_LONG))
 
 
 def draw_one(scale: Fraction) -> int:
@@ -148,9 +148,9 @@ def draw(scale: Fraction, count: int) -> Integers:
     if scale > DIRECT:
         return _draw_split(scale, count)
     words = bits.random_uint64(count)
-    magnitudes, undecided = _magnitudes(words >> np.uint64(1), _piece(scale, True))
+    magnitudes, undecided = _magnitudes(words >> np.uint64(1), _magnitude_constants(scale, True))
     for index in undecided:
-        magnitudes[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, folded=True)
+        magnitudes[index] = exact_magnitude(int(words[index] >> np.uint64(1)), scale, two_sided=True)
     return _signed(magnitudes, words)
 
 
@@ -160,7 +160,7 @@ class LaplaceBatch:
     def __init__(self, scales: list[Fraction]) -> None:
         self.scales = scales
         self._split = any(scale > DIRECT for scale in scales)
-        pieces = [] if self._split else [_piece(scale, True) for scale in scales]
+        pieces = [] if self._split else [_magnitude_constants(scale, True) for scale in scales]
         self._negated = np.array([-piece.scale for piece in pieces])
         self._lift = np.array([piece.lift for piece in pieces])
         self._last = np.array([piece.last for piece in pieces])
@@ -183,7 +183,7 @@ class LaplaceBatch:
         np.abs(x, out=x)
         for index in np.flatnonzero((x > 0.5 - self._margin) | is_beyond_last):
             v = int(words[index] >> np.uint64(1))
-            magnitudes[index] = exact_magnitude(v, self.scales[scale_indices[index]], folded=True)
+            magnitudes[index] = exact_magnitude(v, self.scales[scale_indices[index]], two_sided=True)
         return _signed(magnitudes, words)
 
     def _draw_law_by_law(self, scale_indices: NDArray[np.intp]) -> Integers:
@@ -197,7 +197,7 @@ class LaplaceBatch:
         return noise
 
 
-def _magnitudes(v: NDArray[np.uint64], piece: Piece) -> tuple[Floats, NDArray[np.intp]]:
+def _magnitudes(v: NDArray[np.uint64], piece: MagnitudeConstants) -> tuple[Floats, NDArray[np.intp]]:
     """Return ⌊lift − scale·ln v⌋ and the indices where floating point cannot decide it."""
     x = np.maximum(v, np.uint64(1)).astype(np.float64)
     np.log(x, out=x)
@@ -222,13 +222,13 @@ def _signed(magnitudes: Floats, words: NDArray[np.uint64]) -> Integers:
 
 def _draw_split(scale: Fraction, count: int) -> Integers:
     """Draw for large scales: the high part is geometric, the low part by rejection, then a sign without minus zero."""
-    k = _low_width(scale)
+    k = _low_bits(scale)
     high_scale = scale / (1 << k)
     words = bits.random_uint64(count)
-    high, undecided = _magnitudes(words >> np.uint64(1), _piece(high_scale, False))
+    high, undecided = _magnitudes(words >> np.uint64(1), _magnitude_constants(high_scale, False))
     for index in undecided:
-        high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, folded=False)
-    noise = (np.maximum(high, 0.0).astype(np.int64) << k) + _low_parts(scale, k, count)
+        high[index] = exact_magnitude(int(words[index] >> np.uint64(1)), high_scale, two_sided=False)
+    noise = (np.maximum(high, 0.0).astype(np.int64) << k) + _draw_low_parts(scale, k, count)
     sign = -(words & np.uint64(1)).astype(np.int64)
     for index in np.flatnonzero((noise == 0) & (sign != 0)):
         noise[index] = -draw_one(scale)  # minus zero: a fresh draw, which the sign below negates again
@@ -237,34 +237,34 @@ def _draw_split(scale: Fraction, count: int) -> Integers:
     return noise
 
 
-def _low_width(scale: Fraction) -> int:
+def _low_bits(scale: Fraction) -> int:
     """Return k with 2^k ≤ b·2⁻²², so that the low part is nearly uniform and the high part's scale is about 2²²."""
     return math.floor(scale).bit_length() - 23
 
 
-def _low_parts(scale: Fraction, k: int, count: int) -> Integers:
+def _draw_low_parts(scale: Fraction, k: int, count: int) -> Integers:
     """Draw independent D in [0, 2^k) with P(D = d) ∝ e^{−d/b}: uniform, kept with probability e^{−d/b} ≥ 1 − 2⁻²²."""
     words = bits.random_uint64(count)
     low = (words & np.uint64((1 << k) - 1)).astype(np.int64)
     for index in np.flatnonzero((words >> np.uint64(k)) <= np.uint64(1 << (42 - k))):
-        low[index] = _low_part(scale, k, int(words[index]))
+        low[index] = _draw_low_part(scale, k, int(words[index]))
     return low
 
 
-def _low_part(scale: Fraction, k: int, word: int | None = None) -> int:
+def _draw_low_part(scale: Fraction, k: int, word: int | None = None) -> int:
     """Draw one D, from this word first: its low bits are D, the others W; D is rejected iff W < 1 − e^{−D/b} ≤ 2⁻²²."""
     while True:
         word = bits.random_bits(64) if word is None else word
         d, w = word & ((1 << k) - 1), word >> k
-        if w > 1 << (42 - k) or not _rejected(d, w, 64 - k, scale):
+        if w > 1 << (42 - k) or not _is_rejected(d, w, 64 - k, scale):
             return d
         word = None
 
 
-def _rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
+def _is_rejected(d: int, w: int, width: int, scale: Fraction) -> bool:
     """Return whether W < 1 − e^{−d/b}."""
 
     def chance(context: Context) -> Decimal:
         return context.subtract(Decimal(1), bits.to_decimal(-d / scale, context).exp(context))
 
-    return bits.is_less(w, width, chance)
+    return bits.is_uniform_below(w, width, chance)

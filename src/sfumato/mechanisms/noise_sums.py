@@ -73,18 +73,18 @@ _SMALLEST_TAIL = 1e-12
 
 
 @lru_cache(maxsize=4096)
-def laplace_width(scale: float, terms: int, miss: float) -> int:
+def laplace_sum_width(scale: float, terms: int, miss: float) -> int:
     """Return an integer w with P(|sum of ``terms`` discrete Laplace noises| > w) ≤ miss."""
-    bound = math.ceil(_laplace_chernoff(scale, terms, miss))
+    bound = math.ceil(_laplace_chernoff_width(scale, terms, miss))
     if miss < _SMALLEST_TAIL:
         return bound
     continuous_scale = 0.5 / math.tanh(0.5 / scale)  # (1 + q)/(2(1 − q))
-    reach = _least(lambda t: _waiting_tail(t, terms) <= miss, bound / continuous_scale)
+    reach = _bisect_least(lambda t: _laplace_sum_tail(t, terms) <= miss, bound / continuous_scale)
     return min(bound, max(0, math.ceil(reach * continuous_scale * (1 + 1e-12) - 0.5)))
 
 
 @lru_cache(maxsize=4096)
-def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
+def single_gaussian_miss(sigma: float, terms: int, miss: float) -> float:
     """Return the miss probability of one discrete Gaussian of σ√terms at which the sum misses with at most ``miss``; 0
     where that is not known.
     """
@@ -95,14 +95,14 @@ def gaussian_miss(sigma: float, terms: int, miss: float) -> float:
     return miss * math.exp(-closeness) * (1 - 1e-9)
 
 
-def gaussian_chernoff(sigma: float, terms: int, miss: float) -> float:
+def gaussian_sum_chernoff_width(sigma: float, terms: int, miss: float) -> float:
     """Bound the width of the sum by the moments of the continuous Gaussian, which are at least those of the discrete
     one.
     """
     return sigma * math.sqrt(2 * terms * math.log(2 / miss)) * (1 + 1e-12)
 
 
-def _laplace_chernoff(scale: float, terms: int, miss: float) -> float:
+def _laplace_chernoff_width(scale: float, terms: int, miss: float) -> float:
     """Return the least of (kψ(s) + ln(2/miss))/s over many s below 1/scale: each of them is a bound."""
     slopes = np.concatenate([np.geomspace(1e-9, 0.5, 400), 1 - np.geomspace(1e-9, 0.5, 400)]) / scale
     one_minus_q = -math.expm1(-1 / scale)  # 1 − q
@@ -111,7 +111,7 @@ def _laplace_chernoff(scale: float, terms: int, miss: float) -> float:
     return float(((terms * moments + math.log(2 / miss)) / slopes).min()) * (1 + 1e-9)
 
 
-def _waiting_tail(reach: float, terms: int) -> float:
+def _laplace_sum_tail(reach: float, terms: int) -> float:
     """Bound P(|sum of so many continuous Laplace variables of scale 1| > reach) from above.
 
     Logarithms are sums of thousands of numbers: each probability is raised by what their rounding can be.
@@ -126,7 +126,7 @@ def _waiting_tail(reach: float, terms: int) -> float:
         rounding = _ULP * (events + 4) * (factorials + events * abs(math.log(reach)) + reach + 4)
     else:
         logs, rounding = np.where(events == 0, 0, -np.inf), np.zeros(event_count)
-    return 2 * float((np.exp(logs + rounding) * _few_tails(terms, event_count)).sum()) + _CUT
+    return 2 * float((np.exp(logs + rounding) * _negative_binomial_bounds(terms, event_count)).sum()) + _CUT
 
 
 def _log_factorials(count: int) -> NDArray[np.float64]:
@@ -134,7 +134,7 @@ def _log_factorials(count: int) -> NDArray[np.float64]:
 
 
 @lru_cache(maxsize=256)
-def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
+def _negative_binomial_bounds(terms: int, most: int) -> NDArray[np.float64]:
     """Bound P(N ≤ terms − 1 − j) from above for j below ``most``: ½ for j = 0, less one probability of N for each
     further j. P(N = terms − 1) = ½·∏ᵢ(1 − 1/(2i)) over i below ``terms``; differences of ln Γ, which are as large as
     terms·ln(terms), would be wrong by as many units in the last place.
@@ -148,7 +148,7 @@ def _few_tails(terms: int, most: int) -> NDArray[np.float64]:
     return np.maximum(0.5 - np.concatenate([[0.0], np.cumsum(chances - margins)]), 0)[:most]
 
 
-def _least(holds: Callable[[float], bool], high: float) -> float:
+def _bisect_least(holds: Callable[[float], bool], high: float) -> float:
     """Return a number at which a property of all large numbers holds, hardly above the least."""
     low = 0.0
     for _ in range(46):
@@ -178,21 +178,24 @@ def gaussian_widths(lengths: Floats, terms: int, sigma: float, miss: float) -> F
     return np.asarray(lengths) * mixed_gaussian_widths(np.ones((1, 1)), np.array([sigma]), miss, terms)
 
 
-def _normal_width(miss: float) -> float:
+def _normal_half_width(miss: float) -> float:
     """Return a w with P(|N| > w) ≤ miss."""
     return -NormalDist().inv_cdf(miss / 2) * (1 + 1e-9)
 
 
-def laplace_widths(decoder: Floats, standard: Floats, scale: float, miss: float) -> Floats:
+def laplace_widths(decoder: Floats, standard_widths: Floats, scale: float, miss: float) -> Floats:
     """Return, for each row a of a matrix, a w with P(|Σ aⱼYⱼ| > w) ≤ miss, Yⱼ discrete Laplace of this scale;
-    ``standard`` is ``continuous_widths`` of the same matrix and miss.
+    ``standard_widths`` is ``continuous_widths`` of the same matrix and miss.
     """
     continuous_scale = 0.5 / math.tanh(0.5 / scale)
     smoothing_widths = np.sqrt((decoder**2).sum(axis=1) * math.log(2 / (miss * _SLACK)) / 2)
-    return np.minimum(_chernoff(decoder, scale, miss), (continuous_scale * standard + smoothing_widths) * (1 + 1e-9))
+    return np.minimum(
+        _discrete_chernoff_widths(decoder, scale, miss),
+        (continuous_scale * standard_widths + smoothing_widths) * (1 + 1e-9),
+    )
 
 
-def _chernoff(decoder: Floats, scale: float, miss: float) -> Floats:
+def _discrete_chernoff_widths(decoder: Floats, scale: float, miss: float) -> Floats:
     """Return the least of (kψ(x) + ln(2/miss))/x over many x below 1/scale, for k = ‖a‖²/m² noises of weight m."""
     slopes = np.concatenate([np.geomspace(1e-6, 0.5, 100), 1 - np.geomspace(1e-6, 0.5, 100)]) / scale
     rising, falling = -np.expm1(slopes - 1 / scale), -np.expm1(-slopes - 1 / scale)
@@ -212,12 +215,12 @@ def continuous_widths(decoder: Floats, miss_bound: float) -> Floats:
         return np.full(len(decoder), math.inf)
     largest = np.abs(decoder).max(axis=1)
     rows = decoder / largest[:, None]
-    high = _far(rows, miss)
-    step = 2 * math.pi / (high + _far(rows, miss * 1e-4))
+    high = _continuous_chernoff_widths(rows, miss)
+    step = 2 * math.pi / (high + _continuous_chernoff_widths(rows, miss * 1e-4))
     points = (np.arange(_TERMS) + 0.5) * step[:, None]
-    characteristic = _characteristic(rows, points)
+    characteristic = _characteristic_function(rows, points)
     last_point = (_TERMS + 0.5) * step
-    truncation = _characteristic(rows, last_point[:, None])[:, 0] * (1 + last_point**-2.0) / math.pi
+    truncation = _characteristic_function(rows, last_point[:, None])[:, 0] * (1 + last_point**-2.0) / math.pi
     error_bound = 2 * truncation + miss * 1e-4 + 1e-13
     low = np.zeros_like(high)
     for _ in range(50):
@@ -230,14 +233,14 @@ def continuous_widths(decoder: Floats, miss_bound: float) -> Floats:
     return np.where(error_bound < miss / 2, high * largest, math.inf)
 
 
-def _far(rows: Floats, miss: float) -> Floats:
+def _continuous_chernoff_widths(rows: Floats, miss: float) -> Floats:
     """Bound the width for rows whose largest number is 1: by Chernoff, with ψ(x) = −ln(1 − x²)."""
     slopes = np.concatenate([np.geomspace(1e-6, 0.5, 100), 1 - np.geomspace(1e-6, 0.5, 100)])
     terms = (rows**2).sum(axis=1)
     return ((-terms[:, None] * np.log1p(-(slopes**2)) + math.log(2 / miss)) / slopes).min(axis=1)
 
 
-def _characteristic(rows: Floats, points: Floats) -> Floats:
+def _characteristic_function(rows: Floats, points: Floats) -> Floats:
     """Return Π 1/(1 + (aⱼx)²) for every row a and each of its x."""
     log_values = np.zeros_like(points)
     for column in np.ascontiguousarray(rows.T**2):
@@ -256,20 +259,22 @@ def mixed_laplace_widths(weights: Floats, scales: Floats, miss: float) -> Floats
     decoder = weights * (0.5 / np.tanh(0.5 / scales))
     smoothing_widths = np.sqrt((weights**2).sum(axis=1) * math.log(2 / (miss * _SLACK)) / 2)
     chunk = max(1, _MOST // decoder.shape[1])
-    standard = np.concatenate(
+    standard_widths = np.concatenate(
         [
-            _continuous_bounds(decoder[start : start + chunk], miss, series=start * decoder.shape[1] < _LONGEST_SERIES)
+            _continuous_bounds(
+                decoder[start : start + chunk], miss, try_series=start * decoder.shape[1] < _LONGEST_SERIES
+            )
             for start in range(0, len(decoder), chunk)
         ]
     )
-    return (standard + smoothing_widths) * (1 + 1e-9)
+    return (standard_widths + smoothing_widths) * (1 + 1e-9)
 
 
-def _continuous_bounds(decoder: Floats, miss: float, *, series: bool) -> Floats:
+def _continuous_bounds(decoder: Floats, miss: float, *, try_series: bool) -> Floats:
     """Return the widths of sums of continuous Laplace variables: by the series where it decides, else by Chernoff."""
     largest = np.abs(decoder).max(axis=1)
-    bounds = _far(decoder / largest[:, None], miss * (1 - _SLACK)) * largest
-    return np.minimum(bounds, continuous_widths(decoder, miss)) if series else bounds
+    bounds = _continuous_chernoff_widths(decoder / largest[:, None], miss * (1 - _SLACK)) * largest
+    return np.minimum(bounds, continuous_widths(decoder, miss)) if try_series else bounds
 
 
 def mixed_gaussian_widths(weights: Floats, sigmas: Floats, miss: float, terms: int | None = None) -> Floats:
@@ -282,7 +287,7 @@ def mixed_gaussian_widths(weights: Floats, sigmas: Floats, miss: float, terms: i
         smoothing = 1 / np.sqrt(_SMOOTH**-2 - sigmas**-2.0)
         closeness = math.exp(-_DEPARTURE * (terms or weights.shape[1]))
         smoothed = np.sqrt((weights**2 * (sigmas**2 + smoothing**2)).sum(axis=1))
-        main_widths = _normal_width(miss * (1 - _SLACK) * closeness) * smoothed
-        rest = _normal_width(miss * _SLACK) * np.sqrt(((weights * smoothing) ** 2).sum(axis=1))
+        main_widths = _normal_half_width(miss * (1 - _SLACK) * closeness) * smoothed
+        rest = _normal_half_width(miss * _SLACK) * np.sqrt(((weights * smoothing) ** 2).sum(axis=1))
         widths = np.minimum(widths, main_widths + rest)
     return widths * (1 + 1e-9)

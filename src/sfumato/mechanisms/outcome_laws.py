@@ -94,7 +94,7 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
                 "other", other, "the outcome distribution of another input", fix="pass mechanism.distribution(y)"
             )
         outcomes = list(dict.fromkeys([*self, *other]))
-        positions = _positions(outcomes)
+        positions = _axis_positions(outcomes)
         masses = [(float(self.get(outcome, 0)), float(other.get(outcome, 0))) for outcome in outcomes]
         rows = sorted(zip(positions, masses, map(self._loss_against(other), outcomes), strict=True))
         return save_if_path(draw_outcomes(rows), path)
@@ -107,7 +107,7 @@ class OutcomeDistribution(Mapping[Any, Fraction]):
         return loss
 
 
-def _positions(outcomes: Sequence[Any]) -> list[float]:
+def _axis_positions(outcomes: Sequence[Any]) -> list[float]:
     """Return where each outcome stands on the axis: numbers at their value, anything else in order."""
     if all(isinstance(outcome, (int, float, Fraction)) and math.isfinite(outcome) for outcome in outcomes):
         return [float(outcome) for outcome in outcomes]
@@ -138,14 +138,14 @@ def rounded_down(probability: Decimal) -> Fraction:
     return max(Fraction(0), Fraction(math.floor(surely_below * 10**_DECIMALS), 10**_DECIMALS))
 
 
-def published(law: Law, *, is_uniform: bool) -> OutcomeDistribution:
+def rounded_distribution(law: Law, *, is_uniform: bool) -> OutcomeDistribution:
     """Return a computed law as fractions: exact where all outcomes are equally likely, else rounded down."""
     if is_uniform:
         return OutcomeDistribution.of_mapping(dict.fromkeys(law, Fraction(1, len(law))))
     return OutcomeDistribution.of_mapping({key: rounded_down(p) for key, p in law.items()}, ROUNDING)
 
 
-def loss_of(outcome: Any, first: Law, second: Law) -> float:
+def log_probability_ratio(outcome: Any, first: Law, second: Law) -> float:
     """Return ln P(outcome)/Q(outcome) of two computed laws."""
     if first.keys() != second.keys():
         raise InvalidParameter("y", ValueWords(f"a list of {len(second)}"), f"a list of {len(first)} scores, like x")
@@ -170,12 +170,12 @@ def laplace_probability(scale: Fraction) -> Callable[[int], Decimal]:
 
 def gaussian_probability(sigma: Fraction) -> Callable[[int], Decimal]:
     """Return the law of discrete Gaussian noise: a function of how many steps it moves a number."""
-    context, total = law_context(), _theta(sigma)
+    context, total = law_context(), _gaussian_normaliser(sigma)
     return lambda steps: context.divide(_exponential(-Fraction(steps**2) / (2 * sigma**2), context), total)
 
 
 @lru_cache(maxsize=64)
-def _theta(sigma: Fraction) -> Decimal:
+def _gaussian_normaliser(sigma: Fraction) -> Decimal:
     """Sum e^{−t²/2σ²} over all integers, each term from the one before by a ratio that shrinks by e^{−1/σ²}.
 
     After t = 25σ + 1 what is left is below 10⁻¹³⁰; the rounding of t ratios grows with t², so t ≤ 10⁶ leaves ninety
@@ -190,7 +190,7 @@ def _theta(sigma: Fraction) -> Decimal:
     return total
 
 
-def check_steps(steps: list[int], rate: Fraction) -> list[int]:
+def check_score_steps(steps: list[int], rate: Fraction) -> list[int]:
     """Refuse lists of scores whose law would take too long, or has probabilities too far apart."""
     if len(steps) > _MAX_CANDIDATES or max(steps) * rate > _MAX_SPREAD:
         rule = f"lists of at most {_MAX_CANDIDATES} scores, with probabilities within a factor of e^{_MAX_SPREAD:,}"
@@ -198,14 +198,14 @@ def check_steps(steps: list[int], rate: Fraction) -> list[int]:
     return steps
 
 
-def _weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
+def _exponential_weights(steps: Sequence[int], rate: Fraction) -> list[Decimal]:
     context = law_context()
     return [bits.to_decimal(-step * rate, context).exp(context) for step in steps]
 
 
 def exponential_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     """Return P(h) ∝ e^{−c·g_h}."""
-    context, weights = law_context(), _weights(steps, rate)
+    context, weights = law_context(), _exponential_weights(steps, rate)
     total = _sum(weights, context)
     return [context.divide(weight, total) for weight in weights]
 
@@ -218,7 +218,7 @@ def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
             ValueWords(f"a list of {len(steps)}"),
             f"a list of at least k = {k} candidates, with fewer possible results",
         )
-    context, weights = law_context(), _weights(check_steps(steps, rate), rate)
+    context, weights = law_context(), _exponential_weights(check_score_steps(steps, rate), rate)
     law: Law = {}
     for chosen in permutations(range(len(steps)), k):
         remaining, probability = set(range(len(steps))), Decimal(1)
@@ -231,7 +231,7 @@ def top_k_law(steps: list[int], rate: Fraction, k: int) -> Law:
 
 def permute_and_flip_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     """Return w_h·∫₀¹ Π_{j≠h} (1 − u·w_j) du for each candidate h."""
-    context, weights = law_context(), _weights(steps, rate)
+    context, weights = law_context(), _exponential_weights(steps, rate)
     probabilities = []
     for index, weight in enumerate(weights):
         product = [Decimal(1)]
@@ -256,10 +256,10 @@ def laplace_max_law(steps: list[int], rate: Fraction) -> list[Decimal]:
     scores = [-step * rate for step in steps]
     breakpoints = sorted(set(scores))
     ends: list[Fraction | None] = [None, *breakpoints, None]
-    return [_max_probability(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
+    return [_probability_of_max(candidate, scores, list(pairwise(ends))) for candidate in range(len(scores))]
 
 
-def _max_probability(
+def _probability_of_max(
     candidate: int, scores: list[Fraction], parts: list[tuple[Fraction | None, Fraction | None]]
 ) -> Decimal:
     context = law_context()

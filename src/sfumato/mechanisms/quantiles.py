@@ -24,7 +24,7 @@ are adaptive, and compose. Groups are parts like any other: of T rows of a unit,
 together cost T/c′ times what one of them would at the same rate. Rows tied with a released number have weights that
 depend on what was released alone, so the theorem holds for them as for others.
 
-``EarlierQuantiles`` keeps the charge of old ledgers, from before levels were known to have bounded range: they are
+``LegacyQuantiles`` keeps the charge of old ledgers, from before levels were known to have bounded range: they are
 read, and cost what they cost, but nothing is released that way any more.
 """
 
@@ -149,7 +149,7 @@ class Quantiles:
     def _parse_probabilities(self, probabilities: Any) -> tuple[Fraction, ...]:
         """Parse numbers in (0, 1) to six decimals, which keep every rank distance a whole number of small units."""
         raw = list(probabilities) if isinstance(probabilities, (list, tuple)) else [probabilities]
-        allowed = NONNEGATIVE.each
+        allowed = NONNEGATIVE.for_list
         chances = tuple(sorted({_round_probability(exact(q, "probabilities", allowed)) for q in raw}))
         is_extreme = (list(chances) == [0] and self.offset > 0) or (list(chances) == [1] and self.offset < 0)
         if not chances or not (is_extreme or (chances[0] > 0 and chances[-1] < 1)):
@@ -175,7 +175,7 @@ class Quantiles:
         With k the offset, except with probability 1 − confidence some row is at most the number that is released, and
         fewer than 2k rows lie below it: each of the two fails with half of that.
         """
-        return _moved(cls(0, epsilon, bounds, rows_per_unit, neighbours, grouped, 1), confidence)
+        return _with_inward_offset(cls(0, epsilon, bounds, rows_per_unit, neighbours, grouped, 1), confidence)
 
     @classmethod
     def maximum(
@@ -188,7 +188,7 @@ class Quantiles:
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Quantiles:
         """Return a selection that aims at the k-th row from the greatest, k the rank that the price allows."""
-        return _moved(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
+        return _with_inward_offset(cls(1, epsilon, bounds, rows_per_unit, neighbours, grouped, -1), confidence)
 
     def ends(self, epsilon: Number, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1) -> tuple[Quantiles, Quantiles]:
         """Return two mechanisms of this price each, whose numbers bracket the true quantiles from below and above.
@@ -208,14 +208,14 @@ class Quantiles:
         between two rows.
         """
         miss = (1 - exact(confidence, "confidence", CONFIDENCE)) / (2 * len(self.probabilities) * k)
-        largest_error = max(self._within(node, miss) for node in self._nodes)
+        largest_error = max(self._row_error(node, miss) for node in self._nodes)
         return 1 + (math.floor(largest_error) if self.probabilities[0] in (0, 1) else math.ceil(largest_error))
 
     def choose(self, values: Any) -> list[int]:
         """Return the quantiles of a sorted list of integers, in the order of their probabilities; values outside the
         bounds are clamped.
         """
-        sorted_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
+        sorted_values = grids.to_steps(grids.as_numeric_array(values, None, "values"), None)
         if sorted_values.ndim != 1 or (sorted_values.size and not np.all(sorted_values[:-1] <= sorted_values[1:])):
             raise InvalidParameter(
                 "values", grids.describe_array(sorted_values), "a list of whole numbers in ascending order"
@@ -225,12 +225,12 @@ class Quantiles:
         )
         distinct = sorted_values if first_index.size == sorted_values.size else sorted_values[first_index]
         before = np.append(first_index, sorted_values.size).astype(np.int64, copy=False)
-        return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
+        return self._choose_by_group(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_histogram(self, values: Any, counts: Any) -> list[int]:
         """Return the quantiles of distinct values with row counts, as an engine returns them."""
-        raw_values = grids.to_steps(grids.as_numbers(values, None, "values"), None)
-        row_counts = grids.to_steps(grids.as_numbers(counts, None, "counts"), None)
+        raw_values = grids.to_steps(grids.as_numeric_array(values, None, "values"), None)
+        row_counts = grids.to_steps(grids.as_numeric_array(counts, None, "counts"), None)
         if raw_values.shape != row_counts.shape or raw_values.ndim != 1 or (row_counts < 0).any():
             raise InvalidParameter(
                 "counts", grids.describe_array(row_counts), "a list with one whole number ≥ 0 for each value"
@@ -239,7 +239,7 @@ class Quantiles:
         distinct, first_index = np.unique(raw_values[order], return_index=True)
         ranks = _cumulative_counts(row_counts[order])
         before = np.append(ranks[first_index], ranks[-1])
-        return self._released(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
+        return self._choose_by_group(RankedValues(distinct, before), np.array([0, distinct.size]))[0].tolist()
 
     def choose_groups(self, values: GroupedValues) -> NDArray[np.int64]:
         """Return the quantiles of every group, with rows or without: a row per group, a column per probability."""
@@ -248,10 +248,10 @@ class Quantiles:
                 "groups", values.groups, "1 without grouped=True", fix="pass grouped=True to the mechanism"
             )
         starts = np.searchsorted(values.group, np.arange(values.groups + 1))
-        return self._released(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
+        return self._choose_by_group(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
 
-    def _released(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
-        parts = {(Fraction(0), Fraction(1)): rank_choices.whole_parts(rows, starts, self.bounds)}
+    def _choose_by_group(self, rows: RankedValues, starts: NDArray[np.intp]) -> NDArray[np.int64]:
+        parts = {(Fraction(0), Fraction(1)): rank_choices.initial_parts(rows, starts, self.bounds)}
         chosen: dict[Fraction, NDArray[np.int64]] = {}
         for node in self._nodes:
             part = parts.pop((node.below, node.above))
@@ -269,14 +269,14 @@ class Quantiles:
         while layer:
             next_layer = []
             for chances, below, above in layer:
-                middle = self._middle(chances, below, above)
+                middle = self._first_chosen_index(chances, below, above)
                 nodes.append(_Node(chances[middle], below, above, level))
                 next_layer.append((chances[:middle], below, chances[middle]))
                 next_layer.append((chances[middle + 1 :], chances[middle], above))
             layer, level = [part for part in next_layer if part[0]], level + 1
         return tuple(nodes)
 
-    def _middle(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
+    def _first_chosen_index(self, chances: Sequence[Fraction], below: Fraction, above: Fraction) -> int:
         """Return which of several quantiles is chosen first: of two in the middle, the one whose share is nearer to a
         half, which errs less and costs its neighbours less.
         """
@@ -318,10 +318,10 @@ class Quantiles:
         for node in self._nodes:
             share = float(node.share)
             inherited = (1 - share) * rank_errors[node.below] + share * rank_errors[node.above]
-            rank_errors[node.chance] = inherited + self._within(node, miss)
+            rank_errors[node.chance] = inherited + self._row_error(node, miss)
         return tuple(rank_errors[q] for q in self.probabilities)
 
-    def _within(self, node: _Node, miss: Fraction) -> float:
+    def _row_error(self, node: _Node, miss: Fraction) -> float:
         """Bound how many rows a choice lies from its own target, except with probability ``miss``."""
         numbers = self.bounds[1] - self.bounds[0] + 1
         rate = self.level_epsilon / (2 * self._score_sensitivity(node))
@@ -332,13 +332,13 @@ class Quantiles:
         return max(self.errors(confidence, k))
 
     def words(self) -> str:
-        target = f"quantile{'s' * (len(self.probabilities) > 1)} {self._listed_probabilities}"
+        target = f"quantile{'s' * (len(self.probabilities) > 1)} {self._format_probabilities}"
         if self.probabilities[0] in (0, 1):
             target = f"the {'greatest' if self.probabilities[0] else 'least'} value, from rank {abs(self.offset):,}"
         return f"{target} by interval selection, ε {format_number(float(self.epsilon), 6)}"
 
     @property
-    def _listed_probabilities(self) -> str:
+    def _format_probabilities(self) -> str:
         chances = [format_exact(q) for q in self.probabilities]
         return ", ".join([*chances[:2], "…", chances[-1]] if len(chances) > _MAX_LISTED else chances)
 
@@ -349,7 +349,7 @@ class Quantiles:
         return f"Quantiles([{chances}], epsilon={format_exact(self.epsilon)}, {limits}{more})"
 
 
-def _moved(towards: Quantiles, confidence: Number) -> Quantiles:
+def _with_inward_offset(towards: Quantiles, confidence: Number) -> Quantiles:
     """Move a target at the edge inwards by more rows than a choice may err."""
     return replace(towards, offset=towards.safety_offset_rows(confidence) * towards.offset)
 
@@ -373,7 +373,7 @@ def _cumulative_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @codec.serialisable("quantiles")
 @dataclass(frozen=True, init=False, repr=False)
-class EarlierQuantiles(Quantiles):
+class LegacyQuantiles(Quantiles):
     """Quantiles of old ledgers, each level charged as a pure release; under replace a level after the first costs
     2·max(q, 1−q) times as much as the first.
     """
@@ -381,20 +381,20 @@ class EarlierQuantiles(Quantiles):
     def curve(self) -> Curve:
         if len(self.probabilities) == 1:
             return Curve.bounded_range(self.epsilon, self.neighbours)
-        costs = [self._cost(level) for level in range(self.levels)]
+        costs = [self._relative_level_cost(level) for level in range(self.levels)]
         return compose(Curve.pure(self.epsilon * cost / sum(costs), self.neighbours) for cost in costs)
 
-    def _middle(self, chances: Sequence[Fraction], *_: Fraction) -> int:
+    def _first_chosen_index(self, chances: Sequence[Fraction], *_: Fraction) -> int:
         return len(chances) // 2
 
-    def _cost(self, level: int) -> Fraction:
+    def _relative_level_cost(self, level: int) -> Fraction:
         if level == 0 or self.neighbours is not Neighbours.REPLACE:
             return Fraction(1)
         return 2 * max(max(node.share, 1 - node.share) for node in self._nodes if node.level == level)
 
-    def _released(self, *_: Any) -> Any:
+    def _choose_by_group(self, *_: Any) -> Any:
         raise InvalidParameter(
-            "mechanism", self, "a current Quantiles: EarlierQuantiles only records old charges", fix="use Quantiles(…)"
+            "mechanism", self, "a current Quantiles: LegacyQuantiles only records old charges", fix="use Quantiles(…)"
         )
 
     def __repr__(self) -> str:

@@ -50,11 +50,11 @@ class RaceKey:
     """Whether winners have the smallest E."""
 
 
-def _gumbel_exact(e: Decimal, _: bool, gap: Decimal, context: Context) -> Decimal:
+def _exact_gumbel_key(e: Decimal, _: bool, gap: Decimal, context: Context) -> Decimal:
     return context.add(e.ln(context) if e else Decimal("-Infinity"), gap)
 
 
-GUMBEL = RaceKey(lambda e, _, gap: np.log(e) + gap, _gumbel_exact, smallest=True)
+GUMBEL = RaceKey(lambda e, _, gap: np.log(e) + gap, _exact_gumbel_key, smallest=True)
 EXPONENTIAL = RaceKey(lambda e, _, gap: gap - e, lambda e, _, gap, context: context.subtract(gap, e), smallest=False)
 LAPLACE = RaceKey(
     lambda e, sign, gap: np.where(sign, gap + e, gap - e),
@@ -64,7 +64,7 @@ LAPLACE = RaceKey(
 
 
 @dataclass
-class _Runner:
+class _UnrankedCandidate:
     """A candidate that floating point could not rank, with the bits of U so far."""
 
     index: int
@@ -72,7 +72,7 @@ class _Runner:
     width: int
     sign: bool
     gap: Fraction
-    places: int
+    multiplicities: int
 
     def key(self, kind: RaceKey, context: Context) -> tuple[Decimal, Decimal]:
         """Bound the key over the interval that U is known to lie in."""
@@ -84,18 +84,18 @@ class _Runner:
             u = wide_context.divide(Decimal(numerator), Decimal(1 << self.width))
             e = u.ln(wide_context).copy_negate() if u else Decimal("Infinity")
             gap = bits.to_decimal(self.gap, context)
-            if self.places != 1:
-                gap = context.subtract(gap, Decimal(self.places).ln(context))
+            if self.multiplicities != 1:
+                gap = context.subtract(gap, Decimal(self.multiplicities).ln(context))
             ends.append(kind.exact(e, self.sign, gap, context))
         low, high = min(ends), max(ends)
         return (
-            context.subtract(low, bits.slack(low, context)) if low.is_finite() else low,
-            context.add(high, bits.slack(high, context)) if high.is_finite() else high,
+            context.subtract(low, bits.rounding_slack(low, context)) if low.is_finite() else low,
+            context.add(high, bits.rounding_slack(high, context)) if high.is_finite() else high,
         )
 
 
 def winners(
-    kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1, places: NDArray[Any] | None = None
+    kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1, multiplicities: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
     """Return the ``count`` candidates with the least keys, first to last."""
     words = np.concatenate([bits.random_uint64(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
@@ -104,8 +104,8 @@ def winners(
     keys, errors = np.empty(gaps.size), np.empty(gaps.size)
     for i in range(0, gaps.size, _CHUNK):
         part = slice(i, i + _CHUNK)
-        keys[part], errors[part] = _float_keys(
-            kind, words[part], gaps[part], base, rate, None if places is None else places[part]
+        keys[part], errors[part] = _keys_with_errors(
+            kind, words[part], gaps[part], base, rate, None if multiplicities is None else multiplicities[part]
         )
     if count < gaps.size:
         # A candidate whose key is surely above the count-th upper bound cannot be among the first.
@@ -117,7 +117,7 @@ def winners(
     low, high = keys[order] - errors[order], keys[order] + errors[order]
     if np.all(np.maximum.accumulate(high)[:-1] < low[1:]):
         return order[:count].astype(np.int64)
-    return np.array(_photo_finish(kind, order, words, gaps, rate, places)[:count], np.int64)
+    return np.array(_rank_exactly(kind, order, words, gaps, rate, multiplicities)[:count], np.int64)
 
 
 def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -> NDArray[np.int64]:
@@ -126,7 +126,7 @@ def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -
     words = words.reshape(gaps.shape)
     # Distances from the count-th best of each row: one far leader must not blur the field behind it.
     base = np.partition(gaps, count - 1, axis=1)[:, count - 1 : count]
-    keys, errors = _float_keys(kind, words, gaps, base, rate, None)
+    keys, errors = _keys_with_errors(kind, words, gaps, base, rate, None)
     order = np.argsort(keys, axis=1, kind="stable")
     low, high = (np.take_along_axis(bounds, order, axis=1) for bounds in (keys - errors, keys + errors))
     latest_before = np.maximum.accumulate(high, axis=1)[:, :-1]  # upper bound of the keys before each rank
@@ -134,18 +134,18 @@ def winners_of_rows(kind: RaceKey, gaps: Gaps, rate: Fraction, count: int = 1) -
     chosen = order[:, :count].astype(np.int64)
     for row in np.flatnonzero(~(latest_before < earliest_after)[:, :count].all(axis=1)).tolist():
         cutoff = np.partition(high[row], count - 1)[count - 1]  # a candidate surely above it is not among the first
-        chosen[row] = _photo_finish(kind, order[row][low[row] <= cutoff], words[row], gaps[row], rate, None)[:count]
+        chosen[row] = _rank_exactly(kind, order[row][low[row] <= cutoff], words[row], gaps[row], rate, None)[:count]
     return chosen
 
 
 def winners_of_groups(
-    kind: RaceKey, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], places: NDArray[Any]
+    kind: RaceKey, gaps: Gaps, rate: Fraction, begin: NDArray[np.intp], multiplicities: NDArray[Any]
 ) -> NDArray[np.intp]:
     """Return, for each group, the candidate with the least key; a group's candidates are contiguous from ``begin`` on,
     and the best of each has a gap of 0.
     """
     words = np.concatenate([bits.random_uint64(min(_CHUNK, gaps.size - i)) for i in range(0, gaps.size, _CHUNK)])
-    keys, errors = _float_keys(kind, words, gaps, np.uint64(0), rate, places)
+    keys, errors = _keys_with_errors(kind, words, gaps, np.uint64(0), rate, multiplicities)
     group = np.repeat(np.arange(begin.size), np.diff(np.append(begin, gaps.size)))
     # A candidate whose key is surely above another's upper bound cannot be first.
     finalists = np.flatnonzero(keys - errors <= np.minimum.reduceat(keys + errors, begin)[group])
@@ -155,17 +155,17 @@ def winners_of_groups(
         tied = finalists[
             group_start[index] : group_start[index + 1] if index + 1 < group_start.size else finalists.size
         ]
-        chosen[index] = _photo_finish(kind, tied, words, gaps, rate, places)[0]
+        chosen[index] = _rank_exactly(kind, tied, words, gaps, rate, multiplicities)[0]
     return chosen
 
 
-def _float_keys(
+def _keys_with_errors(
     kind: RaceKey,
     words: NDArray[np.uint64],
     gaps: Gaps,
     base: np.uint64 | Gaps,
     rate: Fraction,
-    places: NDArray[Any] | None,
+    multiplicities: NDArray[Any] | None,
 ) -> tuple[Floats, Floats]:
     """Return the keys, and a bound on the error of each: rounding, and the width of U's interval."""
     v = (words >> np.uint64(1)).astype(np.float64)
@@ -174,8 +174,8 @@ def _float_keys(
     is_ahead = gaps < base
     distance = np.where(is_ahead, base - gaps, gaps - base).astype(np.float64) * float(rate)
     np.negative(distance, where=is_ahead, out=distance)
-    if places is not None:
-        distance = distance - np.log(places.astype(np.float64))
+    if multiplicities is not None:
+        distance = distance - np.log(multiplicities.astype(np.float64))
     keys = kind.keys(e, (words & np.uint64(1)).astype(bool), distance)
     # U lies within one unit of 2⁻⁶³ around u, and u's float within 2⁻⁵³: near 0 both ln E and E move by at most
     # 2/v; near 1,
@@ -187,23 +187,23 @@ def _float_keys(
     return keys, error + 2.0**-46 * (np.abs(distance) + np.abs(keys) + e + 1)
 
 
-def _photo_finish(
+def _rank_exactly(
     kind: RaceKey,
     order: NDArray[np.intp],
     words: NDArray[np.uint64],
     gaps: Gaps,
     rate: Fraction,
-    places: NDArray[Any] | None,
+    multiplicities: NDArray[Any] | None,
 ) -> list[int]:
     """Return the exact order of the few candidates that floating point could not separate."""
     runners = [
-        _Runner(
+        _UnrankedCandidate(
             int(index),
             int(words[index]) >> 1,
             _WIDTH,
             bool(words[index] & np.uint64(1)),
             int(gaps[index]) * rate,
-            1 if places is None else int(places[index]),
+            1 if multiplicities is None else int(multiplicities[index]),
         )
         for index in order
     ]

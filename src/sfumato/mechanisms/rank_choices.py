@@ -51,7 +51,7 @@ class RankedValues:
     """The distinct values of every group's rows, ascending within a group, group after group. PRIVATE."""
 
     values: Integers
-    before: Integers
+    rows_before: Integers
     """How many rows stand before each value, over all groups, and at the end how many there are."""
 
 
@@ -84,7 +84,7 @@ class QuantileParts:
 
     def weight(self, rows: RankedValues) -> Weights:
         """Return the weight of all rows of each part, in units."""
-        inside = (rows.before[self.last] - rows.before[self.first]).astype(self.low_weight.dtype)
+        inside = (rows.rows_before[self.last] - rows.rows_before[self.first]).astype(self.low_weight.dtype)
         return self.low_weight + inside * self.unit + self.high_weight
 
 
@@ -93,7 +93,7 @@ class RankRule:
     """The target of the selection in every part, and how sharply it is aimed at."""
 
     share: Fraction
-    per_row: Fraction
+    log_weight_per_row: Fraction
     """By how much the logarithm of a number's weight falls for each row between it and the target."""
     offset: int = 0
     """The target lies so many rows beyond the share; where it is negative, low holds every rank below, else high every
@@ -101,18 +101,18 @@ class RankRule:
     """
 
 
-def whole_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> QuantileParts:
+def initial_parts(rows: RankedValues, starts: Places, bounds: tuple[int, int]) -> QuantileParts:
     """Return every group with all its rows; values outside the bounds are clamped."""
     low, high = bounds
     begin, end = starts[:-1], starts[1:]
-    first = _places(rows.values, begin, end, low + 1)
-    last = np.maximum(_places(rows.values, begin, end, high), first)
-    below, above = (rows.before[b] - rows.before[a] for a, b in ((begin, first), (last, end)))
+    first = _first_index_at_least(rows.values, begin, end, low + 1)
+    last = np.maximum(_first_index_at_least(rows.values, begin, end, high), first)
+    below, above = (rows.rows_before[b] - rows.rows_before[a] for a, b in ((begin, first), (last, end)))
     ones = np.ones(first.size, np.int64)
     return QuantileParts(first, last, low * ones, high * ones, below, above, 1)
 
 
-def _places(values: Integers, begin: Places, end: Places, least: int) -> Places:
+def _first_index_at_least(values: Integers, begin: Places, end: Places, least: int) -> Places:
     """Return, in each group, the first index whose value is at least this: all groups at once, by bisection."""
     low, high = begin.copy(), end.copy()
     while (open_groups := np.flatnonzero(low < high)).size:
@@ -130,26 +130,26 @@ def choose(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[In
     the part away from which it leans. So a row's weights in the two parts add up to what it had, whatever other rows
     there are: which fraction of it lies where depends on what was released and on nothing else.
     """
-    parts = _wide_enough(rows, parts, rule)
+    parts = _with_wide_integers(rows, parts, rule)
     numbers, cut_index = parts.low.copy(), parts.first.copy()
     tied = np.zeros(cut_index.size, bool)
     pending = np.flatnonzero(parts.low < parts.high)  # a part of one number has but that to give
-    first, last = (edges[pending] for edges in _windows(rows, parts, rule))
-    for chunk in _chunks(2 * (last - first) + 3):
+    first, last = (edges[pending] for edges in _value_windows(rows, parts, rule))
+    for chunk in _chunk_groups(2 * (last - first) + 3):
         groups = pending[chunk]
-        runs = ValueRuns.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _reach(parts, rule))
-        numbers[groups], cut_index[groups], tied[groups] = runs.chosen()
-        for index in runs.suspected():
+        runs = ValueRuns.of(rows, parts[groups], rule, (first[chunk], last[chunk]), _negligible_distance(parts, rule))
+        numbers[groups], cut_index[groups], tied[groups] = runs.choose_numbers()
+        for index in runs.groups_to_recheck():
             part = parts[groups[[index]]]
             all_runs = ValueRuns.of(rows, part, rule, (part.first, part.last), None)
-            if all_runs.falls_beyond(near := runs.of_group(index)):
-                numbers[groups[[index]]], cut_index[groups[[index]]], tied[groups[[index]]] = all_runs.beyond(
+            if all_runs.falls_outside(near := runs.of_group(index)):
+                numbers[groups[[index]]], cut_index[groups[[index]]], tied[groups[[index]]] = all_runs.outside(
                     near
-                ).chosen()
-    return numbers, *_halves(rows, parts, rule, numbers, cut_index, tied)
+                ).choose_numbers()
+    return numbers, *_split_parts(rows, parts, rule, numbers, cut_index, tied)
 
 
-def _halves(
+def _split_parts(
     rows: RankedValues,
     parts: QuantileParts,
     rule: RankRule,
@@ -161,7 +161,9 @@ def _halves(
     share_below = rule.share.numerator if rule.offset == 0 else denominator * (rule.offset > 0)
     at_low = numbers == parts.low
     at_high = (numbers == parts.high) & ~at_low
-    inside = (rows.before[cut_index + tied] - rows.before[cut_index]).astype(parts.low_weight.dtype) * parts.unit
+    inside = (rows.rows_before[cut_index + tied] - rows.rows_before[cut_index]).astype(
+        parts.low_weight.dtype
+    ) * parts.unit
     tied_weight = np.where(at_low, parts.low_weight, np.where(at_high, parts.high_weight, inside))
     zero = np.zeros_like(tied_weight)
     lower = QuantileParts(
@@ -185,37 +187,42 @@ def _halves(
     return lower, upper
 
 
-def _wide_enough(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> QuantileParts:
+def _with_wide_integers(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> QuantileParts:
     """Return weights as Python integers where a distance might not fit into 64 bits."""
-    largest_weight = int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _reach(parts, rule)) * parts.unit
+    largest_weight = (
+        int(parts.weight(rows).max(initial=0)) + (abs(rule.offset) + _negligible_distance(parts, rule)) * parts.unit
+    )
     if 4 * (largest_weight + parts.unit) * rule.share.denominator < _LARGEST:
         return parts
     return replace(parts, low_weight=parts.low_weight.astype(object), high_weight=parts.high_weight.astype(object))
 
 
-def _reach(parts: QuantileParts, rule: RankRule) -> int:
+def _negligible_distance(parts: QuantileParts, rule: RankRule) -> int:
     """Return how many rows away from the target all numbers together have at most 2⁻¹⁰⁰ of the weight of one at
     distance 0.
     """
     numbers = int((parts.high - parts.low).max(initial=0)) + 1
-    return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.per_row)) + 1
+    return math.ceil((_FAR_BITS + numbers.bit_length()) * math.log(2) / float(rule.log_weight_per_row)) + 1
 
 
-def _target(parts: QuantileParts, weight: Weights, rule: RankRule) -> Weights:
+def _target_rank(parts: QuantileParts, weight: Weights, rule: RankRule) -> Weights:
     """Return the target in units, times the share's denominator."""
     return weight * rule.share.numerator + rule.offset * parts.unit * rule.share.denominator
 
 
-def _windows(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
+def _value_windows(rows: RankedValues, parts: QuantileParts, rule: RankRule) -> tuple[Places, Places]:
     """Return the range of values of each part within reach of its target, and perhaps one more on each side."""
-    target, reach = _target(parts, parts.weight(rows), rule) // rule.share.denominator, _reach(parts, rule)
-    target_rank = rows.before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
-    first = np.clip(np.searchsorted(rows.before, target_rank - reach) - 1, parts.first, parts.last)
-    last = np.searchsorted(rows.before, target_rank + reach + 1, side="right") + 1
+    target, reach = (
+        _target_rank(parts, parts.weight(rows), rule) // rule.share.denominator,
+        _negligible_distance(parts, rule),
+    )
+    target_rank = rows.rows_before[parts.first] + ((target - parts.low_weight) // parts.unit).astype(np.int64)
+    first = np.clip(np.searchsorted(rows.rows_before, target_rank - reach) - 1, parts.first, parts.last)
+    last = np.searchsorted(rows.rows_before, target_rank + reach + 1, side="right") + 1
     return first, np.clip(last, first, parts.last)
 
 
-def _chunks(sizes: Places) -> list[slice]:
+def _chunk_groups(sizes: Places) -> list[slice]:
     """Group consecutive groups while their runs are few enough to be held at once."""
     ends = np.cumsum(sizes)
     chunks, start = [], 0
@@ -234,7 +241,7 @@ class ValueRuns:
     """
 
     starts: Integers
-    places: Integers
+    multiplicities: Integers
     distance: Weights
     """From the target, in units by the share's denominator: public, where the denominator of share·n is not."""
     cut: Places
@@ -254,17 +261,17 @@ class ValueRuns:
         """Return the runs around the values of each group's window: those within reach of the target, if a reach is
         given.
         """
-        layout = _Layout.of(parts, window)
-        rate = rule.per_row / (parts.unit * rule.share.denominator)
-        starts, places = layout.numbers(rows, parts)
+        layout = _RunLayout.of(parts, window)
+        rate = rule.log_weight_per_row / (parts.unit * rule.share.denominator)
+        starts, multiplicities = layout.starts_and_sizes(rows, parts)
         distance = layout.distances(rows, parts, rule)
         covered = np.zeros(parts.low.size, bool)
-        runs = cls(starts, places, distance, layout.cut, layout.tied, layout.group, rate, covered)
-        is_within = places > 0
+        runs = cls(starts, multiplicities, distance, layout.cut, layout.tied, layout.group, rate, covered)
+        is_within = multiplicities > 0
         if reach is not None:
             is_within &= (distance <= reach * parts.unit * rule.share.denominator).astype(bool)
-        runs = runs._only(is_within)
-        covered |= np.add.reduceat(runs.places, runs.begin) == parts.high - parts.low + 1
+        runs = runs._select(is_within)
+        covered |= np.add.reduceat(runs.multiplicities, runs.begin) == parts.high - parts.low + 1
         return runs
 
     @property
@@ -272,19 +279,23 @@ class ValueRuns:
         """The index of the first run of each group."""
         return np.searchsorted(self.group, np.arange(self.covered.size))
 
-    def chosen(self) -> tuple[Integers, Places, NDArray[np.bool_]]:
+    def choose_numbers(self) -> tuple[Integers, Places, NDArray[np.bool_]]:
         """Choose a number of each group; return it with its position among the values."""
         index = self.winners()
-        return self.starts[index] + bits.random_each_below(self.places[index]), self.cut[index], self.tied[index]
+        return (
+            self.starts[index] + bits.random_below_limits(self.multiplicities[index]),
+            self.cut[index],
+            self.tied[index],
+        )
 
     def winners(self) -> Places:
         """Choose a run of each group by a race."""
         begin = self.begin
         gaps = self.distance - np.minimum.reduceat(self.distance, begin)[self.group]
         near = np.minimum(gaps, (1 << 63) - 1).astype(np.uint64)
-        return races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.places)
+        return races.winners_of_groups(races.GUMBEL, near, self.rate, begin, self.multiplicities)
 
-    def suspected(self) -> list[int]:
+    def groups_to_recheck(self) -> list[int]:
         """Draw which groups' choices may fall beyond these runs: that happens once in 2¹⁰⁰ times, and is examined once
         in 2⁶⁴.
         """
@@ -292,40 +303,42 @@ class ValueRuns:
 
     def of_group(self, index: int) -> ValueRuns:
         """Return the runs of one group, as if it were alone."""
-        group_runs = self._only(self.group == index)
+        group_runs = self._select(self.group == index)
         return replace(group_runs, group=np.zeros_like(group_runs.group), covered=self.covered[[index]])
 
-    def beyond(self, near: ValueRuns) -> ValueRuns:
+    def outside(self, near: ValueRuns) -> ValueRuns:
         """Return the runs outside nearer runs of the same group."""
-        return self._only(self._is_beyond(near))
+        return self._select(self._is_outside(near))
 
-    def _only(self, mask: NDArray[np.bool_]) -> ValueRuns:
+    def _select(self, mask: NDArray[np.bool_]) -> ValueRuns:
         return replace(
             self,
             starts=self.starts[mask],
-            places=self.places[mask],
+            multiplicities=self.multiplicities[mask],
             distance=self.distance[mask],
             cut=self.cut[mask],
             tied=self.tied[mask],
             group=self.group[mask],
         )
 
-    def _is_beyond(self, near: ValueRuns) -> NDArray[np.bool_]:
+    def _is_outside(self, near: ValueRuns) -> NDArray[np.bool_]:
         return (self.starts < near.starts[0]) | (self.starts > near.starts[-1])
 
-    def falls_beyond(self, near: ValueRuns) -> bool:
+    def falls_outside(self, near: ValueRuns) -> bool:
         """Decide whether the choice lies outside nearer runs, given that its first 64 bits do not rule it out."""
-        return bits.is_less(0, 64, self.share_beyond(near))
+        return bits.is_uniform_below(0, 64, self.probability_outside(near))
 
-    def share_beyond(self, near: ValueRuns) -> Callable[[Context], Decimal]:
+    def probability_outside(self, near: ValueRuns) -> Callable[[Context], Decimal]:
         """Return a function that computes, to any precision, the probability that the choice lies outside
         nearer runs.
         """
-        far = self._is_beyond(near)
+        far = self._is_outside(near)
 
         def share(context: Context) -> Decimal:
             sums = {True: Decimal(0), False: Decimal(0)}
-            for out, distance, count in zip(far.tolist(), self.distance.tolist(), self.places.tolist(), strict=True):
+            for out, distance, count in zip(
+                far.tolist(), self.distance.tolist(), self.multiplicities.tolist(), strict=True
+            ):
                 weight = context.multiply(bits.to_decimal(-distance * self.rate, context).exp(context), Decimal(count))
                 sums[out] = context.add(sums[out], weight)
             return context.divide(sums[True], context.add(sums[True], sums[False]))
@@ -334,7 +347,7 @@ class ValueRuns:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _RunLayout:
     """What every run of every group is: low, a gap, a value, or high."""
 
     group: Places
@@ -346,7 +359,7 @@ class _Layout:
     """Whether the window extends to it: low and high count only where no value between is left out."""
 
     @classmethod
-    def of(cls, parts: QuantileParts, window: tuple[Places, Places]) -> _Layout:
+    def of(cls, parts: QuantileParts, window: tuple[Places, Places]) -> _RunLayout:
         first, last = window
         sizes = 2 * (last - first) + 3
         group = np.repeat(np.arange(sizes.size), sizes)
@@ -357,7 +370,7 @@ class _Layout:
         seen = ~(at_low & (first > parts.first)[group]) & ~(at_high & (last < parts.last)[group])
         return cls(group, cut, at_low, at_high, (run_index % 2 == 0) & ~at_low & ~at_high, seen)
 
-    def numbers(self, rows: RankedValues, parts: QuantileParts) -> tuple[Integers, Integers]:
+    def starts_and_sizes(self, rows: RankedValues, parts: QuantileParts) -> tuple[Integers, Integers]:
         """Return the first number of each run, and how many numbers it holds."""
         low, high = parts.low[self.group], parts.high[self.group]
         has_value_before, has_value_after = self.cut > parts.first[self.group], self.cut < parts.last[self.group]
@@ -373,11 +386,13 @@ class _Layout:
         weight_type, denominator = parts.low_weight.dtype, rule.share.denominator
         weight = parts.weight(rows)
         rank = parts.low_weight[self.group] + parts.unit * (
-            rows.before[self.cut] - rows.before[parts.first[self.group]]
+            rows.rows_before[self.cut] - rows.rows_before[parts.first[self.group]]
         ).astype(weight_type)
-        run_weight = parts.unit * (rows.before[self.cut + self.tied] - rows.before[self.cut]).astype(weight_type)
+        run_weight = parts.unit * (rows.rows_before[self.cut + self.tied] - rows.rows_before[self.cut]).astype(
+            weight_type
+        )
         lean = abs(rule.offset) * parts.unit
         below = np.where(self.at_low, -lean * (rule.offset < 0), rank)
         above = np.where(self.at_high, weight[self.group] + lean * (rule.offset > 0), rank + run_weight)
-        target = _target(parts, weight, rule)[self.group]
+        target = _target_rank(parts, weight, rule)[self.group]
         return np.maximum(np.maximum(below * denominator - target, target - above * denominator), 0)

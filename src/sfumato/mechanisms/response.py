@@ -48,12 +48,12 @@ class Estimate:
 
     def interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Floats, Floats]:
         """Return normal intervals for each count: for the noise alone, not for the sampling of respondents."""
-        width = _normal_width(1.0, confidence, 1) * self.standard_errors
+        width = _normal_half_width(1.0, confidence, 1) * self.standard_errors
         return self.counts - width, self.counts + width
 
 
 def _parse_answers(values: Any, choices: int) -> Integers:
-    numbers = grids.as_numbers(values, None, "values")
+    numbers = grids.as_numeric_array(values, None, "values")
     answers = np.atleast_1d(grids.to_steps(numbers, None))
     if numbers.ndim > 1 or (answers.size and not (answers.min() >= 0 and answers.max() < choices)):
         raise InvalidParameter(
@@ -62,7 +62,7 @@ def _parse_answers(values: Any, choices: int) -> Integers:
     return answers
 
 
-def _log_below(odds: Fraction) -> Fraction:
+def _log_rounded_down(odds: Fraction) -> Fraction:
     """Return ln(odds), rounded down at the thirtieth decimal."""
     context = bits.decimal_context(60)
     return Fraction(int(context.multiply(bits.to_decimal(odds, context).ln(context), Decimal(10**30))), 10**30)
@@ -78,7 +78,7 @@ def bernoulli(threshold: Callable[[Context], Decimal], count: int) -> NDArray[np
     for index in np.flatnonzero(
         (words >= np.uint64(max(0, cutoff - 1))) & (words <= np.uint64(min(cutoff + 1, (1 << 64) - 1)))
     ):
-        outcomes[index] = bits.is_less(int(words[index]), 64, threshold)
+        outcomes[index] = bits.is_uniform_below(int(words[index]), 64, threshold)
     return outcomes
 
 
@@ -107,7 +107,7 @@ class RandomizedResponse:
         exact_epsilon = exact(epsilon, "epsilon", NONNEGATIVE)
         if exact_epsilon and not _EPSILON_LEAST <= exact_epsilon <= _EPSILON_MOST:
             raise InvalidParameter("epsilon", epsilon, f"0, or a number from 0.000001 to {_EPSILON_MOST}")
-        if exact_odds is not None and not 0 <= exact_epsilon - _log_below(exact_odds) < Fraction(1, 10**20):
+        if exact_odds is not None and not 0 <= exact_epsilon - _log_rounded_down(exact_odds) < Fraction(1, 10**20):
             raise InvalidParameter(
                 "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
             )
@@ -124,7 +124,7 @@ class RandomizedResponse:
         ln(odds).
         """
         exact_odds = exact(odds, "odds", ABOVE_ONE)
-        return cls(_log_below(exact_odds) + Fraction(1, 10**30), choices, exact_odds)
+        return cls(_log_rounded_down(exact_odds) + Fraction(1, 10**30), choices, exact_odds)
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
@@ -142,12 +142,12 @@ class RandomizedResponse:
     def choose(self, values: Any) -> Any:
         """Return a randomised report for each answer: an int gives an int, an array gives an array."""
         truth = _parse_answers(values, self.choices)
-        is_kept = bernoulli(self._kept, truth.size)
+        is_kept = bernoulli(self._keep_probability, truth.size)
         reports = np.where(is_kept, truth, bits.random_array_below(self.choices, truth.size))
         return int(reports[0]) if np.ndim(values) == 0 else reports
 
-    def _kept(self, context: Context) -> Decimal:
-        growth = _growth(self.epsilon, self.odds, context)
+    def _keep_probability(self, context: Context) -> Decimal:
+        growth = _exp_epsilon(self.epsilon, self.odds, context)
         return context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(self.choices - 1)))
 
     def curve(self) -> Curve:
@@ -155,7 +155,7 @@ class RandomizedResponse:
 
     def distribution(self, value: int) -> OutcomeDistribution:
         """Return the exact law of the report that stands for this answer."""
-        answer = self._answer(value, "value")
+        answer = self._check_answer(value, "value")
         if self.choices > outcome_laws.MAX_OUTCOMES:
             rule = f"at most {outcome_laws.MAX_OUTCOMES:,}, so that its law can be listed"
             raise InvalidParameter("choices", self.choices, rule)
@@ -165,16 +165,20 @@ class RandomizedResponse:
             total = growth + self.choices - 1
             return OutcomeDistribution.of_mapping({j: weight / total for j, weight in weights.items()})
         context = outcome_laws.law_context()
-        low = context.divide(Decimal(1), context.add(_growth(self.epsilon, None, context), Decimal(self.choices - 1)))
+        low = context.divide(
+            Decimal(1), context.add(_exp_epsilon(self.epsilon, None, context), Decimal(self.choices - 1))
+        )
         high = context.subtract(Decimal(1), context.multiply(low, Decimal(self.choices - 1)))
-        return outcome_laws.published({j: high if j == answer else low for j in range(self.choices)}, is_uniform=False)
+        return outcome_laws.rounded_distribution(
+            {j: high if j == answer else low for j in range(self.choices)}, is_uniform=False
+        )
 
     def loss(self, outcome: int, x: int, y: int) -> Fraction:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome]: ε, −ε or 0 (with ``odds``, ε is ln(odds) rounded up)."""
-        report, first, second = (self._answer(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y")))
+        report, first, second = (self._check_answer(*given) for given in ((outcome, "outcome"), (x, "x"), (y, "y")))
         return self.epsilon * ((report == first) - (report == second))
 
-    def _answer(self, value: Number, name: str) -> int:
+    def _check_answer(self, value: Number, name: str) -> int:
         number = exact_integer(value, name)
         if number >= self.choices:
             raise InvalidParameter(name, value, f"a whole number from 0 to {self.choices - 1:,}")
@@ -187,7 +191,7 @@ class RandomizedResponse:
             raise InvalidParameter("epsilon", self.epsilon, rule)
         report_counts = np.bincount(_parse_answers(reports, self.choices), minlength=self.choices)
         p = self.truth
-        return _debiased(report_counts, int(report_counts.sum()), p, (1 - p) / (self.choices - 1))
+        return _debiased_estimate(report_counts, int(report_counts.sum()), p, (1 - p) / (self.choices - 1))
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
         """Estimate the half-width of one estimated count among this many reports, when few hold the answer."""
@@ -195,7 +199,7 @@ class RandomizedResponse:
             return math.inf
         q = (1 - self.truth) / (self.choices - 1)
         report_count = exact_integer(reports, "reports", at_least=1)
-        return _normal_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
+        return _normal_half_width(math.sqrt(report_count * q * (1 - q)) / (self.truth - q), confidence, k)
 
     def words(self) -> str:
         return f"randomised response among {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
@@ -222,7 +226,7 @@ class OptimizedUnaryEncoding:
     __repr__ = constructor_repr
 
     def __init__(self, epsilon: Number, choices: int) -> None:
-        response = _informative_response(epsilon, choices)
+        response = _response_with_positive_epsilon(epsilon, choices)
         object.__setattr__(self, "epsilon", response.epsilon)
         object.__setattr__(self, "choices", response.choices)
 
@@ -233,12 +237,12 @@ class OptimizedUnaryEncoding:
         step = max(1, (1 << 20) // self.choices)
         for start in range(0, truth.size, step):
             part = rows[start : start + step]
-            part[:] = bernoulli(self._noise, part.size).reshape(part.shape)
+            part[:] = bernoulli(self._false_bit_probability, part.size).reshape(part.shape)
         rows[np.arange(truth.size), truth] = (bits.random_uint64(truth.size) & np.uint64(1)).astype(np.uint8)
         return rows
 
-    def _noise(self, context: Context) -> Decimal:
-        return context.divide(Decimal(1), context.add(_growth(self.epsilon, None, context), Decimal(1)))
+    def _false_bit_probability(self, context: Context) -> Decimal:
+        return context.divide(Decimal(1), context.add(_exp_epsilon(self.epsilon, None, context), Decimal(1)))
 
     def curve(self) -> Curve:
         """State ε-DP: two bits differ, and (1/2)/(1/2) · q/(1−q) at worst is e^{−ε}."""
@@ -250,7 +254,7 @@ class OptimizedUnaryEncoding:
             raise InvalidParameter(
                 "reports", ValueWords(f"an array of shape {rows.shape}"), f"rows of {self.choices} bits"
             )
-        return _debiased(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
+        return _debiased_estimate(rows.sum(0, dtype=np.int64), len(rows), 0.5, 1 / (math.exp(self.epsilon) + 1))
 
     def variance(self, reports: int) -> float:
         """Return the variance of the count of a rare choice."""
@@ -258,13 +262,13 @@ class OptimizedUnaryEncoding:
         return report_count * 4 * math.exp(self.epsilon) / math.expm1(self.epsilon) ** 2
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
-        return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
+        return _normal_half_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
         return f"optimised unary encoding of {self.choices} answers, ε {format_number(float(self.epsilon), 6)}"
 
 
-def _informative_response(epsilon: Number, choices: int) -> RandomizedResponse:
+def _response_with_positive_epsilon(epsilon: Number, choices: int) -> RandomizedResponse:
     """Return randomised response among these answers; refuse ε = 0, at which an encoding is of no use."""
     response = RandomizedResponse(epsilon, choices)
     if not response.epsilon:
@@ -293,7 +297,7 @@ class OptimalLocalHashing:
     __repr__ = constructor_repr
 
     def __init__(self, epsilon: Number, choices: int) -> None:
-        response = _informative_response(epsilon, choices)
+        response = _response_with_positive_epsilon(epsilon, choices)
         if response.epsilon > 10:
             raise InvalidParameter(
                 "epsilon", epsilon, "at most 10", fix="use RandomizedResponse, which has less noise at a larger ε"
@@ -329,7 +333,7 @@ class OptimalLocalHashing:
         a, b, cell = rows.T
         supported = np.array([(self.hashed(a, b, x) == cell).sum() for x in range(self.choices)])
         truth = RandomizedResponse(self.epsilon, self.cells).truth
-        return _debiased(supported, len(rows), truth, 1 / self.cells)
+        return _debiased_estimate(supported, len(rows), truth, 1 / self.cells)
 
     def variance(self, reports: int) -> float:
         """Return the variance of the count of a rare choice."""
@@ -337,7 +341,7 @@ class OptimalLocalHashing:
         return exact_integer(reports, "reports", at_least=1) * q * (1 - q) / (p - q) ** 2
 
     def error(self, confidence: Number = DEFAULT_CONFIDENCE, k: int = 1, *, reports: int = 1000) -> float:
-        return _normal_width(math.sqrt(self.variance(reports)), confidence, k)
+        return _normal_half_width(math.sqrt(self.variance(reports)), confidence, k)
 
     def words(self) -> str:
         return (
@@ -350,19 +354,19 @@ Response = RandomizedResponse | OptimizedUnaryEncoding | OptimalLocalHashing
 """A mechanism that chooses one report for each answer of a list."""
 
 
-def _growth(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
+def _exp_epsilon(epsilon: Fraction, odds: Fraction | None, context: Context) -> Decimal:
     """Return e^ε, exact where it is rational."""
     return bits.to_decimal(epsilon, context).exp(context) if odds is None else bits.to_decimal(odds, context)
 
 
-def _debiased(report_counts: NDArray[Any], total: int, p: float, q: float) -> Estimate:
+def _debiased_estimate(report_counts: NDArray[Any], total: int, p: float, q: float) -> Estimate:
     counts = (report_counts - total * q) / (p - q)
     share = np.clip(counts / max(1, total), 0, 1)
     variance = total * (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
     return Estimate(counts, np.sqrt(variance))
 
 
-def _normal_width(deviation: float, confidence: Number, k: int) -> float:
+def _normal_half_width(deviation: float, confidence: Number, k: int) -> float:
     """Return the half-width of k normal estimates, by a union bound."""
     from statistics import NormalDist
 

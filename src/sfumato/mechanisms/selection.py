@@ -76,7 +76,7 @@ def derived_grid(sensitivity: Fraction, epsilon: Fraction) -> Fraction:
     return Fraction(1, 1 << (math.ceil(1 / upper_limit) - 1).bit_length())
 
 
-def gaps(scores: Any, grid: Fraction) -> Gaps:
+def score_gaps(scores: Any, grid: Fraction) -> Gaps:
     """Return how many steps each score lies below the best, at most ``FURTHEST``; a refusal names the kind of scores,
     never their values.
     """
@@ -86,10 +86,12 @@ def gaps(scores: Any, grid: Fraction) -> Gaps:
             "scores", ValueWords(f"an array with {array.ndim} dimensions"), "a list of one or more scores"
         )
     if array.dtype.kind == "O":
-        return _from_numbers(array.tolist(), grid)
+        return _gaps_from_numbers(array.tolist(), grid)
     if array.dtype.kind == "f":
-        return _from_floats(array.astype(np.float64), grid)
-    return _from_integers(np.clip(array, -LARGEST if array.dtype.kind == "i" else 0, LARGEST).astype(np.int64), grid)
+        return _gaps_from_floats(array.astype(np.float64), grid)
+    return _gaps_from_integers(
+        np.clip(array, -LARGEST if array.dtype.kind == "i" else 0, LARGEST).astype(np.int64), grid
+    )
 
 
 def _as_array(scores: Any) -> NDArray[Any]:
@@ -113,7 +115,7 @@ def _is_number(score: object) -> bool:
     return isinstance(score, _NUMBERS) and not isinstance(score, bool)
 
 
-def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
+def _gaps_from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
     """Convert integers: exact on a fine grid, rounded on a coarse one."""
     if grid > 1:
         k = grid.numerator.bit_length() - 1
@@ -123,7 +125,7 @@ def _from_integers(values: NDArray[np.int64], grid: Fraction) -> Gaps:
     return np.minimum(steps_below, np.uint64(FURTHEST >> k)) << np.uint64(k)
 
 
-def _from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
+def _gaps_from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
     """Convert floats: scaling by a power of two is exact, and every resulting whole number of steps is a float.
 
     Differences of such floats are not: each is split at 2⁶¹, both parts are subtracted as whole numbers, and where the
@@ -140,7 +142,7 @@ def _from_floats(values: NDArray[np.float64], grid: Fraction) -> Gaps:
     return np.minimum(steps_below, np.uint64(FURTHEST))
 
 
-def _from_numbers(values: list[Any], grid: Fraction) -> Gaps:
+def _gaps_from_numbers(values: list[Any], grid: Fraction) -> Gaps:
     steps = [_steps(value, grid) for value in values]
     best = max(steps)
     return np.array([min(best - score_steps, FURTHEST) for score_steps in steps], np.uint64)
@@ -148,10 +150,10 @@ def _from_numbers(values: list[Any], grid: Fraction) -> Gaps:
 
 def _steps(value: Any, grid: Fraction) -> int:
     """Convert one number, of any kind, into steps."""
-    return math.floor(_held(value) / grid + Fraction(1, 2))
+    return math.floor(_clamped_fraction(value) / grid + Fraction(1, 2))
 
 
-def _held(value: Any) -> Fraction:
+def _clamped_fraction(value: Any) -> Fraction:
     """Return the number exactly, clamped to ±2⁶²; NaN is the lowest."""
     number = value.item() if isinstance(value, np.generic) else value
     if number.is_nan() if isinstance(number, Decimal) else number != number:
@@ -165,7 +167,7 @@ _EPSILON = (Fraction(1, 10**9), Fraction(1000))
 _SENSITIVITY = (Fraction(1, 10**9), Fraction(10**15))
 
 
-def _checked(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fraction:
+def _number_within(value: Number, name: str, limits: tuple[Fraction, Fraction]) -> Fraction:
     number = exact(value, name, POSITIVE)
     if not limits[0] <= number <= limits[1]:
         raise InvalidParameter(name, value, f"a number from {float(limits[0]):g} to {float(limits[1]):g}")
@@ -179,8 +181,8 @@ class ScoreSelection:
     """
 
     interactive: ClassVar[bool] = False
-    called: ClassVar[str]
-    """What it is called in words."""
+    mechanism_name: ClassVar[str]
+    """What it is mechanism_name in words."""
 
     epsilon: Fraction
     sensitivity: Fraction
@@ -206,11 +208,11 @@ class ScoreSelection:
                 "False under replace neighbours",
                 fix="leave out monotone: a replaced unit can move scores up and down",
             )
-        object.__setattr__(self, "epsilon", _checked(epsilon, "epsilon", _EPSILON))
-        object.__setattr__(self, "sensitivity", _checked(sensitivity, "sensitivity", _SENSITIVITY))
+        object.__setattr__(self, "epsilon", _number_within(epsilon, "epsilon", _EPSILON))
+        object.__setattr__(self, "sensitivity", _number_within(sensitivity, "sensitivity", _SENSITIVITY))
         object.__setattr__(self, "monotone", monotone)
         object.__setattr__(self, "neighbours", relation)
-        object.__setattr__(self, "grid", grids.power_of_two(grid) or self.derived_grid)
+        object.__setattr__(self, "grid", grids.parse_grid(grid) or self.derived_grid)
 
     @property
     def derived_grid(self) -> Fraction:
@@ -228,8 +230,10 @@ class ScoreSelection:
     def in_parts(self, parts: int, grid: Number | None = None) -> Self:
         """Return the same selection for scores given in units of 1/``parts``, in which they are integers."""
         rescaled = copy(self)
-        object.__setattr__(rescaled, "sensitivity", _checked(self.sensitivity * parts, "sensitivity", _SENSITIVITY))
-        object.__setattr__(rescaled, "grid", grids.power_of_two(grid) or rescaled.derived_grid)
+        object.__setattr__(
+            rescaled, "sensitivity", _number_within(self.sensitivity * parts, "sensitivity", _SENSITIVITY)
+        )
+        object.__setattr__(rescaled, "grid", grids.parse_grid(grid) or rescaled.derived_grid)
         return rescaled
 
     def error(self, candidates: int, confidence: Number = DEFAULT_CONFIDENCE, *, on_grid: bool = False) -> float:
@@ -238,21 +242,21 @@ class ScoreSelection:
         Rounding two scores to the grid may hide a step more, unless they are whole numbers of steps (``on_grid``), as
         whole numbers are where no grid is named. Beyond the furthest distance that is told apart nothing is known.
         """
-        shortfall = self._lost(candidates, confidence)
+        shortfall = self._score_loss(candidates, confidence)
         if shortfall > float(FURTHEST * self.grid):
             return math.inf
         return shortfall if on_grid else shortfall + float(self.grid)
 
-    def _lost(self, candidates: int, confidence: Number) -> float:
+    def _score_loss(self, candidates: int, confidence: Number) -> float:
         """Bound the loss by the exponential mechanism's (ln n + ln 1/β)/rate (Dwork & Roth 2014, Thm 3.11), which holds
         a fortiori for permute-and-flip (McKenna & Sheldon 2020, Prop. 2 and Cor. 1).
         """
-        return _tail(candidates, confidence) / float(self.rate)
+        return _log_union_bound(candidates, confidence) / float(self.rate)
 
     def law(self, scores: Any) -> Law:
         """Return the probability of every outcome for these scores, to a hundred digits (``outcome_laws``)."""
         steps_below, rate = gaps_and_step_exponent(scores, self)
-        steps = outcome_laws.check_steps([int(gap) for gap in steps_below], rate)
+        steps = outcome_laws.check_score_steps([int(gap) for gap in steps_below], rate)
         return dict(enumerate(self._probabilities(steps, rate)))
 
     def _probabilities(self, steps: list[int], rate: Fraction) -> list[Decimal]:  # noqa: ARG002
@@ -260,14 +264,14 @@ class ScoreSelection:
 
     def distribution(self, scores: Any) -> OutcomeDistribution:
         """Return the exact law of the choice for a short list of scores; equal scores have equal probabilities 1/n."""
-        return outcome_laws.published(self.law(scores), is_uniform=_all_equal(scores, self))
+        return outcome_laws.rounded_distribution(self.law(scores), is_uniform=_all_equal(scores, self))
 
     def loss(self, outcome: Any, x: Any, y: Any) -> float:
         """Return ln P[M(x) = outcome]/P[M(y) = outcome], the privacy loss of one outcome for two lists of scores."""
-        return outcome_laws.loss_of(outcome, self.law(x), self.law(y))
+        return outcome_laws.log_probability_ratio(outcome, self.law(x), self.law(y))
 
     def words(self) -> str:
-        return f"{self.called}, ε {format_number(float(self.epsilon), 6)}"
+        return f"{self.mechanism_name}, ε {format_number(float(self.epsilon), 6)}"
 
     def __repr__(self) -> str:
         arguments = [f"epsilon={format_exact(self.epsilon)}"]
@@ -276,9 +280,9 @@ class ScoreSelection:
         arguments += ["monotone=True"] if self.monotone else []
         arguments += [] if self.neighbours is Neighbours.ADD_REMOVE else [f"neighbours={self.neighbours.value!r}"]
         arguments += [] if self.grid == self.derived_grid else [f"grid={format_exact(self.grid)}"]
-        return f"{type(self).__name__}({', '.join(arguments + self._more())})"
+        return f"{type(self).__name__}({', '.join(arguments + self._extra_words())})"
 
-    def _more(self) -> list[str]:
+    def _extra_words(self) -> list[str]:
         return []
 
 
@@ -288,7 +292,7 @@ def _all_equal(scores: Any, mechanism: ScoreSelection) -> bool:
 
 def gaps_and_step_exponent(scores: Any, mechanism: ScoreSelection) -> tuple[NDArray[np.uint64], Fraction]:
     """Return how many steps each score lies below the best, and the rate per step."""
-    return gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
+    return score_gaps(scores, mechanism.grid), mechanism.rate * mechanism.grid
 
 
 def _log(value: Fraction) -> float:
@@ -306,7 +310,7 @@ class Exponential(ScoreSelection):
     1
     """
 
-    called: ClassVar[str] = "exponential mechanism"
+    mechanism_name: ClassVar[str] = "exponential mechanism"
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
@@ -329,7 +333,7 @@ class PermuteAndFlip(ScoreSelection):
     bounded, so it is charged as any ε-DP release.
     """
 
-    called: ClassVar[str] = "permute-and-flip"
+    mechanism_name: ClassVar[str] = "permute-and-flip"
 
     def choose(self, scores: Any) -> int:
         """Return the index of one candidate; ties are broken uniformly."""
@@ -361,7 +365,7 @@ class NoisyMax(ScoreSelection):
     noise the exponential mechanism.
     """
 
-    called: ClassVar[str] = "the largest noisy score"
+    mechanism_name: ClassVar[str] = "the largest noisy score"
 
     noise: MaxNoise
 
@@ -398,17 +402,17 @@ class NoisyMax(ScoreSelection):
             return Curve.bounded_range(self.epsilon, self.neighbours)
         return Curve.pure(self.epsilon, self.neighbours)
 
-    def _lost(self, candidates: int, confidence: Number) -> float:
+    def _score_loss(self, candidates: int, confidence: Number) -> float:
         """Bound the loss under Laplace noise: all noises lie within (ln n/β)/rate, so the choice is at most twice that
         below the best.
         """
         factor = 2 if self.noise is MaxNoise.LAPLACE else 1
-        return factor * _tail(candidates, confidence) / float(self.rate)
+        return factor * _log_union_bound(candidates, confidence) / float(self.rate)
 
     def words(self) -> str:
         return f"{super().words()}, {self.noise.value} noise"
 
-    def _more(self) -> list[str]:
+    def _extra_words(self) -> list[str]:
         return [f"noise={self.noise.value!r}"]
 
 
@@ -419,7 +423,7 @@ class TopK(ScoreSelection):
     after the other (Durfee & Rogers 2019, Lemma 4.2).
     """
 
-    called: ClassVar[str] = "the largest scores under Gumbel noise"
+    mechanism_name: ClassVar[str] = "the largest scores under Gumbel noise"
 
     k: int
 
@@ -450,19 +454,19 @@ class TopK(ScoreSelection):
     def curve(self) -> Curve:
         return compose([(Curve.bounded_range(self.epsilon / self.k, self.neighbours), self.k)])
 
-    def _lost(self, candidates: int, confidence: Number) -> float:
+    def _score_loss(self, candidates: int, confidence: Number) -> float:
         """Bound by a union over the k rounds: each choice is this close to the best of what was left."""
         miss = 1 - exact(confidence, "confidence", CONFIDENCE)
-        return _tail(candidates, 1 - miss / self.k) / float(self.rate / self.k)
+        return _log_union_bound(candidates, 1 - miss / self.k) / float(self.rate / self.k)
 
     def words(self) -> str:
         return f"{super().words()}, the best {self.k}"
 
-    def _more(self) -> list[str]:
+    def _extra_words(self) -> list[str]:
         return [f"k={self.k}"]
 
 
-def _tail(candidates: int, confidence: Number) -> float:
+def _log_union_bound(candidates: int, confidence: Number) -> float:
     """Return ln n + ln(1/β)."""
     miss = 1 - exact(confidence, "confidence", CONFIDENCE)
     return math.log(exact_integer(candidates, "candidates", at_least=1)) - _log(miss)
@@ -488,8 +492,8 @@ def best_selection(
     if alpha > 10**6 or n > 10**12:
         raise InvalidParameter("order", order, "at most 1e6, with at most 1e12 candidates")
     settings = (sensitivity, monotone, neighbours)
-    exponential = Exponential(_affordable(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
-    permute_and_flip = PermuteAndFlip(_affordable(lambda e: Curve.pure(e), alpha, budget), *settings)
+    exponential = Exponential(_largest_affordable_epsilon(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
+    permute_and_flip = PermuteAndFlip(_largest_affordable_epsilon(lambda e: Curve.pure(e), alpha, budget), *settings)
     x = np.linspace(0, 60 + math.log(n), 20_000)
     p = np.exp(-x)
     exponential_shortfall = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(exponential.rate)
@@ -499,7 +503,7 @@ def best_selection(
     return exponential if exponential_shortfall <= flip_shortfall else permute_and_flip
 
 
-def _affordable(curve: Any, order: Fraction, price: Fraction) -> Fraction:
+def _largest_affordable_epsilon(curve: Any, order: Fraction, price: Fraction) -> Fraction:
     """Return the largest ε, to nine digits, whose divergence fits the price."""
     low, high = _EPSILON
     if curve(low).renyi_above(order) > price:

@@ -207,7 +207,7 @@ class Session(SecretSession):
             return False
         self._positives += 1
         if self._positives >= self._mechanism.positives:
-            self._forget()  # before anything else can fail: the last "above" ends the session whatever follows
+            self._erase_secrets()  # before anything else can fail: the last "above" ends the session whatever follows
         if self._mechanism.values_epsilon is not None:
             self.value = value + laplace.draw_one(self._value_scale)
         return True
@@ -220,9 +220,9 @@ class Session(SecretSession):
     def close(self) -> None:
         """End the session; the noise is forgotten, the charge remains."""
         with self._lock:
-            self._forget()
+            self._erase_secrets()
 
-    def _forget(self) -> None:
+    def _erase_secrets(self) -> None:
         self._threshold = None
         self._noise.clear()
 

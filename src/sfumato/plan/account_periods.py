@@ -138,7 +138,7 @@ def _readable_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
             return _declared_periods(relation, policy)
         case Filter(input, predicate):
             return _intersect(
-                _readable_periods(input, policy), _periods_meeting(predicate, _period_columns(input, policy), policy)
+                _readable_periods(input, policy), _periods_satisfying(predicate, _period_columns(input, policy), policy)
             )
         case UnitJoin(left, right, outer=outer):
             return (
@@ -163,7 +163,7 @@ def _scanned_periods(relation: Relation, policy: Policy) -> PeriodIntervals:
         case Filter(Scan() as scan, predicate):
             return _intersect(
                 _declared_periods(scan, policy),
-                _periods_meeting(predicate, frozenset((_period_field(scan, policy),)), policy),
+                _periods_satisfying(predicate, frozenset((_period_field(scan, policy),)), policy),
             )
         case Scan():
             return _declared_periods(relation, policy)
@@ -182,25 +182,27 @@ def _periods_within(limit: Limit, policy: Policy) -> PeriodIntervals:
     return ((low, high),) if low <= high else ()
 
 
-def _periods_meeting(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> PeriodIntervals:
+def _periods_satisfying(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> PeriodIntervals:
     """Return the periods of the rows that meet a condition: all where it does not limit them."""
     if isinstance(condition, Call):
         if condition.function == "AND":
             periods = _periods_within(Limit(), policy)
             for conjunct in condition.arguments:
-                periods = _intersect(periods, _periods_meeting(conjunct, period_columns, policy))
+                periods = _intersect(periods, _periods_satisfying(conjunct, period_columns, policy))
             return periods
         if condition.function == "OR":
-            return _unite(_periods_meeting(disjunct, period_columns, policy) for disjunct in condition.arguments)
+            return _unite(_periods_satisfying(disjunct, period_columns, policy) for disjunct in condition.arguments)
         comparison = as_comparison(condition)
         if comparison is not None and comparison.operator == "IN":
             operand = comparison.operand
             equalities = (call("=", operand, literal(operand.domain.type, value)) for value in comparison.values)
-            return _unite(_limited_periods(equality, period_columns, policy) for equality in equalities)
-    return _limited_periods(condition, period_columns, policy)
+            return _unite(_periods_within_limits(equality, period_columns, policy) for equality in equalities)
+    return _periods_within_limits(condition, period_columns, policy)
 
 
-def _limited_periods(condition: Expression, period_columns: frozenset[Reference], policy: Policy) -> PeriodIntervals:
+def _periods_within_limits(
+    condition: Expression, period_columns: frozenset[Reference], policy: Policy
+) -> PeriodIntervals:
     periods = _periods_within(Limit(), policy)
     for operand, limit in limits((condition,)).items():
         if isinstance(operand, Column) and operand.reference in period_columns:
@@ -314,12 +316,12 @@ def _interval_conditions(
     """
     kind, (low, high) = column.domain.type, declared
     start = calendar.period_start(per, first)
-    lower_bound = [call(">=", column, literal(kind, _as_kind(start, kind)))] if first > low else []
+    lower_bound = [call(">=", column, literal(kind, _date_as_type(start, kind)))] if first > low else []
     end = calendar.shift(calendar.period_start(per, last), 1, per) if last < high else None
-    return lower_bound if end is None else [*lower_bound, call("<", column, literal(kind, _as_kind(end, kind)))]
+    return lower_bound if end is None else [*lower_bound, call("<", column, literal(kind, _date_as_type(end, kind)))]
 
 
-def _as_kind(day: dt.date, kind: Type) -> dt.date:
+def _date_as_type(day: dt.date, kind: Type) -> dt.date:
     return day if kind is Type.DATE else dt.datetime(day.year, day.month, day.day)
 
 

@@ -53,7 +53,7 @@ from sfumato.plan.aggregates.measures import (
     MAX_STEPS,
     Contribution,
     Count,
-    Distinct,
+    DistinctUnits,
     Measure,
     step_rounding_error,
 )
@@ -63,7 +63,7 @@ from sfumato.plan.nodes import (
     AnySemiJoin,
     BoundContributions,
     Filter,
-    Join,
+    PublicJoin,
     Relation,
     Scan,
     SemiJoin,
@@ -152,7 +152,7 @@ class ScaledMeasure:
         return any(contribution.low < 0 < contribution.high for contribution in self.contributions)
 
     @property
-    def contribution_bounds(self) -> tuple[int, int] | None:
+    def row_contribution_bounds(self) -> tuple[int, int] | None:
         """The bounds of what one row, which may be missing, adds to the only total; None if there are several."""
         if self.coordinates > 1:
             return None
@@ -215,7 +215,7 @@ class BoundedPlan:
         return tuple(member for share, scaled in enumerate(self.noisy_measures) for member in scaled.members(share))
 
     @property
-    def bound(self) -> BoundContributions:
+    def bounding_node(self) -> BoundContributions:
         """The node below the aggregate, which limits what one unit contributes."""
         source = self.plan.source
         assert isinstance(source, BoundContributions)
@@ -223,7 +223,7 @@ class BoundedPlan:
 
     @property
     def strategy(self) -> Strategy:
-        return self.bound.strategy
+        return self.bounding_node.strategy
 
     @property
     def every_row(self) -> bool:
@@ -232,42 +232,42 @@ class BoundedPlan:
 
     @property
     def limits(self) -> Limits:
-        return self.bound.limits
+        return self.bounding_node.limits
 
 
 def bounding_strategies(plan: Aggregate, limits: Limits, groups: int) -> tuple[BoundedPlan, ...]:
     """List the sound bounding strategies for a plan, cheapest first; if the plan itself bounds the rows of a unit, only
     WHOLE.
     """
-    proven_rows = whole_rows(plan.source)
+    proven_rows = rows_without_bounding(plan.source)
     counts_units = any(measure.once_per_unit for measure in plan.measures)
     limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
     if proven_rows is not None and (proven_rows == 1 or not counts_units):
-        return (_bounded(plan, Strategy.WHOLE, limits, groups),)
+        return (_bound_plan(plan, Strategy.WHOLE, limits, groups),)
     clips = [Strategy.CLIP_L1, Strategy.CLIP_L2]
     strategies = [*clips, Strategy.SAMPLE]
     if not counts_units:
         # a single group is clipped with one pass over the units; several need a second, and reweighting does not
         strategies = [*clips, Strategy.REWEIGHT, Strategy.SAMPLE] if groups == 1 else [Strategy.REWEIGHT, *strategies]
-    return tuple(_bounded(plan, strategy, limits, groups) for strategy in strategies)
+    return tuple(_bound_plan(plan, strategy, limits, groups) for strategy in strategies)
 
 
-def whole_rows(relation: Relation) -> int | None:
+def rows_without_bounding(relation: Relation) -> int | None:
     """Return the most rows of one unit if they need no bounding: one, one with its matches in public tables or one for
     each item of its lists, or the sum over the members of a union; else None.
     """
     if relation.max_rows == 1:
         return 1
     if isinstance(relation, (Filter, Window, SemiJoin, AnySemiJoin)):
-        return whole_rows(relation.input)
-    if isinstance(relation, Join):
-        input_rows = whole_rows(relation.input)
+        return rows_without_bounding(relation.input)
+    if isinstance(relation, PublicJoin):
+        input_rows = rows_without_bounding(relation.input)
         return None if input_rows is None else input_rows * relation.multiplicity
     if isinstance(relation, Unnest):
-        input_rows = whole_rows(relation.input)
+        input_rows = rows_without_bounding(relation.input)
         return None if input_rows is None else input_rows * relation.most
     if isinstance(relation, Union):
-        member_rows = [rows for rows in map(whole_rows, relation.inputs) if rows is not None]
+        member_rows = [rows for rows in map(rows_without_bounding, relation.inputs) if rows is not None]
         return sum(member_rows) if len(member_rows) == len(relation.inputs) else None
     return None
 
@@ -278,36 +278,36 @@ def discovery_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
 
     A vector over unknown groups has no length; what two units together can move is at most 2g of its parts.
     """
-    proven_rows = whole_rows(plan.source)
+    proven_rows = rows_without_bounding(plan.source)
     needs_no_sampling = proven_rows is not None and (
         proven_rows == 1 or not any(measure.once_per_unit for measure in plan.measures)
     )
     effective_limits = limits if proven_rows is None else Limits(proven_rows, proven_rows, proven_rows)
-    strategy, holders = (Strategy.WHOLE, Count()) if needs_no_sampling else (Strategy.SAMPLE, Distinct())
+    strategy, holders = (Strategy.WHOLE, Count()) if needs_no_sampling else (Strategy.SAMPLE, DistinctUnits())
     counted_plan = replace(plan, measures=(*plan.measures, holders))
     return replace(
-        _bounded(counted_plan, strategy, effective_limits, 2 * effective_limits.groups), discovers_groups=True
+        _bound_plan(counted_plan, strategy, effective_limits, 2 * effective_limits.groups), discovers_groups=True
     )
 
 
-def whole_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int | None = None) -> BoundedPlan:
+def whole_row_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int | None = None) -> BoundedPlan:
     """Bound the rows by sampling whole rows, as ranks need: a row counts in full or not at all. Values have at most
     ``max_steps`` steps: each row's value is rounded to them, so a unit moves no more ranks than it has rows.
     """
-    proven_rows = whole_rows(plan.source)
+    proven_rows = rows_without_bounding(plan.source)
     if proven_rows is not None:
         limits = Limits(proven_rows, proven_rows, proven_rows)
-        return _bounded(plan, Strategy.WHOLE, limits, groups, max_steps=max_steps)
-    return _bounded(plan, Strategy.SAMPLE, limits, groups, max_steps=max_steps)
+        return _bound_plan(plan, Strategy.WHOLE, limits, groups, max_steps=max_steps)
+    return _bound_plan(plan, Strategy.SAMPLE, limits, groups, max_steps=max_steps)
 
 
-def matched_bounding(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
+def distinct_value_bounding(bounded: BoundedPlan, max_values: int) -> BoundedPlan:
     """Bound a count of distinct values by matching: at most so many values of one unit, in all groups together."""
     (scaled,) = bounded.measures
     assert bounded.sample is None
     assert not bounded.discovers_groups
-    plan, limits = replace(bounded.plan, source=bounded.bound.input), Limits(max_values, max_values, max_values)
-    matched = _bounded(plan, Strategy.MATCH, limits, scaled.add_remove_sensitivity.groups)
+    plan, limits = replace(bounded.plan, source=bounded.bounding_node.input), Limits(max_values, max_values, max_values)
+    matched = _bound_plan(plan, Strategy.MATCH, limits, scaled.add_remove_sensitivity.groups)
     return for_neighbours(matched, scaled.sensitivity.neighbours)
 
 
@@ -315,10 +315,10 @@ def weighted_bounding(plan: Aggregate, limits: Limits, groups: int, bits: int = 
     """Bound the rows so that all rows of a unit have the same weight, 1 or a multiple of 2^-bits. Totals of fine groups
     then add up to those of coarse ones, and a unit is limited in all of them at once.
     """
-    proven_rows = whole_rows(plan.source)
+    proven_rows = rows_without_bounding(plan.source)
     if proven_rows is not None:
-        return _bounded(plan, Strategy.WHOLE, Limits(proven_rows, proven_rows, proven_rows), groups)
-    return _bounded(plan, Strategy.REWEIGHT, limits, groups, bits)
+        return _bound_plan(plan, Strategy.WHOLE, Limits(proven_rows, proven_rows, proven_rows), groups)
+    return _bound_plan(plan, Strategy.REWEIGHT, limits, groups, bits)
 
 
 def for_neighbours(bounded: BoundedPlan, neighbours: Neighbours) -> BoundedPlan:
@@ -339,8 +339,8 @@ def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivit
         return added
     per_group = (
         changed.per_group
-        if scaled.contribution_bounds is None
-        else added.per_group * _width(*scaled.contribution_bounds) / scaled.size
+        if scaled.row_contribution_bounds is None
+        else added.per_group * _step_width(*scaled.row_contribution_bounds) / scaled.size
     )
     groups = min(changed.groups, added.groups)
     euclidean = Fraction(math.isqrt(groups * int(changed.squares)))  # of whole numbers, by Cauchy–Schwarz
@@ -348,11 +348,11 @@ def _for_neighbours(scaled: ScaledMeasure, neighbours: Neighbours) -> Sensitivit
     return Sensitivity(groups, math.ceil(per_group), total, changed.squares, changed.neighbours)
 
 
-def _width(low: int, high: int) -> int:
+def _step_width(low: int, high: int) -> int:
     return max(1, high - low)
 
 
-def _bounded(
+def _bound_plan(
     plan: Aggregate,
     strategy: Strategy,
     limits: Limits,
@@ -364,14 +364,16 @@ def _bounded(
     """Insert ``BoundContributions`` between the aggregate and its rows, and scale the measures to whole steps."""
     effective_limits = replace(limits, groups=min(limits.groups, groups))
     plan_measures = cast("tuple[Measure, ...]", plan.measures)  # what is asked has become what is measured by now
-    measures = tuple(_scaled(measure, strategy, effective_limits, groups, bits, max_steps) for measure in plan_measures)
+    measures = tuple(
+        _scale_measure(measure, strategy, effective_limits, groups, bits, max_steps) for measure in plan_measures
+    )
     return BoundedPlan(replace(plan, source=BoundContributions(plan.source, strategy, effective_limits)), measures)
 
 
-def _scaled(
+def _scale_measure(
     measure: Measure, strategy: Strategy, limits: Limits, groups: int, max_bits: int, max_steps: int | None = None
 ) -> ScaledMeasure:
-    measure_limits = limits.of_measure(measure)
+    measure_limits = limits.for_measure(measure)
     max_weight = measure_limits.rows if strategy is Strategy.REWEIGHT else measure_limits.total
     coordinates = groups * measure.noises
     step = measure.step(max_weight << _spare_bits(strategy, coordinates))
@@ -380,7 +382,7 @@ def _scaled(
         step *= 2
         low, high = measure.step_range(step)
     size = measure.size(low, high)
-    bits = _bits(size * max_weight, max_bits if strategy.fractional else 0, rounds=measure.value is not None)
+    bits = _resolution_bits(size * max_weight, max_bits if strategy.fractional else 0, rounds=measure.value is not None)
     sensitivity = _sensitivity(strategy, size << max(bits, 0), measure_limits, coordinates)
     if bits < 0:
         scales_rows = strategy is not Strategy.WHOLE and strategy is not Strategy.SAMPLE
@@ -427,7 +429,7 @@ def max_squared_norm(per_group: int, total: int) -> int:
     return full_groups * per_group**2 + remainder**2
 
 
-def _bits(steps: int, max_bits: int, *, rounds: bool) -> int:
+def _resolution_bits(steps: int, max_bits: int, *, rounds: bool) -> int:
     """Return the finest resolution at which one unit adds at most ``MAX_STEPS``: fractions of a step, or several steps
     for values that may be rounded; a count of rows is never rounded. ``MAX_STEPS`` is a power of two.
     """

@@ -24,7 +24,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Described:
+class CatalogTable:
     """A table as analysts see it."""
 
     name: str
@@ -52,7 +52,7 @@ class Described:
         return not self.public and self.id is None and self.via is None
 
 
-def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> Described:
+def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> CatalogTable:
     """Describe a table of a policy as analysts see it, with the columns that queries may read."""
     table, period_column = policy.tables[name], policy.period_column(name)
     period = None if period_column is None else Period(period_column, str(policy.unit.period))
@@ -61,7 +61,7 @@ def describe_table(policy: Policy, name: str, columns: Mapping[str, Domain]) -> 
     is_shadowed = via is not None and str(unit_id).lower() in map(str.lower, columns)
     unit_id = None if is_shadowed else unit_id
     further = (table.lists, table.codings, table.possible_rows)
-    return Described(name, columns, table.public, unit_id, Limits.of(table), via, period, *further)
+    return CatalogTable(name, columns, table.public, unit_id, Limits.of(table), via, period, *further)
 
 
 def _unit_id_column(table: Table, policy: Policy) -> str:
@@ -84,7 +84,7 @@ def _refuse_public_values(table: str, *_: object) -> Sequence[Value | None]:
 
 @dataclass(frozen=True)
 class Catalog:
-    tables: Mapping[str, Described]
+    tables: Mapping[str, CatalogTable]
     multiplicity: Callable[[str, tuple[str, ...]], int]
     """Return the most rows of a public table that share one value of these columns."""
     overlap: Callable[[str, tuple[str, ...], tuple[tuple[str, str], ...]], int] = _refuse_bands

@@ -25,15 +25,15 @@ from sfumato.plan.aggregates.unit_measures import (
     UnitSum,
     WindowFunction,
 )
-from sfumato.plan.bounding import whole_rows
+from sfumato.plan.bounding import rows_without_bounding
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import (
     Aggregate,
     CombinedRows,
-    Join,
     LimitRowsPerUnit,
     PerUnit,
+    PublicJoin,
     Query,
     Scan,
     Union,
@@ -48,7 +48,7 @@ from sfumato.plan.noisy_rows import (
     NoisySelect,
     NoisySource,
     NoisyUnion,
-    Outer,
+    OuterSelect,
     WithScalars,
 )
 from sfumato.plan.values.expressions import (
@@ -63,7 +63,7 @@ from sfumato.plan.values.expressions import (
     columns,
 )
 from sfumato.plan.values.narrowing import as_comparison
-from sfumato.plan.warnings import VALUE_READINGS, UndeclaredValues
+from sfumato.plan.warnings import VALUE_READINGS, UndeclaredValueWarnings
 from sfumato.policy import Domain, Policy, Value, Via
 from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact
@@ -145,7 +145,7 @@ def _id_that_may_be_missing(policy: Policy, table: str) -> str:
 
 def number_caveats(query: Query, row_limits: RowLimits) -> dict[str, str]:
     """Return one line for each column of an answer that limits, bounds or undeclared values can move."""
-    return _lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
+    return _caveat_lines(_results_behind(query), list(_phrases_by_result(query, row_limits)))
 
 
 def published_caveats(query: Query, limits: str) -> dict[str, str]:
@@ -154,7 +154,7 @@ def published_caveats(query: Query, limits: str) -> dict[str, str]:
     """
     limited = (f"rows beyond the limits do not count in full ({limits})",) if limits else ()
     phrases = _phrases_by_result(query, RowLimits(query.plan.limits, "unit"))
-    return _lines(_results_behind(query), [(own, (*common, *limited)) for own, common in phrases])
+    return _caveat_lines(_results_behind(query), [(own, (*common, *limited)) for own, common in phrases])
 
 
 def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) -> dict[str, str]:
@@ -166,19 +166,19 @@ def combined_caveats(combined: CombinedRows, row_limits: Sequence[RowLimits]) ->
         sources.append([[first + result for result in results] for results in _results_behind(query).values()])
         by_result += _phrases_by_result(query, limits)
     names = [output.name for output in combined.rows.select.finish.outputs]
-    return _lines(dict(zip(names, _relation_results(combined.rows, sources), strict=True)), by_result)
+    return _caveat_lines(dict(zip(names, _results_by_column(combined.rows, sources), strict=True)), by_result)
 
 
 _ResultPhrases = tuple[tuple[str, ...], tuple[str, ...]]
 """What moves one result by itself, and what moves all results of its query."""
 
 
-def without_coverage(line: str) -> str:
+def without_coverage_note(line: str) -> str:
     """Return the line of a column that has no ±."""
     return line.removesuffix(f"; {NOT_COVERED}")
 
 
-def says_warning(lines: Iterable[str], warning: str) -> bool:
+def contains_warning(lines: Iterable[str], warning: str) -> bool:
     """Return whether one of these lines says what a warning says."""
     phrase = _as_phrase(warning)
     return any(f"; {phrase}; " in f"; {line}; " for line in lines)
@@ -186,12 +186,12 @@ def says_warning(lines: Iterable[str], warning: str) -> bool:
 
 def _phrases_by_result(query: Query, row_limits: RowLimits) -> Iterator[_ResultPhrases]:
     plan = query.plan
-    common = (*_cut_phrases(plan, row_limits), *_shared_phrases(query, row_limits))
+    common = (*_tree_limit_phrases(plan, row_limits), *_shared_phrases(query, row_limits))
     for measure in plan.measures:
-        yield (*_row_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
+        yield (*_unit_limit_phrases(plan, measure, row_limits), *_value_phrases(plan, measure, row_limits)), common
 
 
-def _lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]) -> dict[str, str]:
+def _caveat_lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultPhrases]) -> dict[str, str]:
     lines = {}
     for name, indices in results_behind.items():
         of_results = (phrase for index in indices for phrase in by_result[index][0])
@@ -202,22 +202,22 @@ def _lines(results_behind: Mapping[str, list[int]], by_result: Sequence[_ResultP
     return lines
 
 
-def _relation_results(relation: NoisyRelation, sources: Sequence[list[list[int]]]) -> list[list[int]]:
+def _results_by_column(relation: NoisyRelation, sources: Sequence[list[list[int]]]) -> list[list[int]]:
     """Return the results that each column of combined rows is computed from, numbered over all queries."""
     match relation:
         case NoisySource(index):
             return sources[index]
         case NoisySelect(below, select):
-            inner = dict(enumerate(_relation_results(below, sources)))
+            inner = dict(enumerate(_results_by_column(below, sources)))
             return list(_outer_results(select, inner).values())
         case NoisyJoin(left, right):
-            return [*_relation_results(left, sources), *_relation_results(right, sources)]
+            return [*_results_by_column(left, sources), *_results_by_column(right, sources)]
         case NoisyUnion(members):
-            united = zip(*(_relation_results(member, sources) for member in members), strict=True)
+            united = zip(*(_results_by_column(member, sources) for member in members), strict=True)
             return [sorted({result for results in column for result in results}) for column in united]
         case WithScalars(below, scalars):
-            added = (_relation_results(scalar, sources)[0] for scalar in scalars)
-            return [*_relation_results(below, sources), *added]
+            added = (_results_by_column(scalar, sources)[0] for scalar in scalars)
+            return [*_results_by_column(below, sources), *added]
 
 
 def _results_behind(query: Query) -> dict[str, list[int]]:
@@ -230,7 +230,7 @@ def _results_behind(query: Query) -> dict[str, list[int]]:
     return behind
 
 
-def _outer_results(outer: Outer, inner: dict[int, list[int]]) -> dict[str, list[int]]:
+def _outer_results(outer: OuterSelect, inner: dict[int, list[int]]) -> dict[str, list[int]]:
     """Return the results behind each column of a SELECT over rows whose columns are computed from these."""
     totals = {
         index: sorted(
@@ -285,10 +285,12 @@ def _results_in(
     return found
 
 
-def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
+def _unit_limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> Iterator[str]:
     """Name the limits on what one unit adds to a measure; none where all its rows count."""
     limits, unit = row_limits.limits, row_limits.unit
-    if whole_rows(plan.source) is not None and (whole_rows(plan.source) == 1 or not measure.once_per_unit):
+    if rows_without_bounding(plan.source) is not None and (
+        rows_without_bounding(plan.source) == 1 or not measure.once_per_unit
+    ):
         return
     max_groups = row_limits.max_groups if plan.keys else None
     if measure.once_per_unit:
@@ -310,7 +312,7 @@ def _row_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimi
             alternatives.append(f"in more than {count_with_noun(max_groups, 'group')}")
         if limits.rows_per_group < rows:
             alternatives.append(f"beyond {limits.rows_per_group:,} in one group")
-    yield f"rows of one {unit} {_either(alternatives)} do not count in full"
+    yield f"rows of one {unit} {_join_with_or(alternatives)} do not count in full"
 
 
 def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> frozenset[str]:
@@ -318,15 +320,15 @@ def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLim
     value = [] if measure.value is None else [measure.value]
     return frozenset(
         (
-            *_row_phrases(plan, measure, row_limits),
-            *_cut_phrases(plan, row_limits),
+            *_unit_limit_phrases(plan, measure, row_limits),
+            *_tree_limit_phrases(plan, row_limits),
             *_bound_phrases(plan, value, row_limits),
             *_impossible_phrases(plan, (*plan.expressions, *_row_conditions(plan)), row_limits),
         )
     )
 
 
-def result_phrases(query: Query, row_limits: RowLimits) -> list[frozenset[str]]:
+def caveat_phrases_by_result(query: Query, row_limits: RowLimits) -> list[frozenset[str]]:
     """Return what moves each result of a query, by itself or with all others."""
     return [frozenset((*own, *common)) for own, common in _phrases_by_result(query, row_limits)]
 
@@ -341,10 +343,10 @@ def limits_rows(plan: Aggregate, limits: Limits) -> bool:
     """Return whether a unit may have rows that do not count: the plan does not prove that it has few."""
     proven_rows = plan.source.max_rows
     is_proven = proven_rows is not None and proven_rows <= min(limits.total, limits.rows_per_group, limits.groups)
-    return whole_rows(plan.source) is None and not is_proven
+    return rows_without_bounding(plan.source) is None and not is_proven
 
 
-def _cut_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]:
+def _tree_limit_phrases(plan: Aggregate, row_limits: RowLimits) -> Iterator[str]:
     """Name the limits inside the tree: of possible rows, of rows below a join, and of list items; and missing ids."""
     unit = row_limits.unit
     for node in relations(plan.source):
@@ -364,11 +366,14 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
     yield from _bound_phrases(plan, operands, row_limits)
     yield from _impossible_phrases(plan, operands, row_limits)
-    undeclared = _undeclared(plan)
+    undeclared = _undeclared_value_warnings(plan)
     if measure.where is not None:
-        yield from map(_as_phrase, undeclared.conditions(measure.where, positive=True))
+        yield from map(_as_phrase, undeclared.warn_of_conditions(measure.where, positive=True))
     if measure.value is not None and measure.reads not in VALUE_READINGS:
-        yield from (f"undeclared values of {column} do not count" for column in undeclared.unreplaced(measure.value))
+        yield from (
+            f"undeclared values of {column} do not count"
+            for column in undeclared.columns_without_default(measure.value)
+        )
     elif measure.value is not None:
         yield from map(_as_phrase, undeclared.warn_of_uncounted([measure.value]))
 
@@ -379,21 +384,23 @@ def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
     tree = _row_conditions(plan)
     yield from _bound_phrases(plan, (*tree, *plan.keys), row_limits)
     yield from _impossible_phrases(plan, (*tree, *plan.keys), row_limits)
-    undeclared = _undeclared(plan)
+    undeclared = _undeclared_value_warnings(plan)
     yield from (
-        _as_phrase(sentence) for expression in tree for sentence in undeclared.conditions(expression, positive=True)
+        _as_phrase(sentence)
+        for expression in tree
+        for sentence in undeclared.warn_of_conditions(expression, positive=True)
     )
     nullable_keys = [key for key in plan.keys if key.domain.nullable]
     yield from (
         f"undeclared values of {column} count as missing"
         for key in nullable_keys
-        for column in undeclared.unreplaced(_over_rows(plan, key))
+        for column in undeclared.columns_without_default(_key_over_rows(plan, key))
     )
     if query.finish.sets or query.outer:  # the groups themselves count the right rows
-        yield from map(_as_phrase, undeclared.in_no_group(plan.keys))
+        yield from map(_as_phrase, undeclared.warn_of_ungrouped_rows(plan.keys))
 
 
-def _over_rows(plan: Aggregate, key: Expression) -> Expression:
+def _key_over_rows(plan: Aggregate, key: Expression) -> Expression:
     """Return a key that is one value of a unit as that value of its rows: columns of the plan's own have no name."""
     if not isinstance(key, Column):
         return key
@@ -418,8 +425,10 @@ def _row_conditions(plan: Aggregate) -> list[Expression]:
     return conditions
 
 
-def _undeclared(plan: Aggregate) -> UndeclaredValues:
-    return UndeclaredValues(frozenset(node.source for node in relations(plan.source) if isinstance(node, Join)))
+def _undeclared_value_warnings(plan: Aggregate) -> UndeclaredValueWarnings:
+    return UndeclaredValueWarnings(
+        frozenset(node.source for node in relations(plan.source) if isinstance(node, PublicJoin))
+    )
 
 
 def _as_phrase(sentence: str) -> str:
@@ -437,7 +446,7 @@ def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[F
     A column that is computed in the tree is moved by what its definition reads. Results over a unit's rows are also
     moved to the ends of the range that the limit on rows implies.
     """
-    public = {node.source for node in relations(plan.source) if isinstance(node, Join)}
+    public = {node.source for node in relations(plan.source) if isinstance(node, PublicJoin)}
     derived = _derived_columns(plan)
     moving: dict[Field, tuple[Domain, Ends]] = {}
     pending, visited = list(reversed(operands)), set()
@@ -530,7 +539,7 @@ def _bounded_columns(expression: Expression) -> Iterator[tuple[Field, Domain, En
         yield expression.reference, expression.domain, ends
     if not isinstance(expression, Call):
         return
-    unmoved = _unmoved_ends(expression)
+    unmoved = _insensitive_ends(expression)
     for argument in expression.arguments:
         for field, domain, ends in _bounded_columns(argument):
             yield field, domain, ends & ~unmoved if _is_clamped_column(argument) else ends
@@ -544,7 +553,7 @@ def _is_clamped_column(expression: Expression) -> bool:
     return isinstance(expression, Column)
 
 
-def _unmoved_ends(call: Call) -> Ends:
+def _insensitive_ends(call: Call) -> Ends:
     """Return the ends of a column's bounds beyond which a call of it and literals has the value that it has there."""
     column = next((argument for argument in call.arguments if _is_clamped_column(argument)), None)
     if column is None or column.domain.bounds is None:
@@ -559,10 +568,10 @@ def _unmoved_ends(call: Call) -> Ends:
         return Ends.HIGH if min(others) <= high else Ends.NONE  # type: ignore[type-var, operator]
     if call.function == "GREATEST":
         return Ends.LOW if max(others) >= low else Ends.NONE  # type: ignore[type-var, operator]
-    return _unmoved_comparison(call, low, high)
+    return _insensitive_comparison_ends(call, low, high)
 
 
-def _unmoved_comparison(call: Call, low: Value, high: Value) -> Ends:
+def _insensitive_comparison_ends(call: Call, low: Value, high: Value) -> Ends:
     """Return the ends beyond which a comparison holds exactly if it holds at the end.
 
     ``x >= t`` is the same for x beyond ``high`` if t ≤ high, and for x beyond ``low`` if t > low; ``x > t`` needs
@@ -607,6 +616,6 @@ def _format_bound(bound: Value) -> str:
     return format_exact(Fraction(bound)) if isinstance(bound, (int, Fraction)) else str(bound)
 
 
-def _either(alternatives: Sequence[str]) -> str:
+def _join_with_or(alternatives: Sequence[str]) -> str:
     *others, last = alternatives
     return f"{', '.join(others)} or {last}" if others else last

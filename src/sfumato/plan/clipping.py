@@ -20,7 +20,7 @@ from typing import Any
 
 from sfumato.plan.aggregates.measures import Mean, Measure, Sum, is_not_null
 from sfumato.plan.aggregates.unit_measures import UnitDistinct, UnitGreatest, UnitMeasure, UnitRowCount, UnitSum
-from sfumato.plan.bounding import whole_rows
+from sfumato.plan.bounding import rows_without_bounding
 from sfumato.plan.caveats import Ends, clipping_columns, describe_bound, limits_rows
 from sfumato.plan.descriptions import count_with_noun
 from sfumato.plan.limits import Limits, Strategy
@@ -33,8 +33,8 @@ from sfumato.plan.nodes import (
     Relation,
     Scan,
     Union,
-    next_source,
     relations,
+    unused_source_number,
 )
 from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.values.expressions import Column, Expression, Field, Result
@@ -45,7 +45,7 @@ from sfumato.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class ClippedCount:
+class ClippingQuestion:
     """A question about one limit or bound: the share, and the number, of units or cells beyond it."""
 
     name: str
@@ -58,14 +58,18 @@ class ClippedCount:
     """The column whose cells are counted; None where units are."""
 
 
-def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tuple[ClippedCount, ...]:
+def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tuple[ClippingQuestion, ...]:
     """List what can be counted about the limits and bounds that move a question; empty where nothing can.
 
     ``max_groups`` is the most groups of one unit that count; None where no answer has more.
     """
     plan = query.plan
-    by_name: dict[str, ClippedCount] = {}
-    for count in (*_beyond_rows(plan, limits, max_groups), *_beyond_cuts(plan), *_clamped_cells(plan, limits)):
+    by_name: dict[str, ClippingQuestion] = {}
+    for count in (
+        *_row_limit_questions(plan, limits, max_groups),
+        *_join_limit_questions(plan),
+        *_bound_questions(plan, limits),
+    ):
         name, number = count.name, 1
         while name in by_name and by_name[name].query != count.query:  # both sides of a join have a limit
             number += 1
@@ -77,7 +81,7 @@ def clipped_counts(query: Query, limits: Limits, max_groups: int | None) -> tupl
 # Units beyond a limit
 
 
-def _beyond_rows(plan: Aggregate, limits: Limits, max_groups: int | None) -> Iterator[ClippedCount]:
+def _row_limit_questions(plan: Aggregate, limits: Limits, max_groups: int | None) -> Iterator[ClippingQuestion]:
     """Count the units with more rows or groups than count in the question."""
     if not limits_rows(plan, limits) or all(measure.once_per_unit for measure in plan.measures):
         return
@@ -86,7 +90,7 @@ def _beyond_rows(plan: Aggregate, limits: Limits, max_groups: int | None) -> Ite
         return
     by_group = _rows_per_group(_rows_in_groups(plan), plan.keys, limits.rows + 1)
     rows_in_group = _column(by_group, "rows")
-    source = next_source(by_group)
+    source = unused_source_number(by_group)
     results: list[tuple[str, UnitMeasure]] = [("rows", UnitSum(rows_in_group)), ("most", UnitGreatest(rows_in_group))]
     results.append(("groups", UnitRowCount(None, limits.groups + 1)))
     unit = PerUnit(by_group, source, (), tuple(results))
@@ -103,7 +107,7 @@ def _beyond_rows(plan: Aggregate, limits: Limits, max_groups: int | None) -> Ite
         )
     *others, last = (text for _, _, text in exceeded)
     name = f"more than {', '.join(others)} or {last}" if others else f"more than {last}"
-    yield _units_count(unit, _any_exceeds([(column, limit) for column, limit, _ in exceeded]), name)
+    yield _units_beyond_question(unit, _any_exceeds([(column, limit) for column, limit, _ in exceeded]), name)
 
 
 def _rows_in_groups(plan: Aggregate) -> Relation:
@@ -114,7 +118,7 @@ def _rows_in_groups(plan: Aggregate) -> Relation:
     return relation
 
 
-def _beyond_cuts(plan: Aggregate) -> Iterator[ClippedCount]:
+def _join_limit_questions(plan: Aggregate) -> Iterator[ClippingQuestion]:
     """Count the units with more rows than are joined, or than the results over their rows count."""
     for node in relations(plan.source):
         if isinstance(node, LimitRowsPerUnit):
@@ -126,9 +130,9 @@ def _beyond_cuts(plan: Aggregate) -> Iterator[ClippedCount]:
                 else:
                     by_group = _rows_per_group(node.input, [key for _, key in node.keys], cap + 1)
                     most = UnitGreatest(_column(by_group, "rows"))
-                    unit = PerUnit(by_group, next_source(by_group), (), (("most", most),))
+                    unit = PerUnit(by_group, unused_source_number(by_group), (), (("most", most),))
                     name = f"more than {count_with_noun(cap, 'row')} in one group, for a result over them"
-                    yield _units_count(unit, _any_exceeds([(_column(unit, "most"), cap)]), name)
+                    yield _units_beyond_question(unit, _any_exceeds([(_column(unit, "most"), cap)]), name)
 
 
 def _row_cap(result: UnitMeasure) -> int | None:
@@ -136,15 +140,15 @@ def _row_cap(result: UnitMeasure) -> int | None:
     return result.cap if isinstance(result, (UnitRowCount, UnitSum, UnitDistinct)) else None
 
 
-def _units_with_many_rows(relation: Relation, limit: int, where: str = "") -> ClippedCount:
-    unit = PerUnit(relation, next_source(relation), (), (("rows", UnitRowCount(None, limit + 1)),))
+def _units_with_many_rows(relation: Relation, limit: int, where: str = "") -> ClippingQuestion:
+    unit = PerUnit(relation, unused_source_number(relation), (), (("rows", UnitRowCount(None, limit + 1)),))
     name = f"more than {count_with_noun(limit, 'row')}{where}"
-    return _units_count(unit, _any_exceeds([(_column(unit, "rows"), limit)]), name)
+    return _units_beyond_question(unit, _any_exceeds([(_column(unit, "rows"), limit)]), name)
 
 
 def _rows_per_group(relation: Relation, keys: Sequence[Expression], cap: int) -> PerUnit:
     named_keys = tuple((f"key {index}", key) for index, key in enumerate(keys))
-    return PerUnit(relation, next_source(relation), named_keys, (("rows", UnitRowCount(None, cap)),))
+    return PerUnit(relation, unused_source_number(relation), named_keys, (("rows", UnitRowCount(None, cap)),))
 
 
 def _column(node: PerUnit, name: str) -> Column:
@@ -157,16 +161,16 @@ def _any_exceeds(exceeded: Sequence[tuple[Column, int]]) -> Expression:
     return tests[0] if len(tests) == 1 else call("OR", *tests)
 
 
-def _units_count(unit: PerUnit, is_beyond: Expression, name: str) -> ClippedCount:
+def _units_beyond_question(unit: PerUnit, is_beyond: Expression, name: str) -> ClippingQuestion:
     value = call("CASE", is_beyond, literal(Type.INTEGER, 1), literal(Type.INTEGER, 0))
     query = _share_query(unit, value, ("share", "units beyond", "units"))
-    return ClippedCount(name, query, query.plan.limits)
+    return ClippingQuestion(name, query, query.plan.limits)
 
 
 # Cells beyond a bound
 
 
-def _clamped_cells(plan: Aggregate, limits: Limits) -> Iterator[ClippedCount]:
+def _bound_questions(plan: Aggregate, limits: Limits) -> Iterator[ClippingQuestion]:
     """Count the cells that a bound moves, of each column whose bounds can move the question."""
     scans = {field: scan for scan in relations(plan.source) if isinstance(scan, Scan) for field in scan.columns}
     for field, (domain, ends) in clipping_columns(plan).items():
@@ -175,10 +179,12 @@ def _clamped_cells(plan: Aggregate, limits: Limits) -> Iterator[ClippedCount]:
             kept_rows = limits.total if plan.keys else min(limits.rows, limits.rows_per_group)
             row_limit = kept_rows if relation is plan.source else relation.limits.rows
             relation = _rows_in_groups(plan) if relation is plan.source else relation
-            yield _cells_count(relation, field, domain, ends, row_limit)
+            yield _cells_beyond_question(relation, field, domain, ends, row_limit)
 
 
-def _cells_count(relation: Relation, field: Field, domain: Domain, ends: Ends, row_limit: int) -> ClippedCount:
+def _cells_beyond_question(
+    relation: Relation, field: Field, domain: Domain, ends: Ends, row_limit: int
+) -> ClippingQuestion:
     wide = Column(replace(field, name=WIDE_PREFIX + field.name), widened(domain))
     assert domain.bounds is not None
     (low, high), kind = domain.bounds, domain.type
@@ -188,9 +194,9 @@ def _cells_count(relation: Relation, field: Field, domain: Domain, ends: Ends, r
     one, zero = literal(Type.INTEGER, 1), literal(Type.INTEGER, 0)
     value = call("CASE", is_beyond, one, call("NOT", is_beyond), zero)  # a missing cell is neither
     query = _share_query(_with_column(relation, wide), value, ("share", "clamped cells", "cells"))
-    strategy = None if whole_rows(relation) is not None else Strategy.SAMPLE
+    strategy = None if rows_without_bounding(relation) is not None else Strategy.SAMPLE
     name = describe_bound(str(field), domain, ends)
-    return ClippedCount(name, query, Limits(row_limit, 1, row_limit), strategy, field)
+    return ClippingQuestion(name, query, Limits(row_limit, 1, row_limit), strategy, field)
 
 
 def _share_query(relation: Relation, value: Expression, names: tuple[str, str, str]) -> Query:

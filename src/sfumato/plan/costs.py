@@ -25,8 +25,8 @@ from sfumato.errors import Unsupported
 from sfumato.plan.nodes import (
     Aggregate,
     AnySemiJoin,
-    Join,
     PerUnit,
+    PublicJoin,
     Relation,
     SemiJoin,
     UnitJoin,
@@ -89,7 +89,7 @@ def _max_matches(node: Relation) -> int:
 def _lookup_overhead(node: Relation) -> int:
     """Return the steps and bytes of a row for lookups beside it, or for its position among others."""
     match node:
-        case Join() | UnitJoin() | SemiJoin() | Unnest():
+        case PublicJoin() | UnitJoin() | SemiJoin() | Unnest():
             return _JOIN
         case AnySemiJoin(tests=tests):
             return _JOIN * len(tests)

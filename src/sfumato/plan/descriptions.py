@@ -8,7 +8,7 @@ from fractions import Fraction
 from sfumato.plan.aggregates.disjoint import DisjointMeasures, members_of
 from sfumato.plan.aggregates.measures import (
     AggregateRequest,
-    Distinct,
+    DistinctUnits,
     Mean,
     Measure,
     Sum,
@@ -102,7 +102,7 @@ def _column_name(reference: Reference) -> str:
     return quoted(reference.name) if reference.source == 0 else f"{quoted(reference.table)}.{quoted(reference.name)}"
 
 
-def column_texts(query: Query) -> list[dict[Reference, str]]:
+def column_names_by_level(query: Query) -> list[dict[Reference, str]]:
     """Name the columns of the finish of a query, and then those of each outer SELECT."""
     keys: dict[Reference, str] = {Key(index): expression_sql(key) for index, key in enumerate(query.plan.keys)}
     keys |= {GroupingFlag(index): f"GROUPING({expression_sql(key)})" for index, key in enumerate(query.plan.keys)}
@@ -253,7 +253,9 @@ def describe_dropped_rows(boundings: Iterable[BoundedPlan]) -> str:
 
 def _limits_rows(bounded: BoundedPlan) -> bool:
     """Return whether a unit with many rows may count less than all of them; an ungrouped count of units has it once."""
-    counts_units = not bounded.plan.keys and all(isinstance(scaled.measure, Distinct) for scaled in bounded.measures)
+    counts_units = not bounded.plan.keys and all(
+        isinstance(scaled.measure, DistinctUnits) for scaled in bounded.measures
+    )
     return bounded.strategy is not Strategy.WHOLE and not counts_units
 
 

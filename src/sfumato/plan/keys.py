@@ -27,9 +27,9 @@ from sfumato.plan.nodes import (
     BoundContributions,
     Filter,
     GroupKey,
-    Join,
     LimitRowsPerUnit,
     PerUnit,
+    PublicJoin,
     Relation,
     SemiJoin,
     UnitJoin,
@@ -101,7 +101,7 @@ Part = tuple[tuple[int, ...], list[GroupKey]]
 """The indices of keys that are enumerated together, and the values they can have."""
 
 
-def groups(
+def possible_group_keys(
     keys: tuple[Expression, ...], evaluate: Evaluate, conditions: tuple[Expression, ...] = ()
 ) -> tuple[GroupKey, ...]:
     """Return every group key that rows meeting the conditions can have, in a fixed order; one empty key without GROUP
@@ -141,7 +141,7 @@ def undeclared_keys(keys: tuple[Expression, ...], conditions: tuple[Expression, 
 
 def _is_listed(key: Expression, value_limits: Limits) -> bool:
     narrowed_key = _narrowed_key(key, value_limits)
-    world = _enumerable_world((key,), (), value_limits)
+    world = _enumerable_combinations((key,), (), value_limits)
     is_enumerable = world is not None and world.combinations <= MAX_COMBINATIONS
     return (
         narrowed_key is None
@@ -167,24 +167,24 @@ def _merge_linked_parts(
         members = tuple(sorted(index for indices, _ in linked_parts for index in indices))
         member_keys = tuple(keys[index] for index in members)
         world = (
-            _enumerable_world(member_keys, _conditions_on(member_keys, conditions), value_limits)
+            _enumerable_combinations(member_keys, _conditions_on(member_keys, conditions), value_limits)
             if len(linked_parts) > 1 and all(values for _, values in linked_parts)
             else None
         )
-        merged += [(members, list(evaluate(world)))] if world is not None and is_affordable(world) else linked_parts
+        merged += [(members, list(evaluate(world)))] if world is not None and can_enumerate(world) else linked_parts
     return merged
 
 
 def _in_listed_order(group_keys: Iterator[GroupKey], parts: list[Part]) -> tuple[GroupKey, ...]:
     """Return keys in the order in which each part lists its values, without those that a part does not list."""
     part_positions = [
-        (members, {tuple(map(as_engine_value, key)): position for position, key in enumerate(values)})
+        (members, {tuple(map(real_as_double, key)): position for position, key in enumerate(values)})
         for members, values in parts
     ]
     ranked = (
         (
             tuple(
-                positions.get(tuple(as_engine_value(key[index]) for index in members), -1)
+                positions.get(tuple(real_as_double(key[index]) for index in members), -1)
                 for members, positions in part_positions
             ),
             key,
@@ -211,7 +211,9 @@ def _guaranteed_conditions(relation: Relation) -> Iterator[Expression]:
             yield from () if outer else _guaranteed_conditions(right)
         case PerUnit():
             yield from _conditions_on_keys(relation)
-        case Join() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | AnySemiJoin() | BoundContributions():
+        case (
+            PublicJoin() | Unnest() | LimitRowsPerUnit() | Window() | SemiJoin() | AnySemiJoin() | BoundContributions()
+        ):
             yield from _guaranteed_conditions(relation.inputs[0])
 
 
@@ -282,13 +284,13 @@ def _part_values(
     column = narrowed_keys[0] if len(narrowed_keys) == 1 and isinstance(narrowed_keys[0], Column) else None
     if column is not None and not conditions:
         return [(value,) for value in _declared_values(column)]
-    world = _enumerable_world(expressions, conditions, value_limits)
-    if conditions and (world is None or not is_affordable(world)):
+    world = _enumerable_combinations(expressions, conditions, value_limits)
+    if conditions and (world is None or not can_enumerate(world)):
         # conditions only leave out groups: every group is still there
         return _part_values(expressions, evaluate, (), value_limits)
     if world is None or world.combinations > MAX_COMBINATIONS:
         return _key_product(narrowed_keys)
-    if not is_affordable(world):
+    if not can_enumerate(world):
         raise Unsupported(
             "keys-too-costly",
             f"listing the groups of this question takes more than the allowed {MAX_STEPS:,} steps",
@@ -296,12 +298,12 @@ def _part_values(
         )
     key_values = evaluate(world)
     if column is not None:  # declared values keep the order in which they are declared
-        possible_values = {as_engine_value(key[0]) for key in key_values}
-        return [(value,) for value in _declared_values(column) if as_engine_value(value) in possible_values]
+        possible_values = {real_as_double(key[0]) for key in key_values}
+        return [(value,) for value in _declared_values(column) if real_as_double(value) in possible_values]
     return _sort_keys(key_values, narrowed_keys)
 
 
-def is_affordable(world: ValueCombinations) -> bool:
+def can_enumerate(world: ValueCombinations) -> bool:
     """Return whether a world is small enough to be evaluated for free."""
     cost = world.combinations * costs.max_steps((*world.expressions, *world.conditions))
     return world.combinations <= MAX_COMBINATIONS and cost <= MAX_STEPS
@@ -354,7 +356,7 @@ def _key_product(expressions: Sequence[Expression]) -> list[GroupKey]:
     return [tuple(key) for key in itertools.product(*values_by_key)]
 
 
-def _enumerable_world(
+def _enumerable_combinations(
     expressions: tuple[Expression, ...], conditions: tuple[Expression, ...], value_limits: Limits
 ) -> ValueCombinations | None:
     """Enumerate the combinations of values of the columns, or of countable expressions over reals, that the expressions
@@ -366,7 +368,7 @@ def _enumerable_world(
         expressions, lambda part: _choices_within(part, value_limits) is not None
     )
     if not countable_parts:
-        return _declared_world(expressions, conditions, value_limits)
+        return _declared_combinations(expressions, conditions, value_limits)
     part_choices = tuple(
         (column.reference, column.domain, _choices_within(part, value_limits) or ())
         for part, column in countable_parts.items()
@@ -375,8 +377,8 @@ def _enumerable_world(
     remaining_conditions = tuple(
         condition for condition in conditions if remaining_columns.issuperset(columns(condition))
     )
-    world = _declared_world(rewritten, remaining_conditions, value_limits, part_choices)
-    return world if world is not None and is_affordable(world) else None
+    world = _declared_combinations(rewritten, remaining_conditions, value_limits, part_choices)
+    return world if world is not None and can_enumerate(world) else None
 
 
 def _choices_within(part: Expression, value_limits: Limits) -> Choices | None:
@@ -385,7 +387,7 @@ def _choices_within(part: Expression, value_limits: Limits) -> Choices | None:
     return None if narrowed_part is None else _expression_choices(narrowed_part)
 
 
-def _declared_world(
+def _declared_combinations(
     expressions: tuple[Expression, ...],
     conditions: tuple[Expression, ...],
     value_limits: Limits,
@@ -488,13 +490,13 @@ def _domain_choices(domain: Domain) -> Choices | None:
         return None
     low, high = domain.bounds
     if domain.type is Type.INTEGER:
-        return _span(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
+        return _span_if_short(int(low), int(high) - int(low) + 1)  # type: ignore[arg-type]
     if domain.type is Type.DATE and isinstance(low, dt.date) and isinstance(high, dt.date):
-        return _span(low, (high - low).days + 1)
+        return _span_if_short(low, (high - low).days + 1)
     return None
 
 
-def _span(first: int | dt.date | dt.datetime, count: int) -> KeySpan | None:
+def _span_if_short(first: int | dt.date | dt.datetime, count: int) -> KeySpan | None:
     return KeySpan(first, count) if count <= MAX_COMBINATIONS else None
 
 
@@ -504,17 +506,17 @@ def _hour_span(domain: Domain) -> Choices | None:
     if not isinstance(low, dt.datetime) or not isinstance(high, dt.datetime):
         return None
     first = low.replace(minute=0, second=0, microsecond=0)
-    return _span(first, int((high - first) / dt.timedelta(hours=1)) + 1)
+    return _span_if_short(first, int((high - first) / dt.timedelta(hours=1)) + 1)
 
 
 def sort_key(key: GroupKey, orders: Sequence[Order | None] = ()) -> tuple[tuple[bool, object], ...]:
     """Return a sort key that puts NULL last and compares numbers as numbers."""
     return tuple(
-        (value is None, 0 if value is None else as_engine_value(value) if order is None else order(str(value)))
+        (value is None, 0 if value is None else real_as_double(value) if order is None else order(str(value)))
         for value, order in zip(key, orders or [None] * len(key), strict=True)
     )
 
 
-def as_engine_value(value: Value | None) -> Value | float | None:
+def real_as_double(value: Value | None) -> Value | float | None:
     """Convert a real to the double by which the engine returns it."""
     return float(value) if isinstance(value, Fraction) else value

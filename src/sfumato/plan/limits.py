@@ -101,7 +101,7 @@ class Limits:
     def total(self) -> int:
         return min(self.rows, self.groups * self.rows_per_group)
 
-    def of_measure(self, measure: Measure) -> Limits:
+    def for_measure(self, measure: Measure) -> Limits:
         """Return the limits of what one unit adds to a measure: its rows, or the unit itself once in every group."""
         return Limits(self.groups, self.groups, 1) if measure.once_per_unit else self
 

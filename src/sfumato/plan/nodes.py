@@ -6,7 +6,7 @@
     │   ├── keys                    the groups
     │   └── measures                what is asked of every group's rows (``plan.measures``)
     ├── finish: Finish              runs on noisy numbers only: free (``plan.noisy_rows``)
-    └── outer: Outer, …             an outer SELECT over the rows of the one before it: free
+    └── outer: OuterSelect, …             an outer SELECT over the rows of the one before it: free
 
 Every relation says which ``columns`` it has, what it is made from (``inputs``), which ``expressions`` it evaluates on
 rows of these, how many rows of one unit it holds at most as far as the tree itself proves it (``max_rows``, None where
@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.disjoint import operands
 from sfumato.plan.aggregates.measures import AggregateRequest
 from sfumato.plan.aggregates.unit_measures import RowPosition, UnitMeasure, WindowFunction
 from sfumato.plan.limits import ONE_ROW, Limits, Strategy
-from sfumato.plan.noisy_rows import Finish, NoisySelect, Outer, Output
+from sfumato.plan.noisy_rows import Finish, NoisySelect, OuterSelect, Output
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Reference
 from sfumato.plan.values.narrowing import LiteralComparison, as_comparison
 from sfumato.policy import Domain, Value
@@ -75,7 +75,7 @@ class Scan:
 
 @codec.serialisable("join")
 @dataclass(frozen=True)
-class Join:
+class PublicJoin:
     """An equality or band join with a public table, in which a row has at most ``multiplicity`` matches."""
 
     input: Relation
@@ -371,7 +371,7 @@ class UnitJoin:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*(side for pair in self.pairs for side in pair), *_optional(self.condition))
+        return (*(side for pair in self.pairs for side in pair), *_as_tuple(self.condition))
 
     @property
     def added_columns(self) -> Columns:
@@ -416,7 +416,7 @@ class SemiJoin:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        return (*(side for pair in self.pairs for side in pair), *_optional(self.condition))
+        return (*(side for pair in self.pairs for side in pair), *_as_tuple(self.condition))
 
     @property
     def columns(self) -> Columns:
@@ -460,7 +460,7 @@ class AnySemiJoin:
     @property
     def expressions(self) -> tuple[Expression, ...]:
         matches = (SemiJoin(self.input, test.other, test.pairs, test.condition, test.anti) for test in self.tests)
-        return (*_optional(self.predicate), *(operand for match in matches for operand in match.expressions))
+        return (*_as_tuple(self.predicate), *(operand for match in matches for operand in match.expressions))
 
     @property
     def columns(self) -> Columns:
@@ -540,7 +540,7 @@ class BoundContributions:
 
 Relation = (
     Scan
-    | Join
+    | PublicJoin
     | Unnest
     | Filter
     | LimitRowsPerUnit
@@ -554,11 +554,11 @@ Relation = (
 )
 
 
-_Numbered = Scan | Join | Unnest | PerUnit | Window | Union
+_Numbered = Scan | PublicJoin | Unnest | PerUnit | Window | Union
 """The nodes that add columns."""
 
 
-def _optional(condition: Expression | None) -> tuple[Expression, ...]:
+def _as_tuple(condition: Expression | None) -> tuple[Expression, ...]:
     return () if condition is None else (condition,)
 
 
@@ -599,7 +599,7 @@ class Aggregate:
 class Query:
     plan: Aggregate
     finish: Finish
-    outer: tuple[Outer, ...] = ()
+    outer: tuple[OuterSelect, ...] = ()
     """The outer SELECTs over the rows of the finish, innermost first."""
     combined: CombinedRows | None = None
     """Where the answer is computed from several aggregating SELECTs; this query is then the first of them."""
@@ -634,13 +634,13 @@ def relations(relation: Relation) -> Iterator[Relation]:
 
 def tables(relation: Relation) -> tuple[str, ...]:
     """Return the names of all private and public tables below a relation, each once."""
-    return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, Join))))
+    return tuple(dict.fromkeys(node.table for node in relations(relation) if isinstance(node, (Scan, PublicJoin))))
 
 
 def multiplicity(relation: Relation) -> int:
     """Return the most rows that one row of a private table becomes; the members of a union count as one table."""
     match relation:
-        case Join(input, multiplicity=factor):
+        case PublicJoin(input, multiplicity=factor):
             return multiplicity(input) * factor
         case Unnest(input, most=factor):
             return multiplicity(input) * factor
@@ -666,7 +666,7 @@ def limit_rows_per_unit(relation: Relation) -> Relation:
     return relation if proven_rows is not None and proven_rows <= row_limit else LimitRowsPerUnit(relation, row_limit)
 
 
-def next_source(relation: Relation) -> int:
+def unused_source_number(relation: Relation) -> int:
     """Return a source number that no node of the tree has."""
     return 1 + max(node.source for node in relations(relation) if isinstance(node, _Numbered))
 

@@ -2,7 +2,7 @@
 
 A Finish computes the answer's columns from keys and results, group by group. With ``sets`` (ROLLUP, CUBE, GROUPING
 SETS) the rows are those of every set in turn: a row of a coarser set is the sum of its groups, so totals agree. An
-Outer is a SELECT over the rows of another one. A NoisyRelation joins or unites the rows of several.
+OuterSelect is a SELECT over the rows of another one. A NoisyRelation joins or unites the rows of several.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Finish:
 
 @codec.serialisable("outer")
 @dataclass(frozen=True)
-class Outer:
+class OuterSelect:
     """A SELECT over the rows of another one.
 
     Where it groups them or adds them up, its finish is over its own keys and totals; else over the columns it reads.
@@ -127,7 +127,7 @@ class NoisySelect:
     """A SELECT over other noisy rows."""
 
     input: NoisyRelation
-    select: Outer
+    select: OuterSelect
 
 
 @codec.serialisable("noisy-join")
@@ -187,7 +187,7 @@ def nested_relations(relation: NoisyRelation) -> Iterator[NoisyRelation]:
         yield from nested_relations(each)
 
 
-def selects(relation: NoisyRelation) -> Iterator[Outer]:
+def selects(relation: NoisyRelation) -> Iterator[OuterSelect]:
     """Iterate over the SELECTs of a relation."""
     return (each.select for each in nested_relations(relation) if isinstance(each, NoisySelect))
 
@@ -197,7 +197,7 @@ def drops_duplicates(relation: NoisyRelation) -> bool:
     return any(isinstance(each, NoisyUnion) and each.distinct for each in nested_relations(relation))
 
 
-def copied_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:
+def unchanged_source_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[frozenset[tuple[int, int]]]:
     """Return, for each column of a relation, the columns of sources of these widths that it shows unchanged: pairs of
     a source and a column of it.
     """
@@ -205,7 +205,7 @@ def copied_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[froze
         case NoisySource(index):
             return [frozenset([(index, column)]) for column in range(widths[index])]
         case NoisySelect(below, select):
-            inner = copied_columns(below, widths)
+            inner = unchanged_source_columns(below, widths)
             shown = (output.expression for output in select.finish.outputs)
             references = (each.reference if isinstance(each, Column) else None for each in shown)
             return [
@@ -213,15 +213,18 @@ def copied_columns(relation: NoisyRelation, widths: Sequence[int]) -> list[froze
                 for reference in references
             ]
         case NoisyJoin(left, right):
-            return [*copied_columns(left, widths), *copied_columns(right, widths)]
+            return [*unchanged_source_columns(left, widths), *unchanged_source_columns(right, widths)]
         case NoisyUnion(members):
-            united = zip(*(copied_columns(member, widths) for member in members), strict=True)
+            united = zip(*(unchanged_source_columns(member, widths) for member in members), strict=True)
             return [frozenset().union(*column) for column in united]
         case WithScalars(below, scalars):
-            return [*copied_columns(below, widths), *(copied_columns(scalar, widths)[0] for scalar in scalars)]
+            return [
+                *unchanged_source_columns(below, widths),
+                *(unchanged_source_columns(scalar, widths)[0] for scalar in scalars),
+            ]
 
 
-def selects_by_noise(finish: Finish, outer: tuple[Outer, ...]) -> bool:
+def selects_by_noise(finish: Finish, outer: tuple[OuterSelect, ...]) -> bool:
     """Return whether noisy values select rows: by HAVING, WHERE, QUALIFY, or ORDER BY with LIMIT."""
     selecting: list[Expression | None] = [select.where for select in outer]
     for stage in (finish, *(select.finish for select in outer)):

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from sfumato.plan.nodes import Join, Scan
+from sfumato.plan.nodes import PublicJoin, Scan
 from sfumato.plan.values.expressions import Field
 from sfumato.policy import Domain, ListColumn, Policy, Table, Via
 from sfumato.policy.codings import Coding, Level
@@ -134,7 +134,7 @@ def _relevant_tables(read: ReadColumns, policy: Policy, *, reads_cells: bool) ->
 
 def _declares_later(table: Table, read: AbstractSet[str], declarations: Declarations) -> bool:
     """Return whether the relevant declarations of a table hold anything that their first form did not."""
-    first_hashed, by_column = _registered(FIRST_HASHED, table), (table.columns, table.lists)
+    first_hashed, by_column = _registry_entry(FIRST_HASHED, table), (table.columns, table.lists)
     is_later = any(name not in first_hashed for name, _ in declarations)
     return is_later or any(later_declarations(_entries_of(columns, read)) for columns in by_column)
 
@@ -162,10 +162,10 @@ def relevant_columns(table: Table, names: Iterable[str]) -> Declarations:
 def read_columns(plan: object, policy: Policy) -> ReadColumns:
     """Return the columns that a plan reads of each table, with those that give its rows an owner."""
     read: ReadColumns = {}
-    for part in _parts(plan):
-        if isinstance(part, (Scan, Join)):
+    for part in _plan_values(plan):
+        if isinstance(part, (Scan, PublicJoin)):
             read.setdefault(part.table, set())
-        if isinstance(part, Join):
+        if isinstance(part, PublicJoin):
             joined = [column for _, column in part.pairs] + [column for _, _, column in part.bands]
             read[part.table].update(map(str.lower, joined))
         if isinstance(part, Field) and part.table:
@@ -183,7 +183,7 @@ def later_declarations(value: object, path: str = "") -> Declarations:
         return [item for index, part in enumerate(value) for item in later_declarations(part, f"{path}.{index}")]
     if not dataclasses.is_dataclass(value):
         return []
-    first_hashed = _registered(FIRST_HASHED, value)
+    first_hashed = _registry_entry(FIRST_HASHED, value)
     if first_hashed is None:
         return []
     found: Declarations = []
@@ -284,16 +284,16 @@ def _compared_fields(kind: type) -> tuple[str, ...]:
 
 
 def _relevances(value: Any) -> Mapping[str, Relevance]:
-    return _registered(FIELDS, value) or {}
+    return _registry_entry(FIELDS, value) or {}
 
 
-def _registered(registry: Mapping[type, Any], value: Any) -> Any:
+def _registry_entry(registry: Mapping[type, Any], value: Any) -> Any:
     """Return the entry of a value's class, or of the first of its bases that has one."""
     kind = type(value)
     return registry[kind] if kind in registry else next((registry[k] for k in kind.__mro__ if k in registry), None)
 
 
-def _parts(plan: object) -> Iterator[object]:
+def _plan_values(plan: object) -> Iterator[object]:
     """Iterate over all parts of a plan that its hash covers; without recursion, since trees are deep."""
     stack: list[Any] = [plan]
     while stack:

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from typing import cast
 
 from sfumato.plan.aggregates.canonical_requests import canonical_request
-from sfumato.plan.aggregates.disjoint import members_of, take_together
+from sfumato.plan.aggregates.disjoint import members_of, merge_disjoint_measures
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Mean, Measure, ReadingKind, Sum
 from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.keys import conditions
@@ -82,7 +82,7 @@ def share_measures(plan: Aggregate) -> SharedMeasures:
     parts = tuple(_reading_part(plan, requests, needed[reading]) for reading, requests in requests_by_reading.items())
     part_indices = {reading: number for number, reading in enumerate(requests_by_reading)}
     sources = tuple(
-        _source(request, part_indices[request.reading_key], parts, needed[request.reading_key])
+        _measured_request(request, part_indices[request.reading_key], parts, needed[request.reading_key])
         for request in plan.measures
     )
     totals, *others = parts
@@ -154,7 +154,7 @@ def _reading_part(plan: Aggregate, requests: Sequence[AggregateRequest], needed:
     if reads is not ReadingKind.TOTALS:
         return ReadingPart(reads, replace(plan, measures=part_measures), tuple(requests))
     only_counts = all(type(request) is Count for request, measures in needed_measures if Count() in measures)
-    taken = take_together(part_measures, splits_row_count=only_counts)
+    taken = merge_disjoint_measures(part_measures, splits_row_count=only_counts)
     return ReadingPart(reads, replace(plan, measures=taken.measures), tuple(requests), taken.replacements)
 
 
@@ -172,7 +172,7 @@ def _with_narrowed_ranges(
     return replace(totals, plan=replace(totals.plan, measures=measures), replacements={})
 
 
-def _source(
+def _measured_request(
     request: AggregateRequest, number: int, parts: Sequence[ReadingPart], needed: _NeededMeasures
 ) -> MeasuredRequest:
     part = parts[number]

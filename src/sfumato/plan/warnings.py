@@ -17,7 +17,7 @@ from sfumato.plan.aggregates.measures import AggregateRequest, ReadingKind
 from sfumato.plan.aggregates.value_measures import Quantile
 from sfumato.plan.costs import MAX_PARTS, expressions
 from sfumato.plan.descriptions import typed_sql
-from sfumato.plan.nodes import Join, LimitRowsPerUnit, Query, relations
+from sfumato.plan.nodes import LimitRowsPerUnit, PublicJoin, Query, relations
 from sfumato.plan.values.expressions import Call, Column, Expression, Field, Key, Literal, columns, size, walk
 from sfumato.plan.values.functions import is_never_null
 from sfumato.plan.values.narrowing import as_comparison
@@ -37,8 +37,8 @@ def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[s
     others.
     """
     plan, finish = query.plan, query.finish
-    public = frozenset(node.source for node in relations(plan.source) if isinstance(node, Join))
-    warnings = UndeclaredValues(public, _account_columns(policy))
+    public = frozenset(node.source for node in relations(plan.source) if isinstance(node, PublicJoin))
+    warnings = UndeclaredValueWarnings(public, _account_columns(policy))
     output_expressions = [
         *(output.expression for output in finish.outputs),
         *(term.expression for term in finish.order),
@@ -49,7 +49,9 @@ def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[s
     sentences = [
         sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_literals(expression)
     ]
-    sentences += [sentence for expression in evaluated for sentence in warnings.conditions(expression, positive=True)]
+    sentences += [
+        sentence for expression in evaluated for sentence in warnings.warn_of_conditions(expression, positive=True)
+    ]
     sentences += [
         sentence for expression in (*evaluated, *displayed) for sentence in warnings.warn_of_defaults(expression)
     ]
@@ -59,8 +61,8 @@ def warn_about_undeclared(query: Query, policy: Policy | None = None) -> tuple[s
     sentences += _tied_quantiles(plan.measures)
     sentences += _uncounted_joined_rows(query)
     sentences += [
-        *warnings.in_no_group(plan.keys),
-        *(sentence for key in plan.keys for sentence in warnings.group(key)),
+        *warnings.warn_of_ungrouped_rows(plan.keys),
+        *(sentence for key in plan.keys for sentence in warnings.warn_of_group(key)),
     ]
     return tuple(dict.fromkeys(sentences))[:_MAX_WARNINGS]
 
@@ -105,7 +107,7 @@ def _tied_quantiles(measures: Sequence[AggregateRequest]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class UndeclaredValues:
+class UndeclaredValueWarnings:
     """The warnings about the expressions of one query."""
 
     public: frozenset[int]
@@ -165,26 +167,26 @@ class UndeclaredValues:
                 clamping = f"Units with {column.reference} outside its range count as the nearest end"
             yield f"{clamping}: {consequence} {typed_sql(comparison)}."
 
-    def conditions(self, expression: Expression, *, positive: bool) -> Iterator[str]:
+    def warn_of_conditions(self, expression: Expression, *, positive: bool) -> Iterator[str]:
         """Warn about the rows that each condition leaves out; ``positive`` unless it stands under a NOT."""
         if not isinstance(expression, Call):
             return
         if expression.function in _TESTS:
             if not is_never_null(expression) or expression.function == "IS NULL":
-                yield from self._lost_rows(expression, positive)
+                yield from self._warn_of_lost_rows(expression, positive)
             return
         is_positive = not positive if expression.function in ("NOT", "IS FALSE") else positive
         for argument in expression.arguments:
-            yield from self.conditions(argument, positive=is_positive)
+            yield from self.warn_of_conditions(argument, positive=is_positive)
 
-    def _lost_rows(self, condition: Call, is_positive: bool) -> Iterator[str]:
+    def _warn_of_lost_rows(self, condition: Call, is_positive: bool) -> Iterator[str]:
         """Warn about lost rows: an undeclared value equals no declared one, so only a plain equality is right
         about it.
         """
         is_plain = all(isinstance(argument, (Column, Literal)) for argument in condition.arguments)
         if condition.function in _EQUAL and is_positive and is_plain:
             return
-        for column in self.unreplaced(condition):
+        for column in self.columns_without_default(condition):
             if condition.function == "IS NULL":
                 yield f"Undeclared values of {column} count as NULL."
             else:
@@ -227,10 +229,12 @@ class UndeclaredValues:
         column_names = ", ".join(self._columns_with_values(expression))
         return f"Undeclared values of {column_names} count as {typed_sql(default)} in {typed_sql(expression)}."
 
-    def in_no_group(self, keys: Sequence[Expression]) -> Iterator[str]:
+    def warn_of_ungrouped_rows(self, keys: Sequence[Expression]) -> Iterator[str]:
         """Warn, once for all keys, about rows that no group counts."""
         dropping_keys = [key for key in keys if not key.domain.nullable and not is_never_null(key)]
-        lost_columns = list(dict.fromkeys(column for key in dropping_keys for column in self.unreplaced(key)))
+        lost_columns = list(
+            dict.fromkeys(column for key in dropping_keys for column in self.columns_without_default(key))
+        )
         if lost_columns:
             column_names = " or ".join(
                 [", ".join(lost_columns[:-1]), lost_columns[-1]] if len(lost_columns) > 1 else lost_columns
@@ -240,11 +244,11 @@ class UndeclaredValues:
     def warn_of_uncounted(self, values: Sequence[Expression | None]) -> list[str]:
         """Warn about rows that have none of the counted or selected values."""
         lost_columns = dict.fromkeys(
-            column for value in values if value is not None for column in self.unreplaced(value)
+            column for value in values if value is not None for column in self.columns_without_default(value)
         )
         return [f"Rows with an undeclared value of {column} count for none of its values." for column in lost_columns]
 
-    def group(self, key: Expression) -> Iterator[str]:
+    def warn_of_group(self, key: Expression) -> Iterator[str]:
         """Warn about undeclared values that a key replaces by a default."""
         yield from (
             self._default_warning(node, default) for node in walk(key) for default in self._coalesce_defaults(node)
@@ -263,13 +267,13 @@ class UndeclaredValues:
             and node.domain.type is not Type.BOOLEAN
         }
 
-    def unreplaced(self, expression: Expression) -> dict[str, None]:
+    def columns_without_default(self, expression: Expression) -> dict[str, None]:
         """Return the columns with declared values whose undeclared ones are missing: no other value replaces them."""
         if is_never_null(expression) and not (isinstance(expression, Call) and expression.function == "IS NULL"):
             return {}
         if not isinstance(expression, Call):
             return self._columns_with_values(expression)
-        return {name: None for argument in expression.arguments for name in self.unreplaced(argument)}
+        return {name: None for argument in expression.arguments for name in self.columns_without_default(argument)}
 
 
 def _with_key_expressions(expressions: Sequence[Expression], keys: Sequence[Expression]) -> list[Expression]:

@@ -38,11 +38,11 @@ from sfumato.plan.caveats import (
     NOT_COVERED,
     RowLimits,
     can_bounds_change_rows,
+    caveat_phrases_by_result,
     limit_phrases,
     limits_rows,
-    result_phrases,
 )
-from sfumato.plan.nodes import Aggregate, Filter, Join, Query, Relation, Scan, multiplicity, relations
+from sfumato.plan.nodes import Aggregate, Filter, PublicJoin, Query, Relation, Scan, multiplicity, relations
 from sfumato.plan.values.expressions import Column, Field, Result
 from sfumato.policy.domains import describe_range
 from sfumato.privacy.numbers import format_exact, format_number
@@ -112,7 +112,7 @@ class WorstCase:
         """The bound of a mean, however many cells and units are beyond."""
         return self.unit.times(Fraction(1, self.rows)) if self.limits_rows else self.cell
 
-    def counted(self, counts: CutCounts) -> Shift:
+    def proven_shift(self, counts: CutCounts) -> Shift:
         """Return the bound that the counts prove: for a mean never more than what holds without any."""
         if not self.is_mean:
             return self.cell.times(counts.clamped).plus(self.unit.times(counts.units))
@@ -145,7 +145,7 @@ class WorstCase:
         causes = [f"every {self.value} beyond {self.bounds} were {ends}"] if self.value else []
         causes += [f"every {unit} beyond the limit had {self.rows:,} such rows"] if self.limits_rows else []
         return (
-            f"at most {self.counted(counts)}, if {' and '.join(causes)} (from the bought counts, with {confidence} "
+            f"at most {self.proven_shift(counts)}, if {' and '.join(causes)} (from the bought counts, with {confidence} "
             "confidence each)"
         )
 
@@ -154,9 +154,9 @@ def worst_cases(query: Query, row_limits: RowLimits) -> dict[str, WorstCase]:
     """Return the worst case of each column that is one sum, mean or count, and is moved by limits and bounds alone
     whose outer limits are declared.
     """
-    if query.outer or query.combined is not None or query.finish.sets or not _is_plain(query.plan.source):
+    if query.outer or query.combined is not None or query.finish.sets or not _has_single_rows(query.plan.source):
         return {}
-    phrases = result_phrases(query, row_limits)
+    phrases = caveat_phrases_by_result(query, row_limits)
     found: dict[str, WorstCase] = {}
     for output in query.finish.outputs:
         reference = output.expression.reference if isinstance(output.expression, Column) else None
@@ -178,9 +178,9 @@ def with_worst_cases(lines: Mapping[str, str], worst_cases: Mapping[str, str]) -
     }
 
 
-def _is_plain(relation: Relation) -> bool:
+def _has_single_rows(relation: Relation) -> bool:
     """Return whether rows are those of one table, filtered and joined with public tables."""
-    return all(isinstance(node, (Scan, Filter, Join)) for node in relations(relation))
+    return all(isinstance(node, (Scan, Filter, PublicJoin)) for node in relations(relation))
 
 
 def _worst_case(plan: Aggregate, measure: AggregateRequest, row_limits: RowLimits) -> WorstCase | None:

@@ -84,16 +84,16 @@ def subtract_rounded_down(whole: Amount, part: Amount) -> Amount:
 def round_down(amount: Amount) -> Amount:
     """Round down to whole units an amount whose denominator passes the limit of a sum."""
     reduced = _int_if_whole(amount)
-    return reduced if _is_short(reduced) else math.floor(reduced)
+    return reduced if _has_short_denominator(reduced) else math.floor(reduced)
 
 
 def round_up(amount: Amount) -> Amount:
     """Round up to whole units an amount whose denominator passes the limit of a sum; any other is returned as it is."""
     reduced = _int_if_whole(amount)
-    return reduced if _is_short(reduced) else math.ceil(reduced)
+    return reduced if _has_short_denominator(reduced) else math.ceil(reduced)
 
 
-def _is_short(amount: Amount) -> bool:
+def _has_short_denominator(amount: Amount) -> bool:
     """Return whether the denominator of the ε or δ is within the limit of a sum."""
     return type(amount) is int or from_units(amount).denominator <= SUM_DENOMINATOR
 
@@ -102,7 +102,7 @@ def _int_if_whole(amount: Amount) -> Amount:
     return amount.numerator if amount.denominator == 1 else amount
 
 
-def write(amount: Amount) -> str:
+def format_amount(amount: Amount) -> str:
     """Format units as a whole number, or else the ε or δ as a fraction."""
     if type(amount) is int:
         return str(amount)
@@ -112,7 +112,7 @@ def write(amount: Amount) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
-def read(text: str) -> Amount:
+def parse_amount(text: str) -> Amount:
     """Parse what ``write`` wrote; any other text is refused, also a fraction that is whole or not in lowest terms."""
     if "/" not in text:
         return int(text)
@@ -125,17 +125,17 @@ def read(text: str) -> Amount:
     raise InvalidParameter("amount", text, "a whole number (in units of 1e-30), or a fraction in lowest terms")
 
 
-def checked(value: object, name: str) -> Amount:
+def checked_amount(value: object, name: str) -> Amount:
     """Return a nonnegative amount, as it is or as JSON holds it, or refuse anything else."""
-    amount = read(value) if type(value) is str and "/" in value else value
+    amount = parse_amount(value) if type(value) is str and "/" in value else value
     if (type(amount) is int or type(amount) is Fraction) and amount >= 0:
         return _int_if_whole(amount)
     raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30), or a fraction such as 1/3")
 
 
-def _write_json(amount: Amount | None) -> int | str | None:
-    return amount if amount is None or type(amount) is int else write(amount)
+def _amount_json(amount: Amount | None) -> int | str | None:
+    return amount if amount is None or type(amount) is int else format_amount(amount)
 
 
-WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _write_json})
+WRITTEN: Mapping[str, Any] = MappingProxyType({codec.WRITER: _amount_json})
 """The metadata of a dataclass field that is an amount."""

@@ -28,7 +28,7 @@ from sfumato.errors import MIN_USEFUL_EPSILON, InvalidParameter, NeighboursDiffe
 from sfumato.privacy import amounts, codec
 from sfumato.privacy.amounts import Amount, charge_amount, exact_amount
 from sfumato.privacy.budget_words import format_guarantee, format_remaining
-from sfumato.privacy.calibration import Noise, curve_at_size, least
+from sfumato.privacy.calibration import Noise, curve_at_size, least_parameter
 from sfumato.privacy.curve import Curve
 from sfumato.privacy.guarantee import Guarantee, Neighbours
 from sfumato.privacy.numbers import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sfumato.privacy.pictures import History
 
 
-def _checked_units(value: object, name: str) -> int:
+def _checked_renyi_units(value: object, name: str) -> int:
     """Check a total of Rényi divergence: a plain int ≥ 0 of any size, never a value that needs conversion."""
     if type(value) is not int or value < 0:
         raise InvalidParameter(name, value, "a whole number ≥ 0 (in units of 1e-30)")
@@ -95,11 +95,11 @@ class Cost:
 
     def __post_init__(self) -> None:
         if self.pure is not None and (type(self.pure) is not int or self.pure < 0):
-            object.__setattr__(self, "pure", amounts.checked(self.pure, "pure"))
+            object.__setattr__(self, "pure", amounts.checked_amount(self.pure, "pure"))
         if type(self.failure) is not int or self.failure < 0:
-            object.__setattr__(self, "failure", amounts.checked(self.failure, "failure"))
+            object.__setattr__(self, "failure", amounts.checked_amount(self.failure, "failure"))
         if self.renyi is not None:
-            _checked_units(self.renyi, "renyi")
+            _checked_renyi_units(self.renyi, "renyi")
 
     @property
     def is_zero(self) -> bool:
@@ -234,9 +234,9 @@ class Budget:
             ("reserve", failure_reserve),
             ("order", renyi_order),
             ("neighbours", Neighbours.of(neighbours)),
-            ("spent_pure", None if spent_pure is None else amounts.checked(spent_pure, "spent_pure")),
-            ("spent_renyi", None if spent_renyi is None else _checked_units(spent_renyi, "spent_renyi")),
-            ("spent_failure", amounts.checked(spent_failure, "spent_failure")),
+            ("spent_pure", None if spent_pure is None else amounts.checked_amount(spent_pure, "spent_pure")),
+            ("spent_renyi", None if spent_renyi is None else _checked_renyi_units(spent_renyi, "spent_renyi")),
+            ("spent_failure", amounts.checked_amount(spent_failure, "spent_failure")),
             ("allowances", Cost(exact_amount(lifetime.epsilon), renyi_units, exact_amount(failure_reserve))),
         ):
             object.__setattr__(self, name, value)
@@ -341,10 +341,10 @@ class Budget:
                 return False
 
         try:
-            least_parameter = least(fits, "the remaining budget")
+            least_size = least_parameter(fits, "the remaining budget")
         except InvalidParameter:
             return 0.0
-        curve = curve_at_size(family, least_parameter, change)
+        curve = curve_at_size(family, least_size, change)
         default_delta = self.delta if curve.max_divergence is None else curve.failure
         return curve.epsilon(default_delta if delta is None else delta)
 

@@ -38,7 +38,9 @@ def calibrate(make: Callable[[Fraction], N], guarantee: Guarantee, sensitivity: 
     roundest number within one part in 2⁴⁶ of the least.
     """
     change, promise = Sensitivity.of(sensitivity), Guarantee.of(guarantee)
-    return make(least_by(lambda size: shortfall(curve_at_size(make, size, change), promise), f"{promise}"))
+    return make(
+        least_parameter_by(lambda size: log_delta_excess(curve_at_size(make, size, change), promise), f"{promise}")
+    )
 
 
 def curve_at_size(make: Callable[[Fraction], Noise], size: Fraction, change: Sensitivity) -> Curve:
@@ -56,18 +58,18 @@ def meets(curve: Curve, guarantee: Guarantee) -> bool:
     """Return whether the curve certainly satisfies the guarantee: by exact arithmetic when δ = 0, otherwise by an upper
     bound of δ.
     """
-    return shortfall(curve, guarantee) <= 0
+    return log_delta_excess(curve, guarantee) <= 0
 
 
-def shortfall(curve: Curve, guarantee: Guarantee) -> float:
+def log_delta_excess(curve: Curve, guarantee: Guarantee) -> float:
     """Return ln(δ of the curve / δ of the guarantee): at most 0 if the curve certainly satisfies the guarantee."""
     max_divergence = curve.max_divergence
     if max_divergence is not None and max_divergence <= guarantee.epsilon and curve.failure <= guarantee.delta:
         return -math.inf
-    return excess_over(curve.delta(guarantee.epsilon), guarantee.delta) if guarantee.delta else math.inf
+    return log_excess(curve.delta(guarantee.epsilon), guarantee.delta) if guarantee.delta else math.inf
 
 
-def excess_over(value: float | Fraction, most: Fraction) -> float:
+def log_excess(value: float | Fraction, most: Fraction) -> float:
     """Return ln(value / most); the sign is exact, however far apart they are."""
     if value <= 0:
         return -math.inf
@@ -82,25 +84,26 @@ def _logarithm(number: Fraction) -> float:
     return math.log(number.numerator) - math.log(number.denominator)
 
 
-def least(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:
+def least_parameter(enough: Callable[[Fraction], bool], goal: str, precision: Fraction = _PRECISION) -> Fraction:
     """Return the least parameter, to a relative precision, for which a monotone condition holds."""
-    return least_by(lambda size: -math.inf if enough(size) else math.inf, goal, precision)
+    return least_parameter_by(lambda size: -math.inf if enough(size) else math.inf, goal, precision)
 
 
-def least_by(short: Callable[[Fraction], float], goal: str, precision: Fraction = _PRECISION) -> Fraction:
+def least_parameter_by(short: Callable[[Fraction], float], goal: str, precision: Fraction = _PRECISION) -> Fraction:
     """Return the least parameter at which ``short`` is at most 0. ``short`` says how far a parameter is from enough, so
     chords between its values show where to look, and fewer parameters are tried than by bisection alone.
     """
     search = _Search(short)
     high = _bracket_by_doubling(search, goal)
-    search.approach(max(precision, _CHORD_PRECISION))
+    search.narrow_bracket(max(precision, _CHORD_PRECISION))
     low = high / 2
     while high - low > high * precision:
         middle = (low + high) / 2
         low, high = (low, middle) if search.is_enough(middle) else (middle, high)
     # Rounding may make ``short`` rise where there is more noise: return only a parameter that was itself checked.
     return next(
-        (candidate for candidate in (*_rounder_candidates(low, high), high) if short(candidate) <= 0), search.certain
+        (candidate for candidate in (*_shorter_numbers_near(low, high), high) if short(candidate) <= 0),
+        search.least_sufficient,
     )
 
 
@@ -115,7 +118,7 @@ class _Search:
         self._high: tuple[Fraction, float] | None = None
 
     @property
-    def certain(self) -> Fraction:
+    def least_sufficient(self) -> Fraction:
         """The least parameter that was checked to be enough."""
         assert self._high is not None
         return self._high[0]
@@ -132,7 +135,7 @@ class _Search:
             self._low = size, shortfall
         return shortfall <= 0
 
-    def approach(self, width: Fraction) -> None:
+    def narrow_bracket(self, width: Fraction) -> None:
         """Narrow the bracket to this relative width by regula falsi: evaluate where the chord is zero. The shortfall at
         an end that stays while the other moves twice is halved (the Illinois method), so that both ends move. Where a
         shortfall is infinite there is no chord, and the search stops.
@@ -189,7 +192,7 @@ def _unreachable(goal: str) -> InvalidParameter:
     )
 
 
-def _rounder_candidates(low: Fraction, high: Fraction) -> list[Fraction]:
+def _shorter_numbers_near(low: Fraction, high: Fraction) -> list[Fraction]:
     """List rounder numbers near ``high``: the simplest fraction in the bracket, then the shortest decimal."""
     simple = high.limit_denominator(10_000)
     candidates = [simple] if low < simple and abs(simple - high) <= high * _PRECISION else []

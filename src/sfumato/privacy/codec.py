@@ -10,7 +10,7 @@ A field may be a mapping from names or whole numbers to plain values: ``field(me
 written as an object without a kind, whose names are anything at all, ``kind`` too; objects inside it are mappings
 again. Whole numbers become names on the way, and the constructor makes them numbers again.
 
-A field that is renamed keeps its name in written texts: ``field(metadata=codec.stored_name("before"))``.
+A field that is renamed keeps its name in written texts: ``field(metadata=codec.stored_name_metadata("before"))``.
 
 A value's constructor accepts its own fields as they are written, so decoding is validation: a hostile text raises
 ``InvalidParameter``.
@@ -83,12 +83,12 @@ def written_as(tag: str, version: int = 1) -> Callable[[_V], _V]:
     return register
 
 
-def stored_name(name: str) -> Mapping[str, Any]:
+def stored_name_metadata(name: str) -> Mapping[str, Any]:
     """Return the metadata of a dataclass field that is written under another name than its own."""
     return MappingProxyType({_STORED_NAME: name})
 
 
-def field_name(field: dataclasses.Field[Any]) -> str:
+def written_field_name(field: dataclasses.Field[Any]) -> str:
     """Return the name under which a field is written."""
     return str(field.metadata.get(_STORED_NAME, field.name))
 
@@ -222,7 +222,7 @@ def _encode(item: object) -> Any:
     if isinstance(item, datetime.date):
         return item.isoformat()
     if isinstance(item, (tuple, list)):
-        if _is_plain(item):
+        if _are_json_scalars(item):
             return item
         return [_encode(element) for element in item]
     cls: Any = type(item)
@@ -238,7 +238,7 @@ def _encode(item: object) -> Any:
 @functools.cache
 def _written_fields(cls: Any) -> Mapping[str, dataclasses.Field[Any]]:
     """Return the fields of a class by the names under which they are written."""
-    return {field_name(field): field for field in dataclasses.fields(cls) if field.init}
+    return {written_field_name(field): field for field in dataclasses.fields(cls) if field.init}
 
 
 def _encode_field(field: dataclasses.Field[Any], content: object) -> Any:
@@ -254,7 +254,7 @@ def _encode_float(number: float) -> float | str:
 def _encode_mapping(item: object) -> Any:
     """Encode names and plain values; a registered value inside would be decoded as a mapping, so it is refused."""
     if isinstance(item, (tuple, list)):
-        return item if _is_plain(item) else [_encode_mapping(element) for element in item]
+        return item if _are_json_scalars(item) else [_encode_mapping(element) for element in item]
     if isinstance(item, Mapping):
         if not all(type(name) in (str, int) for name in item):
             raise InvalidParameter("item", item, "a mapping whose keys are strings or whole numbers")
@@ -264,7 +264,7 @@ def _encode_mapping(item: object) -> Any:
     return _encode(item)
 
 
-def _is_plain(items: tuple[Any, ...] | list[Any]) -> bool:
+def _are_json_scalars(items: tuple[Any, ...] | list[Any]) -> bool:
     """Return whether all items are written as they are; checked for many at once, since answers are long."""
     item_types = set(map(type, items))
     if float not in item_types:
@@ -302,18 +302,18 @@ def _decode(data: Any) -> Any:
         )
     written = _written_fields(cls)
     if not fields.keys() <= written.keys():
-        raise _wrong_fields(kind, cls, fields)
+        raise _field_error(kind, cls, fields)
     try:
         decoded = cls(**{written[name].name: _decode_field(written[name], fields[name]) for name in fields})
     except InvalidParameter:
         raise
     except MALFORMED_INPUT as error:  # a field without a default is missing, or has a shape the constructor cannot take
-        raise _wrong_fields(kind, cls, fields) from error
-    _check_nested_values(decoded)
+        raise _field_error(kind, cls, fields) from error
+    _check_field_types(decoded)
     return decoded
 
 
-def _wrong_fields(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidParameter:
+def _field_error(kind: object, cls: Any, fields: Mapping[str, Any]) -> InvalidParameter:
     """Refuse an object and name the fields that it lacks, and those that its kind does not have."""
     written = _written_fields(cls)
     parameters = inspect.signature(cls).parameters.values()
@@ -334,17 +334,17 @@ def _decode_field(field: dataclasses.Field[Any], data: Any) -> Any:
     return _decode_mapping(data) if _is_mapping(field) else _decode(data)
 
 
-def _check_nested_values(item: Any) -> None:
+def _check_field_types(item: Any) -> None:
     """Refuse a decoded value that holds anything else in a field annotated with a registered class."""
     cls: Any = type(item)
-    for name, hint in _value_hints(cls).items():
+    for name, hint in _package_class_hints(cls).items():
         field_value = getattr(item, name)
         if not _matches_hint(field_value, hint):
             raise InvalidParameter(name, field_value, f"a value of the type that {_kind_by_class[cls]} declares")
 
 
 @functools.cache
-def _value_hints(cls: type) -> Mapping[str, Any]:
+def _package_class_hints(cls: type) -> Mapping[str, Any]:
     """Return the annotations of a class's fields that name classes of this package."""
     try:
         hints = get_type_hints(cls)
@@ -404,21 +404,21 @@ _MAX_SHOWN = 6
 def constructor_repr(item: Any) -> str:
     """Format a value by its fields: a class takes it as its ``__repr__``."""
     names = [field.name for field in fields(item) if field.repr]
-    return f"{type(item).__name__}({', '.join(f'{name}={_spell(getattr(item, name))}' for name in names)})"
+    return f"{type(item).__name__}({', '.join(f'{name}={_format_value(getattr(item, name))}' for name in names)})"
 
 
-def _spell(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, Fraction):
         return format_exact(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        entries = [f"{_spell(name)}: {_spell(entry)}" for name, entry in list(value.items())[:_MAX_SHOWN]]
-        return f"{{{_join_shown(entries, len(value))}}}"
+        entries = [f"{_format_value(name)}: {_format_value(entry)}" for name, entry in list(value.items())[:_MAX_SHOWN]]
+        return f"{{{_join_truncated(entries, len(value))}}}"
     if isinstance(value, tuple):
-        return f"({_join_shown([_spell(element) for element in value[:_MAX_SHOWN]], len(value))})"
+        return f"({_join_truncated([_format_value(element) for element in value[:_MAX_SHOWN]], len(value))})"
     return repr(value)
 
 
-def _join_shown(parts: list[str], total_count: int) -> str:
+def _join_truncated(parts: list[str], total_count: int) -> str:
     return ", ".join(parts) + (", …" if total_count > len(parts) else "")

@@ -85,11 +85,13 @@ class Schemas:
         kind = registered_kind or self._kinds.get(cls)
         kind_property = {} if kind is None else {"kind": {"const": kind}}
         optional = {
-            codec.field_name(field)
+            codec.written_field_name(field)
             for field in init_fields
             if registered_kind is not None and field.default is not dataclasses.MISSING
         }
-        properties = {codec.field_name(field): self.schema_of(_field_type(cls, field), given) for field in init_fields}
+        properties = {
+            codec.written_field_name(field): self.schema_of(_field_type(cls, field), given) for field in init_fields
+        }
         return {
             "type": "object",
             "properties": {**kind_property, **properties},

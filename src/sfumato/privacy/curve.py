@@ -22,7 +22,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, NeighboursDiffer
 from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Guarantee, Neighbours
-from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, Loss, PairLoss, ResponseLoss, sum_above
+from sfumato.privacy.losses import BoundedRangeLoss, ConcentratedLoss, Loss, PairLoss, ResponseLoss, sum_rounded_up
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss, LaplaceLoss
 from sfumato.privacy.numbers import (
     BELOW_ONE,
@@ -32,14 +32,14 @@ from sfumato.privacy.numbers import (
     PROBABILITY,
     Number,
     Range,
+    decimal_float_above,
     exact,
     exact_integer,
     is_infinite,
-    least_float_above,
 )
 from sfumato.privacy.pairs import Distribution, aligned_masses
 from sfumato.privacy.sensitivity import Sensitivity
-from sfumato.privacy.shape import PrivacyLoss, best_line, least_rho
+from sfumato.privacy.shape import PrivacyLoss, best_false_negative_bound, least_rho
 from sfumato.privacy.subsampled_losses import SubsampledLoss
 from sfumato.privacy.threshold_losses import GaussianThresholdLoss, LaplaceThresholdLoss
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
@@ -77,7 +77,7 @@ class Curve:
         for part in _checked_sequence(parts, "parts"):
             if not isinstance(part, (tuple, list)) or len(part) != 2 or not isinstance(part[0], Loss):
                 raise InvalidParameter("parts", part, "a list of pairs (loss, count)")
-            if not part[0].trivial:
+            if not part[0].is_trivial:
                 counts_by_loss.setdefault(part[0], []).append(exact_integer(part[1], "count"))
         combined = [(loss, sum(counts)) for loss, counts in counts_by_loss.items() if any(counts)]
         object.__setattr__(self, "parts", tuple(sorted(combined, key=lambda part: part[0].sort_key)))
@@ -221,7 +221,7 @@ class Curve:
     @cached_property
     def max_divergence(self) -> Fraction | None:
         """Σ D∞ outside the failure, the cost in the pure currency; None when unbounded."""
-        totals = [shape.max_divergence(parts) for parts in self._sides(_max_divergence)]
+        totals = [shape.max_divergence(parts) for parts in self._worst_directions(_max_divergence)]
         return None if None in totals else max(total for total in totals if total is not None)
 
     def epsilon(self, delta: Number) -> float:
@@ -233,7 +233,11 @@ class Curve:
         """Return certified lower and upper bounds of the least ε for this δ."""
         target = exact(delta, "delta", BELOW_ONE)
         ranges = [shape.epsilon_range(parts, target) for parts in self._directions]
-        lower = ranges if self._inner is None else [shape.epsilon_range(parts, target) for parts in self._inner]
+        lower = (
+            ranges
+            if self._inner_directions is None
+            else [shape.epsilon_range(parts, target) for parts in self._inner_directions]
+        )
         return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def delta(self, epsilon: Number) -> float:
@@ -245,7 +249,11 @@ class Curve:
         """Return certified lower and upper bounds of the least δ for this ε."""
         target = exact(epsilon, "epsilon", NONNEGATIVE)
         ranges = [shape.delta_range(parts, target) for parts in self._directions]
-        lower = ranges if self._inner is None else [shape.delta_range(parts, target) for parts in self._inner]
+        lower = (
+            ranges
+            if self._inner_directions is None
+            else [shape.delta_range(parts, target) for parts in self._inner_directions]
+        )
         return max(low for low, _ in lower), max(high for _, high in ranges)
 
     def renyi(self, order: Number) -> float:
@@ -253,9 +261,9 @@ class Curve:
         Divergences of one order add under composition.
         """
         if is_infinite(order):
-            return math.inf if self.max_divergence is None else least_float_above(self.max_divergence)
+            return math.inf if self.max_divergence is None else decimal_float_above(self.max_divergence)
         alpha = float(exact(order, "order", _FROM_ONE))
-        return max(shape.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
+        return max(shape.renyi(parts, alpha) for parts in self._worst_directions(lambda loss: loss.renyi(alpha)))
 
     def renyi_above(self, order: Fraction) -> Fraction:
         """Return an exact upper bound of ``renyi``, which is what an account charges.
@@ -264,14 +272,14 @@ class Curve:
         covers the logarithm-of-a-sum branch, whose error is divided by α − 1.
         """
         alpha = float(order)
-        value = max(shape.renyi(parts, alpha) for parts in self._sides(lambda loss: loss.renyi(alpha)))
+        value = max(shape.renyi(parts, alpha) for parts in self._worst_directions(lambda loss: loss.renyi(alpha)))
         if not math.isfinite(value):
             return Fraction(10**300)  # more than any account holds
-        margin = ROUNDED_UP / float(order - 1) if self._needs_margin else 0.0
+        margin = ROUNDED_UP / float(order - 1) if self._needs_rounding_margin else 0.0
         return Fraction(value * (1 + 2.0**-41) + margin)
 
     @cached_property
-    def _needs_margin(self) -> bool:
+    def _needs_rounding_margin(self) -> bool:
         closed_form = (GaussianLoss, ConcentratedLoss, DiscreteGaussianVectorLoss)
         return any(not isinstance(loss, closed_form) for loss, _ in self.parts)
 
@@ -281,8 +289,11 @@ class Curve:
         """
         if self.failure:
             return math.inf
-        totals = (sum_above((least_rho(loss), count) for loss, count in parts) for parts in self._sides(least_rho))
-        return max(least_float_above(total) for total in totals if total is not None)
+        totals = (
+            sum_rounded_up((least_rho(loss), count) for loss, count in parts)
+            for parts in self._worst_directions(least_rho)
+        )
+        return max(decimal_float_above(total) for total in totals if total is not None)
 
     def group(self, k: int) -> Curve:
         """Return the loss when k units change together; every part is recomputed for k units."""
@@ -314,7 +325,7 @@ class Curve:
         >>> round(Curve.pure(1).subsampled("0.1").epsilon(0), 4)  # ln(1 + 0.1·(e − 1))
         0.1586
         """
-        share, population = self._sampling(rate, size, of, bounds_presence)
+        share, population = self._parse_sampling(rate, size, of, bounds_presence)
         if self.group_size > 1:
             raise InvalidParameter(
                 "curve",
@@ -328,7 +339,7 @@ class Curve:
         loss = SubsampledLoss(self.parts, share, population=population, exchanged=exchanged)
         return Curve([(loss, 1)], self.neighbours)
 
-    def _sampling(
+    def _parse_sampling(
         self, rate: Number | None, size: int | None, of: int | None, bounds_presence: bool
     ) -> tuple[Fraction, int]:
         """Return the share of the units in a sample, and their public number, 0 for Poisson sampling."""
@@ -374,7 +385,7 @@ class Curve:
         if self.failure == 1:
             return 0.0
         floor = self.failure + (1 - self.failure) / 10**12
-        return best_line(self.delta, min(700.0, self.epsilon(floor)), alpha)
+        return best_false_negative_bound(self.delta, min(700.0, self.epsilon(floor)), alpha)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw δ against ε, the trade-off of a test for one unit, and the tail of the privacy loss of the dominating
@@ -401,7 +412,7 @@ class Curve:
         worse_direction = max(directions, key=lambda parts: (shape.failure(parts), shape.renyi(parts, 1.0)))
         return PrivacyLoss(worse_direction, directions[-1] if worse_direction is directions[0] else directions[0])
 
-    def _sides(self, divergence: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
+    def _worst_directions(self, divergence: Callable[[Loss], float | Fraction]) -> tuple[tuple[Part, ...], ...]:
         """Return the parts to charge: in both directions or, under replace, each part in its worse order."""
         if self.neighbours is Neighbours.ADD_REMOVE:
             return self._charged_directions
@@ -409,10 +420,10 @@ class Curve:
 
     @cached_property
     def _directions(self) -> tuple[shape.Pairs, ...]:
-        return shape.directions(self.parts, self.neighbours)
+        return shape.composed_directions(self.parts, self.neighbours)
 
     @cached_property
-    def _inner(self) -> tuple[shape.Pairs, ...] | None:
+    def _inner_directions(self) -> tuple[shape.Pairs, ...] | None:
         """The parts that bound a composition from below, where those to compose bound it from above alone."""
         is_alone = len(self.parts) == 1 and self.parts[0][1] == 1
         if is_alone or not any(loss.inner_factors for loss, _ in self.parts):
@@ -447,7 +458,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
     >>> compose([(Curve.laplace(10), 10)]).epsilon(0)
     1.0
     """
-    curve_counts = counted(curves)
+    curve_counts = as_counted_curves(curves)
     relations = {curve.neighbours for curve, _ in curve_counts}
     if len(relations) > 1:
         raise NeighboursDiffer(
@@ -462,7 +473,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
     return composed
 
 
-def counted(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:
+def as_counted_curves(curves: Iterable[Curve | tuple[Curve, int]]) -> list[tuple[Curve, int]]:
     """Normalise a list of curves, or of pairs (curve, count), to such pairs; refuse anything else."""
     curve_counts = []
     for item in _checked_sequence(curves, "curves"):

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.privacy.losses import AtomLoss, ClosedFormLoss, ConcentratedLoss, LossPair, sum_above
+from sfumato.privacy.losses import AtomLoss, ClosedFormLoss, ConcentratedLoss, LossPair, sum_rounded_up
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import float_above, rounded_up
 from sfumato.privacy.vector_losses import DiscreteGaussianVectorLoss
@@ -62,7 +62,7 @@ _SMALLEST_C, _LARGEST_C = 1e-7, 1e15
 
 
 @dataclass(frozen=True)
-class _Stack:
+class _LossStack:
     """Members of one family side by side: parameters and counts of shape (members, 1)."""
 
     family: type[ClosedFormLoss]
@@ -85,31 +85,31 @@ class _Stack:
     def log_decay(self, c: float, heights: Real) -> Real:
         return (self.counts * self.family.log_decay(c, heights, *self.parameters)).sum(0)
 
-    def pieces(self, nodes: int, numbers: int = _CHUNK) -> list[_Stack]:
+    def split_members(self, nodes: int, numbers: int = _CHUNK) -> list[_LossStack]:
         """Split into runs of members, small enough to prune the nodes between them."""
         if issubclass(self.family, AtomLoss):
             return [self]
         size = max(1, numbers // max(1, nodes))
         starts = range(0, len(self.counts), size)
         return [
-            _Stack(self.family, tuple(p[i : i + size] for p in self.parameters), self.counts[i : i + size])
+            _LossStack(self.family, tuple(p[i : i + size] for p in self.parameters), self.counts[i : i + size])
             for i in starts
         ]
 
-    def interleaved(self) -> _Stack:
+    def interleaved(self) -> _LossStack:
         """Return the same members, reordered so that the first few are spread over all of them."""
         if issubclass(self.family, AtomLoss):
             return self
         size = len(self.counts)
         order = np.argsort(np.arange(size) * 0.6180339887498949 % 1.0)
-        return _Stack(self.family, tuple(p[order] for p in self.parameters), self.counts[order])
+        return _LossStack(self.family, tuple(p[order] for p in self.parameters), self.counts[order])
 
 
 @dataclass(frozen=True)
 class Moments:
     """The moment function of a composition, in one direction."""
 
-    stacks: tuple[_Stack, ...]
+    stacks: tuple[_LossStack, ...]
     gaussian: float
     """Σμ² of everything Gaussian, kept apart because it adds."""
     slack: float
@@ -138,9 +138,9 @@ class Moments:
             else:
                 assert isinstance(loss, ClosedFormLoss), loss  # others stand for their factors
                 members.setdefault(loss if isinstance(loss, AtomLoss) else type(loss), []).append((loss, count))
-        top = sum_above((loss.top, count) for loss, count in parts)
+        top = sum_rounded_up((loss.top, count) for loss, count in parts)
         return cls(
-            stacks=tuple(_stacked(group) for group in members.values()),
+            stacks=tuple(_stack_family(group) for group in members.values()),
             gaussian=math.fsum(gaussian),
             slack=slack,
             known=all(loss.moments_known for loss, _ in parts),
@@ -154,7 +154,7 @@ class Moments:
         """Return ln M(z)."""
         total = self.gaussian / 2 * z * (z + 1) + self.slack * (z + 1)
         for stack in self.stacks:
-            for piece in stack.pieces(z.size):
+            for piece in stack.split_members(z.size):
                 total = total + piece.log_moment(z)
         return total
 
@@ -169,13 +169,13 @@ class Moments:
         return plain + sum(stack.log_bound(c, t) for stack in self.stacks)
 
 
-def _stacked(group: list[tuple[ClosedFormLoss, int]]) -> _Stack:
+def _stack_family(group: list[tuple[ClosedFormLoss, int]]) -> _LossStack:
     first = group[0][0]
     counts = np.array([[float(count)] for _, count in group])
     if isinstance(first, AtomLoss):
-        return _Stack(type(first), first.moment_arguments, counts)
+        return _LossStack(type(first), first.moment_arguments, counts)
     columns = zip(*(loss.moment_arguments for loss, _ in group), strict=True)
-    return _Stack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
+    return _LossStack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
 
 
 def _common_lattice(parts: Sequence[tuple[LossPair, int]]) -> tuple[Fraction, Fraction] | None:
@@ -213,7 +213,7 @@ def chernoff(moments: Moments, c: Real) -> tuple[Real, Real]:
     return epsilon, values.real - c * epsilon - c * np.log1p(1 / c) - np.log1p(c)
 
 
-def _search(goal: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
+def _last_c_where(goal: Callable[[Real], NDArray[np.bool_]], *, rounds: int) -> float:
     """Return the c at which a monotone condition turns false; each round evaluates 33 values, and two rounds find it to
     a few per cent.
     """
@@ -256,31 +256,31 @@ class Inversion:
         """Bound δ(ε) from above, failure apart."""
         if epsilon >= self.moments.top:
             return 0.0
-        return min(1.0, max(5e-324, self._between(epsilon, +1)))
+        return min(1.0, max(5e-324, self._interpolated(epsilon, +1)))
 
     def lower(self, epsilon: float) -> float:
         """Bound δ(ε) from below, failure apart."""
         if self.wider is None:
-            return max(0.0, self._between(epsilon, -1))
+            return max(0.0, self._interpolated(epsilon, -1))
         narrow, wide = math.erf(self.smoothing / math.sqrt(8)), math.erf(self.wider.smoothing / math.sqrt(8))
         if not narrow < wide:
             return 0.0  # parameters beyond floating point: nothing is claimed
         weight = narrow / (wide - narrow) * (1 + 2.0**-40)
-        extrapolated = (1 + weight) * self.at(epsilon, -1) - weight * self.wider.at(epsilon, +1)
+        extrapolated = (1 + weight) * self.smoothed(epsilon, -1) - weight * self.wider.smoothed(epsilon, +1)
         return max(0.0, extrapolated * (1 - 2.0**-50))
 
-    def _between(self, epsilon: float, side: int) -> float:
+    def _interpolated(self, epsilon: float, side: int) -> float:
         """Bound δ at ε: by interpolation between the two lattice points around it, or directly."""
         if not self.spacing:
-            return self.at(epsilon, side)
+            return self.smoothed(epsilon, side)
         lattice_point = self.offset + self.spacing * math.floor((epsilon - self.offset) / self.spacing)
         distance = max(0.0, epsilon - lattice_point)
         upper_weight = min(1.0, math.exp(distance - self.spacing) * math.expm1(-distance) / math.expm1(-self.spacing))
-        return (1 - upper_weight) * self.at(lattice_point, side) + upper_weight * self.at(
+        return (1 - upper_weight) * self.smoothed(lattice_point, side) + upper_weight * self.smoothed(
             lattice_point + self.spacing, side
         )
 
-    def at(self, epsilon: float, side: int) -> float:
+    def smoothed(self, epsilon: float, side: int) -> float:
         """Bound δ(ε) with the smoothing, from above (side +1) or below (−1)."""
         if (log_scale := self.log_peak - self.c * epsilon) > 600:
             return 1.0 if side > 0 else 0.0  # this contour was made for larger ε and says nothing here
@@ -341,10 +341,10 @@ def invert(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inve
         offset=offset,
         above=_aliases_above(moments, c, wrap, epsilon, smoothing),
     )
-    return replace(inversion, wider=_widened(inversion)) if smoothing else inversion
+    return replace(inversion, wider=_with_second_smoothing(inversion)) if smoothing else inversion
 
 
-def _widened(inversion: Inversion) -> Inversion:
+def _with_second_smoothing(inversion: Inversion) -> Inversion:
     """Return the sum with the second smoothing, which makes every term smaller beside the largest."""
     extra_variance = (_WIDER**2 - 1) * inversion.smoothing**2 / 2
     c = inversion.c
@@ -420,7 +420,7 @@ def _significant_nodes(
     kept, dropped = _possible_nodes(moments, nodes, smoothing, sizes, floor)
     total = (moments.gaussian + smoothing**2) / 2 * (nodes[kept] * (nodes[kept] + 1) - c * (c + 1))
     total = total + moments.slack * (nodes[kept] - c)
-    pieces = [piece for stack in moments.stacks for piece in stack.interleaved().pieces(kept.size, 2 * _PIECE)]
+    pieces = [piece for stack in moments.stacks for piece in stack.interleaved().split_members(kept.size, 2 * _PIECE)]
     for piece in [None, *pieces]:
         if piece:
             total = total + piece.log_moment(nodes[kept]) - piece.log_moment(c).real
@@ -441,7 +441,7 @@ def _possible_nodes(
     c, dropped = float(nodes[0].real), 0.0
     total = -(moments.gaussian + smoothing**2) / 2 * heights * heights
     by_decay = sorted(moments.stacks, key=lambda stack: stack.family is not DiscreteGaussianLoss)
-    pieces = (piece for stack in by_decay for piece in stack.interleaved().pieces(nodes.size, 4 * _PIECE))
+    pieces = (piece for stack in by_decay for piece in stack.interleaved().split_members(nodes.size, 4 * _PIECE))
     while kept.size > _FEW_NODES:
         bounds = np.exp(total) * sizes[kept] * (1 + 2.0**-10)  # more than rounding can take from any of them
         large = bounds >= floor
@@ -454,17 +454,17 @@ def _possible_nodes(
     return kept, dropped
 
 
-def _log_chernoff(moments: Moments, c: float, epsilon: float) -> float:
+def _log_chernoff_delta(moments: Moments, c: float, epsilon: float) -> float:
     """Return ln of Chernoff's bound on δ(ε) at one c, rounded up."""
     c_array = np.array([c])
     value = float((moments.log(c_array + 0j).real + moments.rounding_error(c_array))[0])
     return value - c * epsilon - c * math.log1p(1 / c) - math.log1p(c) + _ROUNDING * c * epsilon
 
 
-def _contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
+def _choose_contour(moments: Moments, c: float, epsilon: float, log_delta: float) -> Inversion:
     """Invert at Chernoff's c or, for large δ, where that c is tiny, at one where M(c)e^{−cε} is still small."""
     if log_delta > -3:
-        c = max(c, _search(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
+        c = max(c, _last_c_where(lambda grid: moments.log(grid + 0j).real - grid * epsilon < 2, rounds=2))
     return invert(moments, c, epsilon, log_delta)
 
 
@@ -473,11 +473,11 @@ def delta_range_of(moments: Moments, epsilon: float) -> tuple[float, float]:
     if epsilon >= moments.top:
         return 0.0, 0.0
     with np.errstate(all="ignore"):
-        c = _search(lambda grid: chernoff(moments, grid)[0] < epsilon, rounds=2 if moments.known else 6)
-        log_delta = min(0.0, _log_chernoff(moments, c, epsilon))
+        c = _last_c_where(lambda grid: chernoff(moments, grid)[0] < epsilon, rounds=2 if moments.known else 6)
+        log_delta = min(0.0, _log_chernoff_delta(moments, c, epsilon))
         if log_delta < -700:
             return 0.0, math.exp(max(-744.0, log_delta))
-        contour = _contour(moments, c, epsilon, log_delta)
+        contour = _choose_contour(moments, c, epsilon, log_delta)
         proven = math.exp(log_delta)
         upper = min(proven, contour.upper(epsilon)) if moments.known else proven
         return min(contour.lower(epsilon), upper), upper
@@ -489,21 +489,23 @@ def epsilon_range_of(moments: Moments, least_delta: float, most_delta: float) ->
     """
     goal = math.log(max(least_delta, 1e-310, 1e-6 * most_delta))
     with np.errstate(all="ignore"):
-        c = _search(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
-        proven = (_log_chernoff(moments, c, 0.0) - math.log(least_delta)) / c if least_delta else moments.top
+        c = _last_c_where(lambda grid: chernoff(moments, grid)[1] > goal, rounds=2 if moments.known else 6)
+        proven = (_log_chernoff_delta(moments, c, 0.0) - math.log(least_delta)) / c if least_delta else moments.top
         proven = moments.top if math.isnan(proven) else min(max(0.0, proven * (1 + _ROUNDING)), moments.top)
-        contour = _contour(moments, c, min(proven, 1e300), goal)
+        contour = _choose_contour(moments, c, min(proven, 1e300), goal)
         start = proven if math.isfinite(proven) else float(chernoff(moments, np.array([c]))[0][0])
-        lower = _root(contour.lower, most_delta, start, contour, side=-1)
+        lower = _solve_epsilon(contour.lower, most_delta, start, contour, side=-1)
         upper = (
-            min(proven, _root(contour.upper, least_delta, start, contour, side=+1))
+            min(proven, _solve_epsilon(contour.upper, least_delta, start, contour, side=+1))
             if moments.known and least_delta
             else proven
         )
     return min(lower, upper), upper
 
 
-def _root(bound: Callable[[float], float], delta: float, start: float, contour: Inversion, *, side: int) -> float:
+def _solve_epsilon(
+    bound: Callable[[float], float], delta: float, start: float, contour: Inversion, *, side: int
+) -> float:
     """Return an ε with bound(ε) ≤ δ (side +1) or bound(ε) > δ (side −1), close to equality; 0 or infinity if none was
     found.
 

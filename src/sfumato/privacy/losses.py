@@ -37,7 +37,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, pairs
 from sfumato.privacy.numbers import BELOW_ONE, NONNEGATIVE, charge_units, exact, exact_integer, format_exact, from_units
-from sfumato.privacy.stable_functions import convex_excess, exprel_minus, log_exprel_minus_ratio, log_ratio
+from sfumato.privacy.stable_functions import exprel_minus, log_exprel_minus_ratio, log_ratio, power_excess
 from sfumato.quick_dataclass import dataclass
 
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -77,7 +77,7 @@ class LossPair(ABC):
         return None
 
     @property
-    def trivial(self) -> bool:
+    def is_trivial(self) -> bool:
         """Whether P = Q: nothing leaks."""
         return self.pure == 0 and not self.failure
 
@@ -232,7 +232,7 @@ def _format_field(value: object) -> str:
     return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
-def sum_above(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
+def sum_rounded_up(values: Iterable[tuple[Fraction | None, int]]) -> Fraction | None:
     """Sum count·value: exactly for a few values; for many, whose denominators would explode, each rounded up
     to 1e-30.
     """
@@ -374,7 +374,7 @@ class BoundedRangeLoss(ClosedFormLoss, Loss):
         log_p = math.log(math.expm1(gap)) - eta - math.log(-math.expm1(-eta))
         p = math.exp(log_p)
         if order * eta <= LARGE:
-            excess = p * convex_excess(t, order) + (1 - p) * convex_excess(-gap, order)
+            excess = p * power_excess(t, order) + (1 - p) * power_excess(-gap, order)
             return math.log1p(excess) / z if z else excess
         if z == 0:
             return t - eta * (1 - math.exp(log_p + t))
@@ -464,55 +464,57 @@ class PairLoss(AtomLoss, Loss):
         return pair
 
     @cached_property
-    def _common(self) -> list[tuple[Fraction, Fraction]]:
+    def _common_outcomes(self) -> list[tuple[Fraction, Fraction]]:
         return [(a, b) for a, b in zip(self.p, self.q, strict=True) if a and b]
 
     @property
     def failure(self) -> Fraction:
-        return 1 - sum((a for a, _ in self._common), ZERO)
+        return 1 - sum((a for a, _ in self._common_outcomes), ZERO)
 
     @property
     def _reverse_failure(self) -> Fraction:
-        return 1 - sum((b for _, b in self._common), ZERO)
+        return 1 - sum((b for _, b in self._common_outcomes), ZERO)
 
     @cached_property
-    def _conditioned(self) -> list[tuple[float, float]]:
+    def _conditioned_losses(self) -> list[tuple[float, float]]:
         """(Q′, ln P′/Q′) for each common outcome."""
         p_mass, q_mass = 1 - self.failure, 1 - self._reverse_failure
-        return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common]
+        return [(float(b / q_mass), log_ratio(a / p_mass, b / q_mass)) for a, b in self._common_outcomes]
 
     @property
     def pure(self) -> Fraction:
-        return _round_up(max((y for _, y in self._conditioned), default=0.0))
+        return _round_up(max((y for _, y in self._conditioned_losses), default=0.0))
 
     @property
-    def trivial(self) -> bool:
+    def is_trivial(self) -> bool:
         return self.p == self.q
 
     @property
     def is_zero_where_finite(self) -> bool:
-        return all(a == b for a, b in self._common)
+        return all(a == b for a, b in self._common_outcomes)
 
     @property
     def top(self) -> Fraction | None:
-        return _round_up(max((log_ratio(a, b) for a, b in self._common), default=0.0))
+        return _round_up(max((log_ratio(a, b) for a, b in self._common_outcomes), default=0.0))
 
     def renyi(self, order: float) -> float:
         z = order - 1
-        log_largest = max((math.log(b) + order * y for b, y in self._conditioned if b), default=0.0)
+        log_largest = max((math.log(b) + order * y for b, y in self._conditioned_losses if b), default=0.0)
         if log_largest > LARGE:
-            scaled = math.fsum(math.exp(math.log(b) + order * y - log_largest) for b, y in self._conditioned if b)
-            return (log_largest + math.log(scaled)) / z if z else self._mean()
-        excess = math.fsum(excess_power(b, y, order) for b, y in self._conditioned)
+            scaled = math.fsum(
+                math.exp(math.log(b) + order * y - log_largest) for b, y in self._conditioned_losses if b
+            )
+            return (log_largest + math.log(scaled)) / z if z else self._mean_loss()
+        excess = math.fsum(excess_power(b, y, order) for b, y in self._conditioned_losses)
         return math.log1p(max(0.0, excess)) / z if z else max(0.0, excess)
 
-    def _mean(self) -> float:
-        return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._conditioned if b)
+    def _mean_loss(self) -> float:
+        return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._conditioned_losses if b)
 
     @property
     def moment_arguments(self) -> tuple[Real, Real]:
-        mass = np.array([float(a) for a, _ in self._common])[:, None]
-        return mass, np.array([log_ratio(a, b) for a, b in self._common])[:, None]
+        mass = np.array([float(a) for a, _ in self._common_outcomes])[:, None]
+        return mass, np.array([log_ratio(a, b) for a, b in self._common_outcomes])[:, None]
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         growth = Fraction(math.exp(min(700.0, epsilon))) * Fraction(math.exp(max(0.0, min(700.0, epsilon - 700.0))))
@@ -528,13 +530,13 @@ class PairLoss(AtomLoss, Loss):
         if k == 1:
             return self
         if k <= _LONGEST_CHAIN:
-            return PairLoss(*pairs.chained(self.p, self.q, k))
+            return PairLoss(*pairs.group_pair(self.p, self.q, k))
         pure = max(self.pure, self.reversed().pure)
         return ResponseLoss(pure, 2, max(self.failure, self._reverse_failure)).group(k)
 
     @property
     def magnitude(self) -> float:
-        return max((abs(log_ratio(a, b)) for a, b in self._common), default=0.0)
+        return max((abs(log_ratio(a, b)) for a, b in self._common_outcomes), default=0.0)
 
 
 def _weighted_phase_sum(weights: Real, angles: Real) -> tuple[Real, Real]:
@@ -547,7 +549,7 @@ def _weighted_phase_sum(weights: Real, angles: Real) -> tuple[Real, Real]:
 def excess_power(b: float, y: float, order: float) -> float:
     """Return b·(x^α − 1 − α(x − 1)) at x = e^y, or its limit at order 1; by logarithms where a power overflows."""
     if order * abs(y) <= LARGE:
-        return b * convex_excess(y, order)
+        return b * power_excess(y, order)
     if b == 0:
         return 0.0
     log_b = math.log(b)

@@ -17,8 +17,8 @@ from sfumato.privacy.stable_functions import (
     exprel_minus,
     exprel_minus_real,
     log_theta_ratio,
-    mean_excess,
-    mills,
+    mills_ratio,
+    sinhc_minus_one,
 )
 from sfumato.quick_dataclass import dataclass
 
@@ -81,13 +81,13 @@ class LaplaceLoss(ClosedFormLoss, Loss):
             weight = share * 2 / (2 + 1 / z)
             return x + math.log1p(weight * math.expm1(-(2 * z + 1) * x)) / z
         # All terms are positive: no cancellation however small ε is.
-        s1, s0 = mean_excess(beta * (z + 1)), mean_excess(beta * z)
+        s1, s0 = sinhc_minus_one(beta * (z + 1)), sinhc_minus_one(beta * z)
         quadratic = (1 + s1) * z * excess_exp(z * x) + (1 + s0) * (z + 1) * excess_exp(-(z + 1) * x)
-        scale = z * (z + 1) * x / ((1 + mean_excess(beta * (z + 0.5))) * (2 * z + 1))
+        scale = z * (z + 1) * x / ((1 + sinhc_minus_one(beta * (z + 0.5))) * (2 * z + 1))
         return math.log1p(scale * ((s1 - s0) + x * quadratic) / math.cosh(beta / 2)) / z
 
     @staticmethod
-    def _weight(z: Complex, beta: Real) -> Complex:
+    def _second_exponential_weight(z: Complex, beta: Real) -> Complex:
         """Return B(z), the weight of the second exponential."""
         if not beta.any():
             return z / (2 * z + 1)
@@ -98,7 +98,7 @@ class LaplaceLoss(ClosedFormLoss, Loss):
     def log_moment(cls, z: Complex, *parameters: Any) -> Complex:
         x, beta = parameters
         low = np.expm1(-(2 * z + 1) * x)
-        return z * x + np.log1p(cls._weight(z, beta) * low)
+        return z * x + np.log1p(cls._second_exponential_weight(z, beta) * low)
 
     @classmethod
     def log_bound(cls, c: float, t: float, *parameters: Any) -> Real:
@@ -164,8 +164,8 @@ class GaussianLoss(Loss):
         near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
         # Both tails as multiples of the density at ``near``, which is e^ε times that at ``far``.
         density = math.exp(-near * near / 2) / math.sqrt(2 * math.pi)
-        p_tail = density * mills(near) if near >= 0 else math.erfc(near / math.sqrt(2)) / 2
-        q_tail = density * mills(far)
+        p_tail = density * mills_ratio(near) if near >= 0 else math.erfc(near / math.sqrt(2)) / 2
+        q_tail = density * mills_ratio(far)
         value = max(0.0, p_tail - q_tail)
         # Where both tails share the density, its error multiplies only their difference.
         density_error = value if near >= 0 else q_tail

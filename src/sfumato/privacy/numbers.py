@@ -47,7 +47,7 @@ class Range:
     """Whether the interval is for each number of a list."""
 
     @property
-    def each(self) -> Range:
+    def for_list(self) -> Range:
         """The same interval for each number of a list: the message then speaks of numbers."""
         plural = self.words.replace("a finite number", "finite numbers").replace("a number", "numbers")
         return replace(self, words=plural, is_list=True)
@@ -203,24 +203,24 @@ def format_up(value: Fraction) -> str:
 _SHORT_DIGITS = 12
 
 
-def least_float_above(value: Fraction) -> float:
+def decimal_float_above(value: Fraction) -> float:
     """Return a float whose meaning under the number rule is at least ``value``: the least not below its nearest."""
-    nearest = max(_nearest(value), -sys.float_info.max)
+    nearest = max(_float_or_infinity(value), -sys.float_info.max)
     while math.isfinite(nearest) and Fraction(Decimal(str(nearest))) < value:
         nearest = math.nextafter(nearest, math.inf)
     return nearest
 
 
-def greatest_float_below(value: Fraction) -> float:
+def decimal_float_below(value: Fraction) -> float:
     """Return a float whose meaning under the number rule is at most ``value``."""
-    return -least_float_above(-value)
+    return -decimal_float_above(-value)
 
 
 def float_above(value: Fraction) -> float:
     """Return the least float that is at least ``value`` as a binary number, for further computation: 0.3 as a float is
     below 3/10.
     """
-    nearest = max(_nearest(value), -sys.float_info.max)
+    nearest = max(_float_or_infinity(value), -sys.float_info.max)
     return math.nextafter(nearest, math.inf) if math.isfinite(nearest) and Fraction(nearest) < value else nearest
 
 
@@ -241,7 +241,7 @@ def rounded_down(computed: float) -> float:
     return math.nextafter(computed, -math.inf)
 
 
-def _nearest(value: Fraction) -> float:
+def _float_or_infinity(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -23,7 +23,7 @@ def aligned_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     other way round: wherever the mass truly lies, that can only raise P(S) − e^ε·Q(S), in both directions. Mass beyond
     1 is refused: scaling it down could lower what leaks.
     """
-    p_masses, q_masses = masses_of(p, q)
+    p_masses, q_masses = paired_masses(p, q)
     p_missing, q_missing = _missing_mass(p_masses, "p"), _missing_mass(q_masses, "q")
     if p_missing or q_missing:
         p_masses, q_masses = (*p_masses, p_missing, _ZERO), (*q_masses, _ZERO, q_missing)
@@ -34,11 +34,11 @@ def normalised(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Divide two distributions over the same outcomes, each by its sum, which may miss 1 by rounding: for reading a
     definition, not for stating what a release leaks.
     """
-    p_masses, q_masses = masses_of(p, q)
-    return _scaled(p_masses, "p"), _scaled(q_masses, "q")
+    p_masses, q_masses = paired_masses(p, q)
+    return _divided_by_sum(p_masses, "p"), _divided_by_sum(q_masses, "q")
 
 
-def masses_of(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
+def paired_masses(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     """Return the exact numbers of both, outcome by outcome; mappings are joined by key."""
     if isinstance(p, Mapping) and isinstance(q, Mapping):
         keys = list(dict.fromkeys([*p, *q]))
@@ -51,7 +51,7 @@ def masses_of(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
             "two mappings or two sequences",
         )
     else:
-        p_values, q_values = _items(p, "p"), _items(q, "q")
+        p_values, q_values = _as_list(p, "p"), _as_list(q, "q")
     p_masses = tuple(exact(value, "p", NONNEGATIVE) for value in p_values)
     q_masses = tuple(exact(value, "q", NONNEGATIVE) for value in q_values)
     if len(p_masses) != len(q_masses):
@@ -59,7 +59,7 @@ def masses_of(p: Distribution, q: Distribution) -> tuple[Exact, Exact]:
     return p_masses, q_masses
 
 
-def _items(values: object, name: str) -> list[Number]:
+def _as_list(values: object, name: str) -> list[Number]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidParameter(name, values, "a one-dimensional sequence of probabilities")
     return list(values)
@@ -79,7 +79,7 @@ def _missing_mass(values: Exact, name: str) -> Fraction:
     return missing
 
 
-def _scaled(values: Exact, name: str) -> Exact:
+def _divided_by_sum(values: Exact, name: str) -> Exact:
     total = sum(values, _ZERO)
     if abs(total - 1) > _TOLERANCE:
         got = ValueWords(f"{len(values)} numbers that sum to {float(total)!r}")
@@ -103,10 +103,10 @@ def roc_corners(p: Exact, q: Exact) -> list[Corner]:
     for p_mass, q_mass in outcomes:
         false_positive, true_positive = false_positive + p_mass, true_positive + q_mass
         corners.append((false_positive, true_positive))
-    return hull(corners)
+    return concave_hull(corners)
 
 
-def hull(corners: Iterable[Corner]) -> list[Corner]:
+def concave_hull(corners: Iterable[Corner]) -> list[Corner]:
     """Return the least concave function above the corners, as its corners from left to right."""
     upper: list[Corner] = []
     for x, y in sorted(set(corners)):
@@ -129,19 +129,19 @@ def symmetrised(p: Exact, q: Exact) -> tuple[Exact, Exact]:
     The divergence at ε is the most that a power curve rises above the line of slope e^ε through the origin, so that
     of the concave hull of both power curves is the larger of the two (Dong, Roth & Su 2022, Prop. 2.12).
     """
-    return _steps(hull([*roc_corners(p, q), *roc_corners(q, p)]))
+    return _pair_from_power_curve(concave_hull([*roc_corners(p, q), *roc_corners(q, p)]))
 
 
-def chained(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
+def group_pair(p: Exact, q: Exact, k: int) -> tuple[Exact, Exact]:
     """Return a pair whose trade-off is 1 − (1−f)^{∘k}, f the weaker of both directions of (p, q)."""
-    power = hull([*roc_corners(p, q), *roc_corners(q, p)])
+    power = concave_hull([*roc_corners(p, q), *roc_corners(q, p)])
     chain = power
     for _ in range(k - 1):
-        chain = _after(power, chain)
-    return _steps(chain)
+        chain = _compose_curves(power, chain)
+    return _pair_from_power_curve(chain)
 
 
-def _steps(power: list[Corner]) -> tuple[Exact, Exact]:
+def _pair_from_power_curve(power: list[Corner]) -> tuple[Exact, Exact]:
     """Return the pair with this power curve. A vertical first step is mass of Q where P is 0; a flat last one is the
     reverse.
     """
@@ -149,15 +149,15 @@ def _steps(power: list[Corner]) -> tuple[Exact, Exact]:
     return tuple(x for x, _ in steps), tuple(y for _, y in steps)
 
 
-def _after(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
+def _compose_curves(outer: list[Corner], inner: list[Corner]) -> list[Corner]:
     """Compose outer ∘ inner, with corners at inner's corners and where inner passes outer's."""
-    points = [(x, _value(outer, y)) for x, y in inner]
+    points = [(x, _evaluate_curve(outer, y)) for x, y in inner]
     for (x0, y0), (x1, y1) in pairwise(inner):
         points += [(x0 + (x1 - x0) * (corner - y0) / (y1 - y0), power) for corner, power in outer if y0 < corner < y1]
-    return hull([(Fraction(0), Fraction(0)), *points, (Fraction(1), Fraction(1))])
+    return concave_hull([(Fraction(0), Fraction(0)), *points, (Fraction(1), Fraction(1))])
 
 
-def _value(corners: list[Corner], x: Fraction) -> Fraction:
+def _evaluate_curve(corners: list[Corner], x: Fraction) -> Fraction:
     """Evaluate the concave function at x; at a vertical step its upper end."""
     for (x0, y0), (x1, y1) in reversed(list(pairwise(corners))):
         if x0 <= x <= x1:

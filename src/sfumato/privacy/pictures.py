@@ -95,10 +95,10 @@ _LEAST = 1e-12
 
 
 def draw_loss(
-    delta: Callable[[float], float], tail: Callable[[float], float], most: float, foot: Sequence[str]
+    delta: Callable[[float], float], tail: Callable[[float], float], max_epsilon: float, foot: Sequence[str]
 ) -> Picture:
-    """Draw all three curves from δ(ε) and the tail of the loss, for ε up to ``most``."""
-    epsilons = [most * step / _STEPS for step in range(_STEPS + 1)]
+    """Draw all three curves from δ(ε) and the tail of the loss, for ε up to ``max_epsilon``."""
+    epsilons = [max_epsilon * step / _STEPS for step in range(_STEPS + 1)]
     deltas = [min(1.0, max(0.0, delta(each))) for each in epsilons]
     half = (INNER_WIDTH - 30) / 2
     profile = _draw_profile(epsilons, deltas)
@@ -124,7 +124,7 @@ def _draw_profile(epsilons: Sequence[float], deltas: Sequence[float]) -> Drawing
     )
 
 
-def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: float) -> Drawing:
+def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], width: float) -> Drawing:
     """Bound the false negatives of any test from below, by the two lines that each (ε, δ) gives (Wasserman & Zhou
     2010).
     """
@@ -138,14 +138,14 @@ def _draw_tradeoff(epsilons: Sequence[float], deltas: Sequence[float], wide: flo
     bound = PlottedLine("this release", rates, tuple(map(least, rates)))
     guessing = PlottedLine("guessing", (0.0, 1.0), (1.0, 0.0))
     name = "Least false-negative rate of a test for one unit"
-    return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, wide)
+    return line_chart([bound, guessing], LineAxes(name, "false-positive rate", y_range=(0.0, 1.0)), 280, width)
 
 
-def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], wide: float) -> Drawing:
+def _draw_tail(epsilons: Sequence[float], tail: Callable[[float], float], width: float) -> Drawing:
     values = tuple(min(1.0, max(0.0, tail(each))) for each in epsilons)
     name = "Probability that the loss is above ε"
     return line_chart(
-        [PlottedLine("P(L > ε)", tuple(epsilons), values)], LineAxes(name, "ε", y_range=(0.0, 1.0)), 280, wide
+        [PlottedLine("P(L > ε)", tuple(epsilons), values)], LineAxes(name, "ε", y_range=(0.0, 1.0)), 280, width
     )
 
 
@@ -192,10 +192,10 @@ def draw_precedents(
     scale = LogScale(min(0.01, *numbers), max(100.0, *numbers), _LABELS, INNER_WIDTH - _NUMBERS)
     top = _KEY + _HEAD + _STEP * len(guarantee_lines)
     foot = top + len(dots) * _STEP + 2
-    parts = [*_key(scopes), heading(_LABELS - 8, top - 6, "deployment", _LABELS - 8, "end")]
+    parts = [*_draw_legend(scopes), heading(_LABELS - 8, top - 6, "deployment", _LABELS - 8, "end")]
     parts += x_axis(scale, top, foot, zero=False)
-    parts += [mark for row, each in enumerate(dots) for mark in _row(each, scale, top + (row + 0.5) * _STEP)]
-    parts += _lines(guarantee_lines, scale, _KEY + 12, foot)
+    parts += [mark for row, each in enumerate(dots) for mark in _draw_dot_row(each, scale, top + (row + 0.5) * _STEP)]
+    parts += _draw_guarantee_lines(guarantee_lines, scale, _KEY + 12, foot)
     parts.append(label((scale.start + scale.end) / 2, foot + X_AXIS_HEIGHT + 8, "ε", anchor="middle", fill=QUIET))
     notes = [
         "a smaller ε promises more, for the same unit; a promise in ρ is drawn at its ε",
@@ -205,18 +205,18 @@ def draw_precedents(
     return framed_picture(Drawing(tuple(parts), INNER_WIDTH, foot + X_AXIS_HEIGHT + 12), "ε in context", terms, notes)
 
 
-def _key(scopes: Mapping[str, str]) -> list[str]:
+def _draw_legend(scopes: Mapping[str, str]) -> list[str]:
     """Draw the legend of the shapes."""
     parts, x = [label(0, 9, "protects:", size=SMALL_FONT, fill=QUIET)], 60.0
     for scope, words in scopes.items():
-        parts += [_mark(scope, x, 5.5), label(x + 9, 9, words, size=SMALL_FONT, fill=QUIET)]
+        parts += [_draw_mark(scope, x, 5.5), label(x + 9, 9, words, size=SMALL_FONT, fill=QUIET)]
         x += 28 + text_width(words, SMALL_FONT)
     return parts
 
 
-def _row(dot: PlottedPrecedent, scale: LogScale, y: float) -> list[str]:
+def _draw_dot_row(dot: PlottedPrecedent, scale: LogScale, y: float) -> list[str]:
     x = scale(dot.epsilon)
-    mark = f"<g>{tooltip_element(f'{dot.name}: ε = {dot.epsilon:.3g}')}{_mark(dot.scope, x, y)}</g>"
+    mark = f"<g>{tooltip_element(f'{dot.name}: ε = {dot.epsilon:.3g}')}{_draw_mark(dot.scope, x, y)}</g>"
     return [
         label(_LABELS - 8, y + 4, dot.name, anchor="end", size=SMALL_FONT, max_width=_LABELS - 8),
         path([horizontal_step(scale.start, y, x)], LINES[5], 0.4),
@@ -225,7 +225,7 @@ def _row(dot: PlottedPrecedent, scale: LogScale, y: float) -> list[str]:
     ]
 
 
-def _lines(own: Mapping[str, float], scale: LogScale, y: float, foot: float) -> list[str]:
+def _draw_guarantee_lines(own: Mapping[str, float], scale: LogScale, y: float, foot: float) -> list[str]:
     parts = []
     for line_index, (words, epsilon) in enumerate(own.items()):
         x, text_y = scale(epsilon), y + line_index * _STEP
@@ -237,6 +237,6 @@ def _lines(own: Mapping[str, float], scale: LogScale, y: float, foot: float) -> 
     return parts
 
 
-def _mark(scope: str, x: float, y: float) -> str:
+def _draw_mark(scope: str, x: float, y: float) -> str:
     colour = LINES[tuple(_SHAPES).index(scope)]
     return translated(x, y, [polygon([(_SIZE * a, _SIZE * b) for a, b in _SHAPES[scope]], colour, 1.0)])

@@ -101,12 +101,12 @@ def reading(
     - a test that is wrong 5 % of the time when they are absent finds them at most 13.6 % of the time
     """
     belief = float(exact(prior, "prior", INSIDE_UNIT))
-    curve = _curve_of(promise, neighbours)
+    curve = _as_curve(promise, neighbours)
     is_replace = curve.neighbours is Neighbours.REPLACE
     swapped = curve if is_replace else _replacement_curve(curve)
-    default_exception = _default_exception(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
+    default_exception = _default_delta(curve, swapped) if isinstance(promise, Guarantee) else Fraction(0)
     exception = default_exception if delta is None else exact(delta, "delta", BELOW_ONE)
-    epsilon = _log_odds(curve, exception)
+    epsilon = _log_odds_bound(curve, exception)
     if epsilon == math.inf:
         raise InvalidParameter(
             "delta",
@@ -114,7 +114,7 @@ def reading(
             f"above {float(curve.failure):.3g}: this guarantee has no finite ε at a smaller δ",
             fix=f"set delta to a value above {float(curve.failure):.3g}",
         )
-    attribute = epsilon if is_replace else _log_odds(swapped, exception)
+    attribute = epsilon if is_replace else _log_odds_bound(swapped, exception)
     return Reading(
         epsilon=epsilon,
         delta=float(exception),
@@ -126,7 +126,7 @@ def reading(
     )
 
 
-def _curve_of(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
+def _as_curve(promise: Guarantee | Curve, neighbours: Neighbours | str | None) -> Curve:
     if isinstance(promise, Curve):
         if neighbours is not None and Neighbours.of(neighbours) is not promise.neighbours:
             raise InvalidParameter("neighbours", neighbours, "left out for a curve, which states its own")
@@ -146,13 +146,13 @@ def _replacement_curve(curve: Curve) -> Curve | None:
         return None
 
 
-def _default_exception(curve: Curve, swapped: Curve | None) -> Fraction:
+def _default_delta(curve: Curve, swapped: Curve | None) -> Fraction:
     """Return ten times the δ of an exchange, or of one unit where that is 1 or more."""
     shares = [10 * candidate.failure for candidate in (swapped, curve) if candidate is not None]
     return next((share for share in shares if share < 1), (1 + curve.failure) / 2)
 
 
-def _log_odds(curve: Curve | None, share: Fraction) -> float:
+def _log_odds_bound(curve: Curve | None, share: Fraction) -> float:
     """Return the least ε − ln(1 − δ(ε)/share): a bound of the loss, except with this probability.
 
     Any ε gives a bound. The best is found by ternary search over the log-odds of δ(ε)/share.

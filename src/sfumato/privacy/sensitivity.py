@@ -28,11 +28,11 @@ def as_histogram(records: Iterable[Hashable], universe: Iterable[Hashable]) -> t
     >>> as_histogram(["student", "student", "staff"], ("student", "professor", "staff"))
     (2, 0, 1)
     """
-    kinds = _hashable(_listed(universe, "universe"), "universe")
+    kinds = _check_hashable(_as_list(universe, "universe"), "universe")
     counts: dict[Hashable, int] = dict.fromkeys(kinds, 0)
     if len(counts) < len(kinds):
         raise InvalidParameter("universe", ValueWords("a list that repeats a record"), "a list of distinct records")
-    for record in _hashable(_listed(records, "records"), "records"):
+    for record in _check_hashable(_as_list(records, "records"), "records"):
         if record not in counts:
             raise InvalidParameter("records", record, "a list of records that are all in the universe")
         counts[record] += 1
@@ -45,21 +45,21 @@ def distance(x: Histogram, y: Histogram) -> int:
     >>> distance([150, 20, 30], [150, 21, 29])
     2
     """
-    return sum(abs(first - second) for first, second in _paired(x, y))
+    return sum(abs(first - second) for first, second in _paired_counts(x, y))
 
 
 def neighbours(x: Histogram, y: Histogram, relation: Neighbours | str = Neighbours.ADD_REMOVE) -> bool:
     """Return whether two histograms differ in at most one unit: ‖x − y‖₁ ≤ 1 where a unit is added or removed;
     ‖x − y‖₁ ≤ 2 and ‖x‖₁ = ‖y‖₁ where one is replaced.
     """
-    counts = _paired(x, y)
+    counts = _paired_counts(x, y)
     differing = sum(abs(first - second) for first, second in counts)
     if Neighbours.of(relation) is Neighbours.ADD_REMOVE:
         return differing <= 1
     return differing <= 2 and sum(first for first, _ in counts) == sum(second for _, second in counts)
 
 
-def _paired(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
+def _paired_counts(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
     if isinstance(x, Mapping) and isinstance(y, Mapping):
         records = list(dict.fromkeys([*x, *y]))
         first, second = [x.get(record, 0) for record in records], [y.get(record, 0) for record in records]
@@ -67,20 +67,20 @@ def _paired(x: Histogram, y: Histogram) -> list[tuple[int, int]]:
         given = ValueWords(f"a {type(x).__name__} and a {type(y).__name__}")
         raise InvalidParameter("x and y", given, "two mappings or two lists of counts")
     else:
-        first, second = _listed(x, "x"), _listed(y, "y")
+        first, second = _as_list(x, "x"), _as_list(y, "y")
     if len(first) != len(second):
         raise InvalidParameter("y", ValueWords(f"{len(second)} counts"), f"{len(first)} counts, as many as x has")
     return [(exact_integer(a, "x"), exact_integer(b, "y")) for a, b in zip(first, second, strict=True)]
 
 
-def _hashable(values: list[Any], name: str) -> list[Any]:
+def _check_hashable(values: list[Any], name: str) -> list[Any]:
     for value in values:
         if not isinstance(value, Hashable):
             raise InvalidParameter(name, value, "a list of records that can be compared, such as texts or tuples")
     return values
 
 
-def _listed(values: object, name: str) -> list[Any]:
+def _as_list(values: object, name: str) -> list[Any]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InvalidParameter(name, values, "a list")
     return list(values)
@@ -122,9 +122,9 @@ class Sensitivity:
         if squares is not None:
             squared_l2 = exact(squares, "squares", NONNEGATIVE)
             if squared_l2 < linf**2:
-                linf = Fraction(_root_above(squared_l2))
+                linf = Fraction(_square_root_above(squared_l2))
             if count * squared_l2 < l1**2:
-                l1 = Fraction(_root_above(count * squared_l2))
+                l1 = Fraction(_square_root_above(count * squared_l2))
             linf = min(linf, l1)
             tight_squares = min(_concentrated_squares(linf, l1), squared_l2)
         else:
@@ -153,7 +153,7 @@ class Sensitivity:
     @property
     def l2(self) -> float:
         """The L2 norm, rounded up; ``squares`` is its exact square."""
-        return _root_above(self.squares)
+        return _square_root_above(self.squares)
 
     @property
     def linf(self) -> Fraction:
@@ -224,7 +224,7 @@ def _concentrated_squares(linf: Fraction, total: Fraction) -> Fraction:
     return full_count * linf**2 + remainder**2
 
 
-def _root_above(square: Fraction) -> float:
+def _square_root_above(square: Fraction) -> float:
     """Return a float at least the square root of an exact number."""
     is_beyond_floats = square > Fraction(10**300)
     root = math.isqrt(math.ceil(square)) + 1.0 if is_beyond_floats else math.sqrt(square)

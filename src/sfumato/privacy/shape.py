@@ -15,16 +15,16 @@ from itertools import pairwise
 
 from sfumato.privacy.guarantee import Neighbours
 from sfumato.privacy.inversion import Moments, delta_range_of, epsilon_range_of
-from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_above
+from sfumato.privacy.losses import ConcentratedLoss, Loss, LossPair, sum_rounded_up
 from sfumato.privacy.noise_losses import DiscreteGaussianLoss, GaussianLoss
 from sfumato.privacy.numbers import (
     INSIDE_UNIT,
     Number,
+    decimal_float_above,
+    decimal_float_below,
     exact,
     float_above,
     float_below,
-    greatest_float_below,
-    least_float_above,
     rounded_down,
     rounded_up,
 )
@@ -45,7 +45,7 @@ def charged_directions(parts: Parts, neighbours: Neighbours) -> tuple[Parts, ...
     return (parts,) if backward == parts else (parts, backward)
 
 
-def directions(parts: Parts, neighbours: Neighbours) -> tuple[Pairs, ...]:
+def composed_directions(parts: Parts, neighbours: Neighbours) -> tuple[Pairs, ...]:
     """Return the parts to compose: each as its factors, except a single loss that is known better alone."""
     sides = charged_directions(parts, neighbours)
     if len(parts) == 1 and parts[0][1] == 1 and parts[0][0].is_sharper_alone:
@@ -74,7 +74,7 @@ def failure_range(parts: Pairs) -> tuple[Fraction, Fraction]:
 
 def max_divergence(parts: Pairs) -> Fraction | None:
     """Sum D∞ over the parts; None when some part is unbounded."""
-    return sum_above((loss.pure, count) for loss, count in parts)
+    return sum_rounded_up((loss.pure, count) for loss, count in parts)
 
 
 def renyi(parts: Pairs, order: float) -> float:
@@ -87,14 +87,14 @@ def epsilon_range(parts: Pairs, delta: Fraction) -> tuple[float, float]:
     if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
         return _worst_epsilon(alternatives, delta)
     failure_low, failure_high = failure_range(parts)
-    top = sum_above((loss.top, count) for loss, count in parts)
-    top_bounds = (math.inf, math.inf) if top is None else (greatest_float_below(top), least_float_above(top))
+    top = sum_rounded_up((loss.top, count) for loss, count in parts)
+    top_bounds = (math.inf, math.inf) if top is None else (decimal_float_below(top), decimal_float_above(top))
     if delta < failure_low:
         return math.inf, math.inf
     if not parts or top == 0:
         return 0.0, 0.0 if delta >= failure_high else math.inf
-    if (profile := _closed_form(parts)) is not None and delta > failure_high:
-        low, high = _invert(profile, delta)
+    if (profile := _closed_form_profile(parts)) is not None and delta > failure_high:
+        low, high = _invert_profile(profile, delta)
         return min(_round_down(low), top_bounds[0]), min(_round_up(high), top_bounds[1])
     if delta == failure_low:
         return top_bounds[0], math.inf if delta < failure_high else top_bounds[1]
@@ -121,12 +121,12 @@ def delta_range(parts: Pairs, epsilon: Fraction) -> tuple[float, float]:
     if len(parts) == 1 and parts[0][1] == 1 and (alternatives := parts[0][0].alternatives):
         return _worst_delta(alternatives, epsilon)
     failure_low, failure_high = failure_range(parts)
-    top = sum_above((loss.top, count) for loss, count in parts)
+    top = sum_rounded_up((loss.top, count) for loss, count in parts)
     if failure_low == 1:
         return 1.0, 1.0
     if top is not None and epsilon >= top:
-        return greatest_float_below(failure_low), least_float_above(failure_high)
-    if (profile := _closed_form(parts)) is not None:
+        return decimal_float_below(failure_low), decimal_float_above(failure_high)
+    if (profile := _closed_form_profile(parts)) is not None:
         profile_low, profile_high = profile(float_above(epsilon)), profile(float_below(epsilon))
         return _round_down(rounded_down(profile_low[0] - profile_low[1])), min(
             1.0, rounded_up(rounded_up(sum(profile_high)))
@@ -169,7 +169,7 @@ def _worst_epsilon(alternatives: Alternatives, delta: Fraction) -> tuple[float, 
 Profile = Callable[[float], tuple[float, float]]
 
 
-def _closed_form(parts: Pairs) -> Profile | None:
+def _closed_form_profile(parts: Pairs) -> Profile | None:
     """Return δ(ε) with its rounding error, if a single pair has it in closed form."""
     if len(parts) != 1 or parts[0][1] != 1:
         return None
@@ -177,7 +177,7 @@ def _closed_form(parts: Pairs) -> Profile | None:
     return None if loss.delta(0.0) is None else lambda epsilon: loss.delta(epsilon) or (0.0, 0.0)
 
 
-def _invert(profile: Profile, delta: Fraction) -> tuple[float, float]:
+def _invert_profile(profile: Profile, delta: Fraction) -> tuple[float, float]:
     """Bound the least ε ≥ 0 at which a falling profile is ≤ δ, using both ends of its rounding error."""
     delta_low, delta_high = float_below(delta), float_above(delta)
     return (
@@ -307,7 +307,7 @@ def _chord(a: float, b: float, at_a: float, at_b: float) -> float:
     return max(ratios)
 
 
-def best_line(delta: Callable[[float], float], most: float, alpha: float) -> float:
+def best_false_negative_bound(delta: Callable[[float], float], most: float, alpha: float) -> float:
     """Return the largest of max(1 − δ − e^ε·α, e^{−ε}(1 − δ − α)) at a false positive rate α, over 0 ≤ ε ≤ most.
 
     Any ε gives a true lower bound of the false negative rate; both families are quasi-concave in e^ε, so golden-section

@@ -23,7 +23,7 @@ def excess_exp(y: float) -> float:
     return total
 
 
-def mean_excess(y: float) -> float:
+def sinhc_minus_one(y: float) -> float:
     """Return sinh(y)/y − 1, which is y²/6 near 0."""
     if abs(y) > 1:
         return math.sinh(y) / y - 1
@@ -34,7 +34,7 @@ def mean_excess(y: float) -> float:
     return total
 
 
-def convex_excess(y: float, order: float) -> float:
+def power_excess(y: float, order: float) -> float:
     """Return x^α − 1 − α(x − 1) at x = e^y, or its limit x·ln x − x + 1 per unit of α − 1 at order 1; both are ≥ 0."""
     if order == 1:
         phi = excess_exp(y)
@@ -69,7 +69,7 @@ def log_exprel_minus_ratio(low: float, high: float) -> float:
     return math.log(exprel_minus_real(low) / exprel_minus_real(high))
 
 
-def mills(x: float) -> float:
+def mills_ratio(x: float) -> float:
     """Return Mills' ratio (1 − Φ(x))/φ(x) for x ≥ 0."""
     if x < 5:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))

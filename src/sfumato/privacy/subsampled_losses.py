@@ -50,8 +50,8 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import codec, shape
 from sfumato.privacy.guarantee import Neighbours
-from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_above
-from sfumato.privacy.numbers import INSIDE_UNIT, exact, exact_integer, least_float_above
+from sfumato.privacy.losses import AtomLoss, Loss, LossPair, Real, sum_rounded_up
+from sfumato.privacy.numbers import INSIDE_UNIT, decimal_float_above, exact, exact_integer
 from sfumato.quick_dataclass import dataclass
 
 Bounds = tuple[float, float]
@@ -147,21 +147,23 @@ class SubsampledLoss(Loss):
         """Bound δ′(ε) from both sides; for several units the lower bound is the upper one's, which is no lower bound
         of what a mechanism leaks.
         """
-        return self.profile_end(epsilon, above=False), self.profile_end(epsilon, above=True)
+        return self.profile_bound(epsilon, above=False), self.profile_bound(epsilon, above=True)
 
-    def profile_end(self, epsilon: float, *, above: bool) -> float:
+    def profile_bound(self, epsilon: float, *, above: bool) -> float:
         """Bound δ′(ε) from above, or from below."""
         if self.backward:
-            return self._backward_profile_end(epsilon, above)
+            return self._backward_profile_bound(epsilon, above)
         weights = self.sampled_weights
         inverse_share = 1 / float(sum(weights.values()))
         base_epsilon = math.log1p(math.expm1(epsilon) * inverse_share) if epsilon < _BEYOND else epsilon
         if epsilon >= _BEYOND:
             base_epsilon += math.log(inverse_share)
-        total = sum(float(weight) * self._base_end(units, base_epsilon, above) for units, weight in weights.items())
+        total = sum(
+            float(weight) * self._unsampled_bound(units, base_epsilon, above) for units, weight in weights.items()
+        )
         return min(1.0, total * (1 + _ROUNDING)) if above else total * (1 - _ROUNDING)
 
-    def _backward_profile_end(self, epsilon: float, above: bool) -> float:
+    def _backward_profile_bound(self, epsilon: float, above: bool) -> float:
         rate = float(self.rate)
         if epsilon >= _BEYOND:
             return 0.0
@@ -170,10 +172,10 @@ class SubsampledLoss(Loss):
         share = rate - removed + error
         if share <= 0:
             return 0.0
-        base = self._base_end(1, max(0.0, epsilon + math.log(rate / share)), above)
+        base = self._unsampled_bound(1, max(0.0, epsilon + math.log(rate / share)), above)
         return min(1.0, share * base * (1 + _ROUNDING)) if above else share * base * (1 - _ROUNDING)
 
-    def _base_end(self, changed: int, epsilon: float, above: bool) -> float:
+    def _unsampled_bound(self, changed: int, epsilon: float, above: bool) -> float:
         """Bound the δ of the release itself, at an ε that is moved by more than its rounding error."""
         sides = _base_directions(self.parts, changed, self.is_replace)
         if not self.is_symmetric:
@@ -207,8 +209,8 @@ class SubsampledLoss(Loss):
         return any(len(side) != 1 or side[0][1] != 1 for side in sides)
 
     @property
-    def trivial(self) -> bool:
-        return all(loss.trivial for loss, _ in self.parts)
+    def is_trivial(self) -> bool:
+        return all(loss.is_trivial for loss, _ in self.parts)
 
     @property
     def pure(self) -> Fraction:
@@ -223,7 +225,7 @@ class SubsampledLoss(Loss):
     def failure(self) -> Fraction:
         if self.largest_loss is None:
             return self.lattice_pair.failure
-        return Fraction(self.profile_end(_BEYOND, above=True))
+        return Fraction(self.profile_bound(_BEYOND, above=True))
 
     def renyi(self, order: float) -> float:
         return self.lattice_pair.renyi(order)
@@ -237,14 +239,14 @@ class SubsampledLoss(Loss):
         """A bound of the finite losses, a little above the least one; None where they are unbounded."""
         changed = max(self.sampled_weights)
         sides = _base_directions(self.parts, changed, self.is_replace)
-        tops = [sum_above((loss.top, count) for loss, count in side) for side in sides]
+        tops = [sum_rounded_up((loss.top, count) for loss, count in side) for side in sides]
         if not self.is_symmetric:
             tops = [tops[-1] if self.backward else tops[0]]
         if self.backward and shape.failure(sides[-1]):  # where P is 0, (1 − q)Q + qP is (1 − q)Q
             return -math.log1p(-float(self.rate)) * (1 + _ROUNDING)
         if any(top is None or top > _MAX_TOP for top in tops):
             return None
-        top, share = least_float_above(max(top for top in tops if top is not None)), float(self.rate)
+        top, share = decimal_float_above(max(top for top in tops if top is not None)), float(self.rate)
         if self.backward:
             return -math.log1p(share * math.expm1(-top)) * (1 + _ROUNDING)
         return math.log1p(float(sum(self.sampled_weights.values())) * math.expm1(top)) * (1 + _ROUNDING)
@@ -283,7 +285,7 @@ def _checked_part(part: Any) -> tuple[Loss, int]:
 def _base_directions(parts: tuple[tuple[Loss, int], ...], changed: int, is_replace: bool) -> tuple[shape.Pairs, ...]:
     """Return the release's own pairs for so many changed units, in both directions."""
     grouped = tuple((loss.group(changed), count) for loss, count in parts)
-    return shape.directions(grouped, Neighbours.REPLACE if is_replace else Neighbours.ADD_REMOVE)
+    return shape.composed_directions(grouped, Neighbours.REPLACE if is_replace else Neighbours.ADD_REMOVE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -362,9 +364,9 @@ def _tangent_pair(loss: SubsampledLoss) -> TangentLoss:
     knots = sorted({-step for step in loss.reversed().knots} | set(loss.knots))
     spacing = loss.lattice_pair.spacing
     alphas = [math.exp(float(step * spacing)) for step in knots]
-    lost = loss.profile_end(_BEYOND, above=False)
+    lost = loss.profile_bound(_BEYOND, above=False)
     # Slope and intercept. With S where P > 0, or where Q = 0: no profile is below 1 − α·Q(P > 0), or below its failure.
-    steepest = -(1 - loss.reversed().profile_end(_BEYOND, above=False))
+    steepest = -(1 - loss.reversed().profile_bound(_BEYOND, above=False))
     lines = [(steepest, 1.0), (0.0, lost)]
     for left, alpha, right in zip(alphas, alphas[1:], alphas[2:], strict=False):
         slope, intercept = _supporting_line(loss, (left, alpha, right), alphas[-1])
@@ -384,11 +386,11 @@ def _supporting_line(loss: SubsampledLoss, knots: tuple[float, float, float], en
     """
     left, alpha, right = knots
     step = _CHORD * min(alpha - left, right - alpha)
-    before, here, after = (_whole_profile(loss, x) for x in (alpha - step, alpha, alpha + step))
+    before, here, after = (_profile_at_any_alpha(loss, x) for x in (alpha - step, alpha, alpha + step))
     steepest, flattest = (here[1] - before[0]) / step, (after[0] - here[1]) / step
     reach, steps = (left, right), (step, step)
     if steepest > flattest:
-        before, after = _whole_profile(loss, left), _whole_profile(loss, right)
+        before, after = _profile_at_any_alpha(loss, left), _profile_at_any_alpha(loss, right)
         reach, steps = (0.0, end), (alpha - left, right - alpha)
     low_slope, high_slope = (here[0] - before[1]) / steps[0], (after[1] - here[0]) / steps[1]
     slope = (steepest + flattest) / 2 if steepest <= flattest else (low_slope + high_slope) / 2
@@ -396,7 +398,7 @@ def _supporting_line(loss: SubsampledLoss, knots: tuple[float, float, float], en
     return slope, here[0] - max(0.0, lowered) * (1 + _ROUNDING) - slope * alpha
 
 
-def _whole_profile(loss: SubsampledLoss, alpha: float) -> Bounds:
+def _profile_at_any_alpha(loss: SubsampledLoss, alpha: float) -> Bounds:
     """Bound h(α) = sup P(S) − α·Q(S) at any α > 0; below 1 from the reverse profile."""
     if alpha >= 1:
         return loss.profile(math.log(alpha))  # whose own margin covers the rounding of the logarithm
@@ -408,15 +410,15 @@ def _envelope_pair(lines: list[tuple[float, float]], lost: float) -> TangentLoss
     """Return the pair whose profile is the largest of these lines: a kink at α is a loss of ln α."""
     hull: list[tuple[float, float]] = []
     for line in sorted(lines):
-        while len(hull) > 1 and _meeting(hull[-2], line) <= _meeting(hull[-2], hull[-1]):
+        while len(hull) > 1 and _crossing(hull[-2], line) <= _crossing(hull[-2], hull[-1]):
             hull.pop()
         hull.append(line)
-    kinks = [(_meeting(first, second), second[0] - first[0]) for first, second in pairwise(hull)]
+    kinks = [(_crossing(first, second), second[0] - first[0]) for first, second in pairwise(hull)]
     values = tuple(math.log(alpha) for alpha, _ in kinks)
     return TangentLoss(values, tuple(alpha * slope * (1 - _ROUNDING) for alpha, slope in kinks), lost)
 
 
-def _meeting(first: tuple[float, float], second: tuple[float, float]) -> float:
+def _crossing(first: tuple[float, float], second: tuple[float, float]) -> float:
     return (first[1] - second[1]) / (second[0] - first[0])
 
 
@@ -425,7 +427,7 @@ def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
     """Join the chords of both profiles: that of ε ≥ 0 gives the positive losses, that of the reverse the negative."""
     profiles = loss, loss.reversed()
     ends = [each.largest_loss for each in profiles]
-    largest = [_truncated_end(each) if end is None else end for each, end in zip(profiles, ends, strict=True)]
+    largest = [_truncation_epsilon(each) if end is None else end for each, end in zip(profiles, ends, strict=True)]
     spacing = min(Fraction(max(largest)) / _STEPS, Fraction(min(largest)) / _LEAST_STEPS)
     if ends[0] is not None:  # so that the largest loss is a lattice point
         spacing = Fraction(largest[0]) / math.ceil(Fraction(largest[0]) / spacing)
@@ -443,14 +445,14 @@ def _lattice_pair(loss: SubsampledLoss) -> LatticeLoss:
     return LatticeLoss(spacing, tuple(listed), tuple(masses[step] for step in listed), forward.lost, backward.lost)
 
 
-def _truncated_end(loss: SubsampledLoss) -> float:
+def _truncation_epsilon(loss: SubsampledLoss) -> float:
     """Return an ε beyond which almost nothing of an unbounded loss is left: the rest counts as failure."""
     low, high = 0.0, 1.0
-    while loss.profile_end(high, above=True) > _TRUNCATED and high < _BEYOND:
+    while loss.profile_bound(high, above=True) > _TRUNCATED and high < _BEYOND:
         low, high = high, min(_BEYOND, 2 * high)
     for _ in range(8):
         middle = (low + high) / 2
-        low, high = (middle, high) if loss.profile_end(middle, above=True) > _TRUNCATED else (low, middle)
+        low, high = (middle, high) if loss.profile_bound(middle, above=True) > _TRUNCATED else (low, middle)
     return high
 
 
@@ -463,23 +465,23 @@ def _lattice_steps(count: int, resolution: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Chords:
+class _ChordMasses:
     atoms: dict[int, float]
     """P of each positive loss, in steps."""
     lost: float
 
 
-def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction, *, bounded: bool) -> _Chords:
+def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction, *, bounded: bool) -> _ChordMasses:
     """Return the pair whose profile is the lower convex hull of the points (e^ε, δ), constant after the last.
 
     The true profile is convex and not above the points, so it is not above their hull. The slope between two points is
     −Q(L > ε), and P is e^ε·Q at each loss.
     """
     points = [
-        (math.exp(float(step * spacing)), loss.profile_end(float(step * spacing), above=True), step) for step in steps
+        (math.exp(float(step * spacing)), loss.profile_bound(float(step * spacing), above=True), step) for step in steps
     ]
     if bounded:  # only the failure is left there
-        points[-1] = (points[-1][0], loss.profile_end(_BEYOND, above=True), points[-1][2])
+        points[-1] = (points[-1][0], loss.profile_bound(_BEYOND, above=True), points[-1][2])
     hull: list[tuple[float, float, int]] = []
     for point in points:
         while len(hull) > 1 and _is_above_chord(hull[-2], hull[-1], point):
@@ -491,7 +493,7 @@ def _chord_masses(loss: SubsampledLoss, steps: Sequence[int], spacing: Fraction,
         for i, point in enumerate(hull)
         if i > 0
     }
-    return _Chords({step: mass for step, mass in atoms.items() if mass}, hull[-1][1])
+    return _ChordMasses({step: mass for step, mass in atoms.items() if mass}, hull[-1][1])
 
 
 def _is_above_chord(a: tuple[float, float, int], b: tuple[float, float, int], c: tuple[float, float, int]) -> bool:

@@ -188,12 +188,12 @@ def multiplicative_weights(error: Number, miss: Number, queries: int, cells: int
     rounds = math.ceil(4 * math.log(cell_count) / float(alpha) ** 2 * _ROUND_UP)
     step_epsilon = promise.epsilon / (2 * rounds)
     if promise.delta:
-        step_epsilon = max(step_epsilon, _advanced_step(promise, 2 * rounds))
+        step_epsilon = max(step_epsilon, _advanced_step_epsilon(promise, 2 * rounds))
     log_term = math.log(2 * rounds) + math.log(query_count) - math.log(beta)
     return WeightsPlan(math.ceil(2 * log_term * _ROUND_UP / float(step_epsilon * alpha)), rounds, step_epsilon)
 
 
-def _advanced_step(promise: Guarantee, steps: int) -> Fraction:
+def _advanced_step_epsilon(promise: Guarantee, steps: int) -> Fraction:
     """Return nearly the largest ε₀ of so many pure steps that advanced composition keeps within the guarantee."""
     low, high = Fraction(0), promise.epsilon
     for _ in range(40):
@@ -339,7 +339,7 @@ def azuma(effects: Iterable[Number], deviation: Number) -> float:
     """
     if isinstance(effects, (str, bytes)) or not isinstance(effects, Iterable):
         raise InvalidParameter("effects", effects, "a sequence of numbers ≥ 0")
-    allowed = NONNEGATIVE.each
+    allowed = NONNEGATIVE.for_list
     squares = sum((exact(c, "effects", allowed) ** 2 for c in effects), Fraction(0))
     t = exact(deviation, "deviation", NONNEGATIVE)
     if t == 0:

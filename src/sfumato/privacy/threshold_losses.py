@@ -74,14 +74,14 @@ class LaplaceThresholdLoss(Loss):
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
-        return self._noise, (ResponseLoss(Fraction(0), 2, self.reveal), 1)
+        return self._noise_loss, (ResponseLoss(Fraction(0), 2, self.reveal), 1)
 
     @property
-    def _noise(self) -> tuple[Loss, int]:
+    def _noise_loss(self) -> tuple[Loss, int]:
         return LaplaceLoss(self.most / self.scale, 1 / self.scale), self.moved * self.weight // self.most
 
     def renyi(self, order: float) -> float:
-        noise, count = self._noise
+        noise, count = self._noise_loss
         return count * noise.renyi(order)
 
     def group(self, k: int) -> Loss:
@@ -135,15 +135,15 @@ class GaussianThresholdLoss(Loss):
 
     @property
     def factors(self) -> tuple[tuple[Loss, int], ...]:
-        return (self._noise, self.keys), (ResponseLoss(Fraction(0), 2, self.delta_in_all / 2), 1)
+        return (self._noise_loss, self.keys), (ResponseLoss(Fraction(0), 2, self.delta_in_all / 2), 1)
 
     @property
-    def _noise(self) -> Loss:
+    def _noise_loss(self) -> Loss:
         return DiscreteGaussianLoss(self.sigma_squared, 1)
 
     def renyi(self, order: float) -> float:
         alpha, epsilon, rho = max(2.0, order), float(self.epsilon), float(self.keys / (2 * self.sigma_squared))
-        log_power_sum = (alpha - 1) * self.keys * self._noise.renyi(alpha)
+        log_power_sum = (alpha - 1) * self.keys * self._noise_loss.renyi(alpha)
         log_cut = -alpha * epsilon - max(0.0, epsilon - rho) ** 2 / (4 * rho)
         correction = math.log1p(math.exp(log_cut - log_power_sum)) - math.log1p(-float(self.delta_in_all) / 2)
         return min(ResponseLoss(self.epsilon).renyi(order), (log_power_sum + correction) / (alpha - 1))

@@ -26,7 +26,7 @@ from sfumato.publish.marginals.estimating import MeasuredMarginal, least_squares
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.measuring import largest_sets
-from sfumato.publish.mwem import CellView, MwemModel, MwemRound, initial_model, replayed
+from sfumato.publish.mwem import CellView, MwemModel, MwemRound, initial_model, replay_rounds
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 
@@ -126,7 +126,7 @@ class MwemFit:
         """The model, recomputed deterministically."""
         shape = tuple(attribute.size for attribute in self.attributes)
         start = initial_model(shape, self.rows, self.planned, textbook=self.textbook, threshold=self.threshold)
-        return replayed(
+        return replay_rounds(
             start,
             (MwemRound(CellView(fit_round.places, fit_round.cells), fit_round.values) for fit_round in self.rounds),
         )

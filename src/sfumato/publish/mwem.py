@@ -128,16 +128,16 @@ class MwemModel:
         start = cls.uniform(shape, rows, rounds, textbook=True)
         return replace(start, threshold=threshold, rate=math.sqrt(math.log(math.prod(shape)) / rounds))
 
-    def updated(self, found: MwemRound) -> MwemModel:
+    def updated(self, measured_round: MwemRound) -> MwemModel:
         """Return the model after one more measurement: the textbook variant applies it once, otherwise all are
         applied in turn, several times.
         """
-        rounds, weights = (*self.rounds, found), self.weights
+        rounds, weights = (*self.rounds, measured_round), self.weights
         if self.threshold is not None:
-            moved = threshold_update(weights, self.total, found, self.threshold, self.rate)
+            moved = threshold_update(weights, self.total, measured_round, self.threshold, self.rate)
             return replace(self, weights=moved, rounds=rounds, settled=weights if moved is weights else self.settled)
         for _ in range(self.passes):
-            for mwem_round in (found,) if self.textbook else rounds:
+            for mwem_round in (measured_round,) if self.textbook else rounds:
                 weights = update_weights(weights, self.total, mwem_round)
         added = weights if self.added is None else self.added + weights
         return replace(self, weights=weights, rounds=rounds, added=added if self.textbook else None)
@@ -191,7 +191,7 @@ def threshold_update(weights: Floats, total: float, mwem_round: MwemRound, thres
     return scaled
 
 
-def replayed(start: MwemModel, rounds: Iterable[MwemRound]) -> MwemModel:
+def replay_rounds(start: MwemModel, rounds: Iterable[MwemRound]) -> MwemModel:
     """Recompute a model from its start and what the rounds released, bit for bit."""
     model = start
     for mwem_round in rounds:

@@ -76,7 +76,7 @@ def build_gate(epsilon: Fraction, sensitivity: int, neighbours: Neighbours) -> A
     return AboveThreshold(epsilon, threshold, 1, sensitivity, False, None, neighbours)
 
 
-def close_width(gate: AboveThreshold, rounds: int, beta: float) -> int:
+def close_score_bound(gate: AboveThreshold, rounds: int, beta: float) -> int:
     """Bound the score of a question that the gate called close, in steps: T + a + b."""
     first, second, _ = gate.scales
     # the noises are symmetric, so a half-width for twice the probability is one for one side
@@ -257,7 +257,7 @@ def with_integer_weights(totals: Sequence[GroupedTotals]) -> IntegerWeightedMeas
         pairs = [
             (weights.low, scaled.low)
             for quantity, part in zip(totals, parts, strict=True)
-            for weights, scaled in _pairs(quantity, part)
+            for weights, scaled in _paired_weights(quantity, part)
         ]
         if any(float(np.abs(scaled).max()) >= _MAX_WEIGHT for _, scaled in pairs):
             return None
@@ -266,7 +266,7 @@ def with_integer_weights(totals: Sequence[GroupedTotals]) -> IntegerWeightedMeas
     return None
 
 
-def _pairs(one: GroupedTotals, other: GroupedTotals) -> Iterable[tuple[CellWeights, CellWeights]]:
+def _paired_weights(one: GroupedTotals, other: GroupedTotals) -> Iterable[tuple[CellWeights, CellWeights]]:
     return zip(one.weights, other.weights, strict=True)
 
 

@@ -227,7 +227,7 @@ def synopsis(path: str | os.PathLike[str]) -> PublishedObject:
     A file of marginals gives a ``Synopsis``, one of a synthetic table a ``Synthetic``, one of linked tables
     ``SyntheticTables``, and one of a model that MWEM fitted a ``FittedModel``.
     """
-    content = sealed_files.content_of(path)
+    content = sealed_files.read_file_bytes(path)
     with refuse_malformed(lambda: sealed_files.damaged_file_error(str(path), "its parts do not fit together")):
         return _read_published(content, path)
 

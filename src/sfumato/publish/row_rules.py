@@ -266,7 +266,7 @@ def _fixed_column(face: QueryableTable, samplers: Sequence[ColumnSampler], name:
     for value in values:
         plain = value.item() if isinstance(value, np.generic) else value
         parsed = None if plain is None else parse_value(attribute.type, plain, f"conditions of {name}")
-        by_cell.setdefault(_cell_of(attribute, parsed), set()).add(parsed)
+        by_cell.setdefault(_declared_cell(attribute, parsed), set()).add(parsed)
     for cell, allowed in by_cell.items():
         is_bin = isinstance(attribute.cells[cell], (RangeCell, GroupCell))
         weights[cell] = _share_of_bin(sampler, cell, len(allowed)) if is_bin else 1.0
@@ -277,7 +277,7 @@ def _fixed_column(face: QueryableTable, samplers: Sequence[ColumnSampler], name:
     return FixedColumn(quote_text(text), place, weights, bin_values)
 
 
-def _cell_of(attribute: Attribute, value: Any) -> int:
+def _declared_cell(attribute: Attribute, value: Any) -> int:
     """Return the cell of a declared value, or of NULL; refuse an undeclared one."""
     if value is None:
         return attribute.size - 1
@@ -329,7 +329,7 @@ def _computed_column(condition: CellCondition, samplers: Sequence[ColumnSampler]
         return None
     places = {reference: place for reference, place, level in condition.columns if level is None}
     for target, expression in (call.arguments, call.arguments[::-1]):
-        reference = _bare_column(target)
+        reference = _column_or_cast(target)
         if reference not in places or reference in columns_of(expression):
             continue
         sampler = samplers[places[reference]]
@@ -338,7 +338,7 @@ def _computed_column(condition: CellCondition, samplers: Sequence[ColumnSampler]
     return None
 
 
-def _bare_column(expression: Expression) -> Reference | None:
+def _column_or_cast(expression: Expression) -> Reference | None:
     """Return the column that an expression is, perhaps in another type."""
     if isinstance(expression, Call) and expression.function == "CAST":
         expression = expression.arguments[0]
@@ -371,7 +371,7 @@ def condition_model(
     for text, condition in cell_conditions:
         allowed = (condition.truths.true | condition.truths.null).astype(float)
         factor = _to_model_columns(condition.axes, allowed, implied, len(model.sizes))
-        is_held = factor[1].all() or _fits(model, factor[0], max_cells)
+        is_held = factor[1].all() or _can_hold_columns(model, factor[0], max_cells)
         if is_held and not factor[1].all():
             model = _with_factor(model, factor)
         is_decided = is_held and not (condition.truths.false & (allowed > 0)).any()
@@ -407,7 +407,7 @@ def _to_model_columns(places: AttributeSet, weights: Floats, implied: Sequence[I
     return tuple(ordered), np.einsum(f"{inputs}->{''.join(letters[place] for place in ordered)}", weights)
 
 
-def _fits(model: GraphicalModel, places: AttributeSet, max_cells: int) -> bool:
+def _can_hold_columns(model: GraphicalModel, places: AttributeSet, max_cells: int) -> bool:
     """Return whether a clique holds these columns, or the tree may be built anew with them."""
     sets = [*(potential.places for potential in model.potentials), places]
     return model.tree.clique_index_with(places) is not None or (

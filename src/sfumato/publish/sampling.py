@@ -102,13 +102,13 @@ def extend_codes(
 ) -> None:
     """Sample the new columns of all rows, in place, given the columns that are set already."""
     for conditional in conditionals:
-        function = _distribution(conditional)
-        cells = _new_cells(conditional)
+        function = _cumulative_distribution(conditional)
+        cells = _cells_of_new_columns(conditional)
         for start in range(0, len(codes), MAX_AT_ONCE):
             _draw_clique(conditional, function, cells, codes[start : start + MAX_AT_ONCE], source)
 
 
-def _new_cells(law: ConditionalDistribution) -> tuple[Codes, ...]:
+def _cells_of_new_columns(law: ConditionalDistribution) -> tuple[Codes, ...]:
     """Return the cell of each new column, for every combination of them."""
     sizes = law.table.shape[len(law.given) :]
     grid = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
@@ -129,7 +129,7 @@ def _draw_clique(
         codes[order, place] = np.repeat(np.tile(column_cells, len(function)), counts)
 
 
-def _distribution(law: ConditionalDistribution) -> Floats:
+def _cumulative_distribution(law: ConditionalDistribution) -> Floats:
     """Return the distribution function of the new cells, one row for each parent."""
     table = np.asarray(law.table, np.float64)
     if not table.size or not np.isfinite(table).all() or (table < 0).any() or not (table > 0).any():
@@ -237,7 +237,7 @@ class ColumnSampler:
     @cached_property
     def texts(self) -> NDArray[Any]:
         """The texts of all cells in order, by which the values of a text are numbered; None for the last cell."""
-        texts = [text for cell in self.attribute.cells for text in _texts_of(cell)]
+        texts = [text for cell in self.attribute.cells for text in _cell_texts(cell)]
         return np.array(texts, dtype=object)
 
     @classmethod
@@ -265,7 +265,7 @@ class ColumnSampler:
 
     def sample(self, codes: Codes, source: ByteSource | None = None) -> Values:
         """Draw a value for each row, within its cell."""
-        ranks = bits.random_each_below(self.counts[codes], source)
+        ranks = bits.random_below_limits(self.counts[codes], source)
         return self._values(self._steps(ranks, codes), codes, source=source)
 
     def extremes(self, codes: Codes) -> tuple[Values, Values]:
@@ -294,7 +294,7 @@ class ColumnSampler:
         return steps * np.int64(int(self.step)) if kind is Type.TIMESTAMP else steps
 
     def _reals(self, steps: Integers, codes: Codes, fraction: float | None, source: ByteSource | None) -> Floats:
-        reals = _multiples(steps, self.step)
+        reals = _nearest_multiples(steps, self.step)
         is_continuous = self.counts[codes] == 0
         if is_continuous.any():
             low, high = self.ends[codes[is_continuous], 0], self.ends[codes[is_continuous], 1]
@@ -325,11 +325,11 @@ def _step(attribute: Attribute, domain: Domain) -> Fraction:
         return domain.grid or Fraction(0)
     if attribute.type is not Type.TIMESTAMP:
         return Fraction(1)
-    edges = [value_number(edge_value) for cell in attribute.cells for edge_value in _edges_of(cell)]
+    edges = [value_number(edge_value) for cell in attribute.cells for edge_value in _cell_edges(cell)]
     return Fraction(next(resolution for resolution in _RESOLUTIONS if not any(edge % resolution for edge in edges)))
 
 
-def _edges_of(cell: Any) -> tuple[Value, ...]:
+def _cell_edges(cell: Any) -> tuple[Value, ...]:
     return (
         (cell.value,) if isinstance(cell, ListedCell) else (cell.low, cell.high) if isinstance(cell, RangeCell) else ()
     )
@@ -362,11 +362,11 @@ def _steps(cell: Any, kind: Type, step: Fraction) -> tuple[int, int]:
 
 def _text_ranges(attribute: Attribute) -> list[tuple[int, int]]:
     """Return the number of the first text of each cell, and how many it has."""
-    counts = [len(_texts_of(cell)) for cell in attribute.cells]
+    counts = [len(_cell_texts(cell)) for cell in attribute.cells]
     return list(zip(np.cumsum([0, *counts[:-1]]).tolist(), counts, strict=True))
 
 
-def _texts_of(cell: Any) -> tuple[Any, ...]:
+def _cell_texts(cell: Any) -> tuple[Any, ...]:
     if isinstance(cell, GroupCell):
         return cell.values
     return (cell.value,) if isinstance(cell, ListedCell) else (None,)
@@ -404,7 +404,7 @@ def _double_range(cell: Any) -> tuple[float, float]:
     return low, high if cell.closed else max(low, math.nextafter(high, -math.inf))
 
 
-def _multiples(steps: Integers, step: Fraction) -> Floats:
+def _nearest_multiples(steps: Integers, step: Fraction) -> Floats:
     """Return the doubles nearest to multiples of a step."""
     numerator, denominator = step.numerator, step.denominator
     largest = int(np.abs(steps).max(initial=0)) * numerator

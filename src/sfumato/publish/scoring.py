@@ -220,13 +220,13 @@ class CandidateScore:
     @property
     def score(self) -> float:
         """The score: 1000 for equal marginals, 0 for marginals that share no cell."""
-        return _score_of(self._distance / self.rows)
+        return _nist_score(self._distance / self.rows)
 
     def interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float]:
         """Return the range of the exact score of the candidate scaled to ``rows`` rows, at this confidence."""
         half_width = self._width(exact(confidence, "confidence", CONFIDENCE))
         farthest, nearest = self._distance + half_width, self._distance - half_width
-        return _score_of(farthest / self.rows), _score_of(nearest / self.rows)
+        return _nist_score(farthest / self.rows), _nist_score(nearest / self.rows)
 
     def nist_interval(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[float, float]:
         """Return the range of NIST's own score, which divides by the exact number of rows n, at this confidence.
@@ -250,7 +250,7 @@ class CandidateScore:
         high = max(
             (self._distance + half_width + abs(row_count - self.rows) / 2) / row_count for row_count in row_counts
         )
-        return _score_of(high), _score_of(low)
+        return _nist_score(high), _nist_score(low)
 
     def _width_with_noisy_rows(self, confidence: Fraction) -> tuple[float, list[float]]:
         """Return the half-width of the distance, and the ends of n by its noise."""
@@ -310,7 +310,7 @@ class CandidateScore:
         return str(self) if self.receipt is None else f"{self}\n\n{self.receipt}"
 
 
-def _score_of(variation: float) -> float:
+def _nist_score(variation: float) -> float:
     return BEST * (1 - min(1.0, max(0.0, variation)))
 
 

@@ -35,7 +35,7 @@ from sfumato.publish.marginals.consistency import Consistent, Zeros, make_consis
 from sfumato.publish.marginals.estimating import Estimates, MeasuredBlock, MeasuredMarginal, least_squares
 from sfumato.publish.marginals.group_totals import SynopsisEstimates
 from sfumato.publish.marginals.implied import ImpliedCells, infer_dependency
-from sfumato.publish.marginals.measuring import CombinedReleases, PublishedMarginals, shapes_of
+from sfumato.publish.marginals.measuring import CombinedReleases, PublishedMarginals, measured_shapes
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import MEASURED, Answer
@@ -378,7 +378,7 @@ class Synopsis:
 
     @property
     def _summary(self) -> list[tuple[str, str]]:
-        cells = sum(math.prod(shape) for release in self.releases for shape in shapes_of(release.plan))
+        cells = sum(math.prod(shape) for release in self.releases for shape in measured_shapes(release.plan))
         where = f", where {self.published.where}" if self.published.where else ""
         marked = [f"{release.guarantee}{PREVIEW_MARK if release.is_preview else ''}" for release in self.releases]
         return [

@@ -60,8 +60,8 @@ from sfumato.publish.seeded_bytes import seeded_bytes
 from sfumato.publish.synthesis.implications import (
     deciding_cells,
     deciding_pairs,
-    last_cell,
-    required_places,
+    missing_value_cell,
+    non_nullable_attributes,
     zeros_from_model,
 )
 from sfumato.publish.synthesis.released import ImpliedColumn, ReleasedSynthesis, SynthesisRound
@@ -254,16 +254,16 @@ class Synthetic:
         for place, implied in enumerate(self.released.implied, model_columns):
             codes[:, place] = np.array(implied.cells, np.int32)[codes[:, implied.by]]
         sampled = SampledRows.of(self._row_columns, codes, source)
-        for deciding, place in self._decided_bins:
+        for deciding, place in self._decided_binned_columns:
             sampled.set_to_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
         rules.fix_values(sampled, source)
-        unchanged = rules.fixed_places | {place for _, place in self._decided_bins}
+        unchanged = rules.fixed_places | {place for _, place in self._decided_binned_columns}
         remove_impossible_rows(sampled, self._conditions, self._row_face, unchanged, source)
         rules.compute_values(sampled, self._row_face)
         return sampled
 
     @property
-    def _decided_bins(self) -> list[tuple[int, int]]:
+    def _decided_binned_columns(self) -> list[tuple[int, int]]:
         """The binned columns that another column decides: all rows in one deciding cell have one value."""
         pairs = deciding_pairs(self.attributes, self.released.face)
         return [(deciding, place) for deciding, place in pairs if self._row_columns[place].has_bins]
@@ -275,11 +275,11 @@ class Synthetic:
         columns. A column that decides another decides it here too, even if the model was fitted by an older version,
         or interrupted, before that was enforced.
         """
-        required = required_places(self.released.face)
+        required = non_nullable_attributes(self.released.face)
         pairs = deciding_pairs(self.attributes, self.released.face)
         held_pairs = tuple(pair for pair in pairs if self.model.tree.clique_index_with(pair) is not None)
         decided = zeros_from_model(self.model, self.attributes, held_pairs, required=required)
-        missing = [last_cell(self.attributes, place) for place in required]
+        missing = [missing_value_cell(self.attributes, place) for place in required]
         conditioned = self.model.conditioned_on_zeros([*missing, *decided])
         try:
             conditioned.conditionals()
@@ -434,7 +434,7 @@ class Synthetic:
         ]
         table = quoted(self.face.table)
         answers = [
-            self.sql(f"SELECT {quoted(name)}, COUNT(*) AS {_count_name(name)} FROM {table} GROUP BY 1")
+            self.sql(f"SELECT {quoted(name)}, COUNT(*) AS {_count_column_name(name)} FROM {table} GROUP BY 1")
             for name in column_names
         ]
         charts = [answer.chart_data(answer.columns[-1]) for answer in answers]
@@ -514,7 +514,7 @@ def _implied_texts(column: ImpliedColumn) -> tuple[str | None, ...]:
     return tuple(texts[cell] for cell in column.cells)
 
 
-def _count_name(name: str) -> str:
+def _count_column_name(name: str) -> str:
     return "count_" if name.lower() == "count" else "count"
 
 

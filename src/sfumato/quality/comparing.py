@@ -15,7 +15,7 @@ from sfumato.engine.opening import PairedTables, paired_tables, read_table, tabl
 from sfumato.errors import InvalidParameter, InvalidPolicy, SfumatoError, ValueWords
 from sfumato.policy import Policy, Table, Type, read
 from sfumato.privacy.numbers import exact_integer
-from sfumato.publish.marginals.attributes import Attribute, attribute_of, coded_names
+from sfumato.publish.marginals.attributes import Attribute, coded_attribute, coded_names
 from sfumato.publish.scoring import code_candidate
 from sfumato.publish.synopsis import cell_keys
 from sfumato.quality.distances import (
@@ -206,7 +206,7 @@ def _code_by_policy(table: Table, sources: tuple[Any, Any], compared: PairedTabl
     coded = [
         CodedTable(rows.sizes, tuple(map(_as_int64, rows.codes)), rows.totals.astype(np.float64)) for rows in candidates
     ]
-    attributes = [attribute_of(name, table.columns[name], table.codings.get(name)) for name in names]
+    attributes = [coded_attribute(name, table.columns[name], table.codings.get(name)) for name in names]
     return tuple(names), tuple(map(_labels, attributes)), coded[0], coded[1]
 
 

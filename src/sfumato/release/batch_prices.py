@@ -26,7 +26,7 @@ from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.combining import CombinedReading, combine_readings
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading
 from sfumato.privacy import Budget, Curve, codec, compose
-from sfumato.privacy.calibration import least_by
+from sfumato.privacy.calibration import least_parameter_by
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measured import NoisyMeasurements
@@ -187,10 +187,12 @@ def _split_rho(offers: Sequence[BatchQuestionPrice], price: Price) -> PricedBatc
 
     def excess(factor: Fraction) -> float:
         return price.shortfall(
-            _compose_scaled(unit.batch.mechanism_charges, factor) if all_additive else prepare_all(1 / factor**2).curve
+            _compose_with_noise_scaled(unit.batch.mechanism_charges, factor)
+            if all_additive
+            else prepare_all(1 / factor**2).curve
         )
 
-    factor = least_by(excess, str(price), _PRECISION)
+    factor = least_parameter_by(excess, str(price), _PRECISION)
     batch = prepare_all(1 / factor**2)
     while not price.kept_by(batch.curve):  # sizes are rounded up to digits that print
         factor *= 1 + _PRECISION
@@ -206,7 +208,7 @@ def _gaussian_price(offer: BatchQuestionPrice, rho: Fraction, price: Price) -> P
     return Price(rounded_down(Fraction(math.sqrt(8 * rho_share))), price.delta * offer.share / 2)
 
 
-def _compose_scaled(charged: Sequence[Charged], factor: Fraction) -> Curve:
+def _compose_with_noise_scaled(charged: Sequence[Charged], factor: Fraction) -> Curve:
     """Compose the same noise with every scale multiplied by a factor."""
     return compose(
         Charged(

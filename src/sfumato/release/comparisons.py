@@ -51,7 +51,7 @@ class ThresholdAnswer:
     """The value of one step."""
     rounding: Fraction = field(default=Fraction(0), repr=False)
     """The most that rounding down to steps may have taken away."""
-    is_preview: bool = field(default=False, metadata=codec.stored_name("rehearsed"))
+    is_preview: bool = field(default=False, metadata=codec.stored_name_metadata("rehearsed"))
     """Whether it was invented from the policy alone."""
 
     def __post_init__(self) -> None:

@@ -97,7 +97,7 @@ class DiscoveredGroupsRelease:
 
     @property
     def _max_keys(self) -> int:
-        return most_keys(self.reading, self.prepared.others)
+        return max_answer_keys(self.reading, self.prepared.others)
 
     @property
     def _threshold(self) -> KeyThreshold:
@@ -105,7 +105,7 @@ class DiscoveredGroupsRelease:
         return self.prepared.selection
 
 
-def most_keys(reading: DiscoveredTotals, beside: Sequence[OtherPart] = ()) -> int:
+def max_answer_keys(reading: DiscoveredTotals, beside: Sequence[OtherPart] = ()) -> int:
     """Return the most keys that an answer may have, from the policy alone: it must fit its ledger line, and the cells
     of the parts ``beside`` totals must fit in memory.
     """

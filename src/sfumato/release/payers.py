@@ -20,7 +20,7 @@ from sfumato.plan import descriptions
 from sfumato.privacy import Curve, codec
 from sfumato.privacy.numbers import Number, format_percent
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.prices import Price, weak_words
+from sfumato.release.prices import Price, weak_price_warnings
 
 if TYPE_CHECKING:
     from sfumato.plan.bounding import BoundedPlan
@@ -86,13 +86,13 @@ class TabPayer:
     tab: Tab
 
     def ask(self, entry: Entry, accuracy: Mapping[str, Number], *, fresh: bool = False) -> Payment:  # noqa: ARG002
-        return _Step(self.tab, entry)
+        return _TabStep(self.tab, entry)
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         return self.account.answer(line, body, accuracy)
 
 
-class _Step:
+class _TabStep:
     """One step of a tab, charged when it begins."""
 
     def __init__(self, tab: Tab, entry: Entry) -> None:
@@ -133,13 +133,13 @@ class PrepaidTabPayer:
             rule = "equal to those that this tab was opened with"
             raise InvalidParameter("parts", entry.parts, rule, fix="pass the same parts, or open a new tab")
         no_loss = Curve((), entry.curve.neighbours)
-        return _PaidStep(self.tab, replace(entry, parts=(no_loss,)))
+        return _PrepaidTabStep(self.tab, replace(entry, parts=(no_loss,)))
 
     def answer(self, line: Line, body: str, accuracy: Mapping[str, Number]) -> Line:
         return self.account.answer(line, body, accuracy)
 
 
-class _PaidStep(_Step):
+class _PrepaidTabStep(_TabStep):
     """One answer of a mechanism that was charged when its tab was opened."""
 
     def stop(self) -> None:
@@ -270,7 +270,7 @@ def purchase(bounded: Sequence[BoundedPlan], price: Price, version: str) -> Purc
         _join_distinct(descriptions.describe_enforced_limits(plan) for plan in measured_plans),
         tuple(dict.fromkeys(bound_text for bound_text in bound_texts if bound_text is not None)),
         version,
-        weak_words(price),
+        weak_price_warnings(price),
         f"{bits.random_bits(128):032x}",
         _join_distinct(format_percent(plan.sample) for plan in measured_plans if plan.sample is not None),
     )

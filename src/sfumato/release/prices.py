@@ -18,7 +18,7 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter, WeakPrivacy
 from sfumato.privacy import Curve, Guarantee, codec
-from sfumato.privacy.calibration import excess_over, least, shortfall
+from sfumato.privacy.calibration import least_parameter, log_delta_excess, log_excess
 from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, Number, exact, format_exact
 from sfumato.quick_dataclass import dataclass
 
@@ -75,8 +75,8 @@ class Price:
     def shortfall(self, curve: Curve) -> float:
         """Return by how much a curve exceeds the price, as a logarithm: at most 0 where it satisfies it."""
         if self.rho is not None:
-            return math.inf if curve.failure else excess_over(curve.rho(), self.rho)
-        return shortfall(curve, self.guarantee)
+            return math.inf if curve.failure else log_excess(curve.rho(), self.rho)
+        return log_delta_excess(curve, self.guarantee)
 
     def __str__(self) -> str:
         if self.rho is not None:
@@ -98,13 +98,13 @@ _STRIDES = tuple(16 << doublings for doublings in range(18))
 """The last one is longer than the way to any price."""
 
 
-def _in_four_digits(position: int) -> Fraction:
+def _four_digit_number(position: int) -> Fraction:
     """Return the number of four significant digits at this position in their order; 1 is at 0."""
     decade, offset = divmod(position, _NUMBERS_OF_A_DECADE)
     return (1000 + offset) * Fraction(10) ** (decade - 3)
 
 
-def _position(size: float) -> int:
+def _four_digit_position(size: float) -> int:
     """Return the position of a number of four significant digits that is close to this one."""
     decade = math.floor(math.log10(size))
     return decade * _NUMBERS_OF_A_DECADE + min(9000, max(0, round(size / 10.0**decade * 1000) - 1000))
@@ -119,33 +119,35 @@ def least_in_four_digits(short: Callable[[Fraction], float]) -> Fraction:
 
     def enough(position: int) -> bool:
         if abs(position) > _LARGEST_POSITION:
-            raise InvalidParameter("price", _in_four_digits(position), "a price from 1e-60 to 1e60")
-        return short(_in_four_digits(position)) <= 0
+            raise InvalidParameter("price", _four_digit_number(position), "a price from 1e-60 to 1e60")
+        return short(_four_digit_number(position)) <= 0
 
     first = min(_LARGEST_GUESS, max(-_LARGEST_GUESS, short(Fraction(1))))
-    position = _position(math.exp(first))
+    position = _four_digit_position(math.exp(first))
     is_enough = enough(position)
     for stride in _STRIDES:
         before, position = position, position - stride if is_enough else position + stride
         if enough(position) is not is_enough:
             break
     between = range(*sorted((before, position)))
-    return _in_four_digits(between[0] + bisect.bisect_left(between, True, key=enough))
+    return _four_digit_number(between[0] + bisect.bisect_left(between, True, key=enough))
 
 
 def least_epsilon(error: Callable[[Fraction], float], within: Number) -> float:
     """Return the least ε, rounded up, at which an error is within a limit; the error must not grow with ε."""
     error_limit = exact(within, "within", POSITIVE)
-    return float(rounded_up(least(lambda epsilon: error(epsilon) <= error_limit, "within", Fraction(1, 2**14))))
+    return float(
+        rounded_up(least_parameter(lambda epsilon: error(epsilon) <= error_limit, "within", Fraction(1, 2**14)))
+    )
 
 
-def weak_words(price: Price) -> tuple[str, ...]:
+def weak_price_warnings(price: Price) -> tuple[str, ...]:
     """Describe why a price is a weak guarantee; empty for a strong one.
 
     A price in ρ is judged by its ε at the largest δ that is not itself flagged.
     """
     reasons = []
-    if price.rho is not None and (epsilon := _epsilon_at(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
+    if price.rho is not None and (epsilon := _epsilon_of_rho(price.rho, LARGE_DELTA)) > LARGE_EPSILON:
         reasons.append(
             f"weak privacy: ρ = {float(price.rho):.3g} at δ = {float(LARGE_DELTA):.3g} is ε = {epsilon:.3g}, which "
             f"{ODDS_WORDS}"
@@ -158,14 +160,14 @@ def weak_words(price: Price) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _epsilon_at(rho: Fraction, delta: Fraction) -> float:
+def _epsilon_of_rho(rho: Fraction, delta: Fraction) -> float:
     """Bound the ε at a δ of every ρ-zCDP release (Bun & Steinke 2016, in the tightest form implemented here)."""
     return Curve.concentrated(rho).epsilon(delta)
 
 
 def warn_if_weak(price: Price) -> None:
     """Warn before the charge that a price is a weak guarantee; every proposal calls this."""
-    for reason in weak_words(price):
+    for reason in weak_price_warnings(price):
         warn_caller(reason)
 
 

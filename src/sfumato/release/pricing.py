@@ -31,7 +31,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import KeyHolders, Totals
 from sfumato.privacy import Budget, Curve, Neighbours
 from sfumato.privacy.budget_words import PURE_TOTAL
-from sfumato.privacy.calibration import least_by
+from sfumato.privacy.calibration import least_parameter_by
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_probability
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Batch, Measurement
@@ -92,7 +92,7 @@ class PricedRelease:
         return "; ".join(dict.fromkeys(bounded.strategy.value for bounded in self.measured_plans))
 
     @property
-    def mechanisms(self) -> tuple[Additive, ...]:
+    def totals_mechanisms(self) -> tuple[Additive, ...]:
         return tuple(measurement.mechanism for measurement in self.measurements[0])
 
     @property
@@ -276,7 +276,7 @@ def _least_noise_release(
     )
     totals = NoisyTotals(chosen)
     split = split_price((totals, *others), asked, family)
-    calibrated = _calibrate(PricedRelease(totals, others, (), (), split, price, ""), family)
+    calibrated = _calibrate_to_price(PricedRelease(totals, others, (), (), split, price, ""), family)
     described = (
         chosen if chosen.noisy_measures or not others else calibrated.others[0].bounded
     )  # without totals, only the others count
@@ -298,7 +298,7 @@ def _log_noise(prepared: PricedRelease) -> float:
     return sum(math.log(float(max(width, Fraction(1, 10**9)))) for width in prepared.half_widths())
 
 
-def _calibrate(planned: PricedRelease, family: Family) -> PricedRelease:
+def _calibrate_to_price(planned: PricedRelease, family: Family) -> PricedRelease:
     """Calibrate each measurement to its share of the price: by a closed form where there is one, else by a search for
     the least factor on all noise that satisfies the price.
     """
@@ -323,7 +323,9 @@ def _calibrate(planned: PricedRelease, family: Family) -> PricedRelease:
     def scaled_by(factor: Fraction) -> PricedRelease:
         return at_strength(NoiseStrength(family, size_without_price=factor))
 
-    return scaled_by(least_by(lambda factor: price.shortfall(scaled_by(factor).curve), str(price), _PRECISION))
+    return scaled_by(
+        least_parameter_by(lambda factor: price.shortfall(scaled_by(factor).curve), str(price), _PRECISION)
+    )
 
 
 def _has_closed_form(price: Price, family: Family, others: Sequence[QuestionPart]) -> bool:

@@ -88,7 +88,7 @@ class PriceRequest:
         """Whether the request states a price or an accuracy."""
         return not (self.epsilon is None and self.rho is None and self.within is None)
 
-    def with_default_price(self) -> PriceRequest:
+    def with_assumed_price(self) -> PriceRequest:
         """Return the request with ε = 1 if it states no price."""
         return self if self.is_stated else replace(self, epsilon=1)
 

@@ -60,7 +60,7 @@ class RunningNoise:
 
     @classmethod
     def of(cls, factorisation: Factorisation, mechanism: Additive, scaled: ScaledMeasure) -> RunningNoise:
-        lengths = tuple(factorisation.lengths.tolist())
+        lengths = tuple(factorisation.decoder_row_norms.tolist())
         return cls(factorisation, mechanism, scaled.unit_value, lengths, scaled.rounding)
 
     def widths(self, confidence: Number = DEFAULT_CONFIDENCE, together: int = 1) -> Floats:

@@ -43,7 +43,9 @@ def price_on_sample(price: Price, rate: Fraction) -> Price:
     if price.epsilon > _MAX_EPSILON:
         rule = f"at most {_MAX_EPSILON} for a release on a sample"
         raise InvalidParameter("epsilon", float(price.epsilon), rule, fix="leave out sample (--sample)")
-    epsilon = rounded_down(Fraction(_log_growth(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12)))
+    epsilon = rounded_down(
+        Fraction(_log_amplified_growth(float(price.epsilon), float(rate))) * (1 - Fraction(1, 10**12))
+    )
     delta = price.delta / rate
     if delta >= 1:
         rule = f"below the sampled share of the units, {float(rate):g}"
@@ -51,6 +53,6 @@ def price_on_sample(price: Price, rate: Fraction) -> Price:
     return Price(epsilon, delta)
 
 
-def _log_growth(epsilon: float, rate: float) -> float:
+def _log_amplified_growth(epsilon: float, rate: float) -> float:
     """Compute ln(1 + (e^ε − 1)/q)."""
     return math.log1p(math.expm1(epsilon) / rate)

@@ -21,7 +21,7 @@ from sfumato.ledger import Line
 from sfumato.ledger.spending import write_cost
 from sfumato.policy import Policy
 from sfumato.privacy import Budget, codec
-from sfumato.publish.files.sealed_files import build_zip, check_place, write_atomically
+from sfumato.publish.files.sealed_files import build_zip, require_writable, write_atomically
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
 from sfumato.reports.account_reports import AccountReport, Questions, ReportedQuestion, collect_report, report_page
@@ -144,7 +144,7 @@ def bundle(
     """
     if Path(path).suffix.lower() != ".zip":
         raise InvalidParameter("path", str(path), "a file that ends in .zip")
-    check_place(path)
+    require_writable(path)
     account_report = collect_report(policy, ledger, questions=questions)
     write_atomically(bundle_bytes(account_report, key, title), path)
     return account_report

@@ -44,9 +44,9 @@ from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import (
     MANIFEST,
     FileKind,
-    content_of,
     damaged_file_error,
     iterate_members,
+    read_file_bytes,
     write_atomically,
 )
 from sfumato.publish.marginals.attributes import Attribute, Cell, ListedCell, OtherCell, RangeCell
@@ -507,7 +507,7 @@ def form_bytes(form: Form) -> bytes:
 
 def form(path: str | os.PathLike[str]) -> Form:
     """Read a survey form from its file; an edited file is refused."""
-    return parse_form(content_of(path), str(path))
+    return parse_form(read_file_bytes(path), str(path))
 
 
 def parse_form(content: bytes, place: str = "the file") -> Form:

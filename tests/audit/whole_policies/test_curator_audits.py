@@ -458,4 +458,4 @@ def test_an_audit_tells_the_seed_of_what_it_drew() -> None:
     ],
 )
 def test_what_there_is_time_for_is_said_before(remaining: float, words: str) -> None:
-    assert curator_audits._coverage(69, 9, 2.0, remaining) == words
+    assert curator_audits._describe_coverage(69, 9, 2.0, remaining) == words

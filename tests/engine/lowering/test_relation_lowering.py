@@ -13,7 +13,7 @@ from engine.tables import policy_of, tuples
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.engine.lowering import bounded_totals, relation_lowering
 from sfumato.engine.lowering.relational import integer_constant
-from sfumato.plan.aggregates.measures import Count, Distinct, Sum
+from sfumato.plan.aggregates.measures import Count, DistinctUnits, Sum
 from sfumato.plan.bounding import BoundedPlan, bounding_strategies
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate, Filter, LimitRowsPerUnit, Relation, Scan, SemiJoin, Union, UnitJoin
@@ -182,7 +182,7 @@ def test_limits_that_a_tree_proves_are_not_looked_at(strategy: Strategy, limit: 
 def test_people_of_several_rows_are_counted_once_where_a_tree_proves_the_limits() -> None:
     rows: list[Row] = [(0, 0, 1), (0, 0, 1), (1, 0, 1)]
     tree = UnitJoin(LimitRowsPerUnit(A, 2), LimitRowsPerUnit(B, 2), ((AK, BK),), None, False)
-    plan = Aggregate(tree, (AK,), (Distinct(), Count()))
+    plan = Aggregate(tree, (AK,), (DistinctUnits(), Count()))
     engine = DuckDB(policy(rows, rows))
     for made in bounding_strategies(plan, Limits(4, 4, 4), 4):
         bits = [each.bits for each in made.measures]

@@ -26,7 +26,7 @@ from mariadb_server import MariaDBServer
 from safety.worlds import changes, question, text, world
 from sfumato import Curator
 from sfumato.engine import self_test, server_engine
-from sfumato.engine.lowering.reading_statements import counted_statement
+from sfumato.engine.lowering.reading_statements import server_statement
 from sfumato.engine.mariadb import connection, driver
 from sfumato.engine.mariadb.connection import MariaDBSessions
 from sfumato.engine.mariadb.driver import MariaDB
@@ -475,7 +475,7 @@ def test_units_are_joined_by_an_index(sessions: Sessions, kind: str) -> None:
     with closing(MariaDB(declared(sessions.server, database, columns=columns))) as engine:
         for strategy in (Strategy.REWEIGHT, Strategy.CLIP_L1, Strategy.SAMPLE):
             reading = _reading(engine, "SELECT ward, COUNT(*) FROM visits GROUP BY ward", strategy)
-            plan = engine.server.run("EXPLAIN " + engine.render(counted_statement(reading, 7))[0])
+            plan = engine.server.run("EXPLAIN " + engine.render(server_statement(reading, 7))[0])
             joined = [row for row in plan if row[3] not in ("ALL", None)]
             assert joined, strategy
             assert not [row for row in plan if "join buffer" in str(row[-1])], strategy

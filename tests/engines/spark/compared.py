@@ -24,7 +24,7 @@ from safety.found import reading as found_reading, rows
 from safety.strange_rows import found_question
 from safety.tree_questions import tree
 from sfumato.engine.duckdb.driver import DuckDB
-from sfumato.engine.lowering.reading_statements import arrays_from_rows, counted_statement, sent_key_types
+from sfumato.engine.lowering.reading_statements import arrays_from_rows, server_key_types, server_statement
 from sfumato.engine.spark.driver import Spark
 from sfumato.errors import Unsupported
 from sfumato.plan.bounding import bounding_strategies, discovery_bounding
@@ -153,13 +153,13 @@ def totals(spark: Spark, readings: Sequence[PlanReading[Any]], key: int, scan: S
     """What the readings give, computed by one job, of the clean rows or of copies of them."""
     expression, frames = spark.tables.session.expression, []
     for number, reading in enumerate(readings):
-        statement = counted_statement(reading, key)
+        statement = server_statement(reading, key)
         frame = spark._frame(statement, scan or (lambda table: spark._scan(table, wide={})))
         cells = ", ".join(f"CAST({name} AS STRING)" for name, _ in statement.result.columns)
         frames.append(frame.select(expression(f"{number} AS number"), expression(f"array({cells}) AS cells")))
     made: list[list[tuple[Any, ...]]] = [[] for _ in readings]
     for number, cells in spark.tables.run(lambda: reduce(lambda one, other: one.unionAll(other), frames)):
-        kinds = sent_key_types(readings[number])
+        kinds = server_key_types(readings[number])
         made[number].append(tuple(_read(cell, place, kinds) for place, cell in enumerate(cells)))
     return [arrays_from_rows(each, reading) for each, reading in zip(made, readings, strict=True)]
 

@@ -19,14 +19,14 @@ from sfumato.plan.aggregates.measures import (
     CombinedEstimate,
     Contribution,
     Count,
-    Distinct,
+    DistinctUnits,
     Mean,
     MeanEstimate,
     Sum,
     SummedEstimate,
     TotalEstimate,
 )
-from sfumato.plan.aggregates.value_measures import Quantile, QuantileMoments, RankedValue, SelectedValueEstimate
+from sfumato.plan.aggregates.value_measures import MomentsFromOrigin, Quantile, RankedValue, SelectedValueEstimate
 from sfumato.plan.values.expressions import Column, Field
 from sfumato.policy import Domain
 
@@ -51,7 +51,7 @@ class Steps:
 
 @pytest.mark.parametrize("value", [Fraction(1), Fraction(3), Fraction(4), Fraction(1, 3), Fraction(2**60 + 1, 2**60)])
 def test_the_least_power_of_two_at_least_a_number(value: Fraction) -> None:
-    power = measures.power_above(value)
+    power = measures.power_of_two_above(value)
     assert power >= value > power / 2
     assert math.log2(power).is_integer()
 
@@ -70,7 +70,7 @@ def test_natural_steps_are_kept_as_long_as_sums_of_them_are_exact() -> None:
     wide = column(Domain("real", bounds=(0, Fraction(2**50, 100)), grid="0.01"))
     assert Sum(wide).step(1) == Fraction(1, 100)
     wider = column(Domain("real", bounds=(0, Fraction(2**50 + 1, 100)), grid="0.01"))
-    assert Sum(wider).step(1) == measures.power_above(Fraction(2**50 + 1, 100) / MAX_VALUE_STEPS)
+    assert Sum(wider).step(1) == measures.power_of_two_above(Fraction(2**50 + 1, 100) / MAX_VALUE_STEPS)
     assert Sum(REAL).step(8) == Fraction(3 * 8, MAX_VALUE_STEPS) * Fraction(32, 24)
     assert Sum(column(Domain("integer", bounds=(0, 2**61)))).step(1) == 8
     assert Sum(column(Domain("real", bounds=(0, 0)))).step(1) == Fraction(1, 2**960)
@@ -130,7 +130,7 @@ def test_results_and_what_is_taken_for_them() -> None:
     assert Mean(AGE).possible_range == (-10, 110)
     assert Sum(AGE).measures_for([Sum(AGE), Mean(REAL)]) == (Sum(AGE),)
     assert Sum(AGE).measures_for([Sum(AGE), Mean(AGE)]) == (Mean(AGE),)
-    assert (Count().once_per_unit, Distinct().once_per_unit) == (False, True)
+    assert (Count().once_per_unit, DistinctUnits().once_per_unit) == (False, True)
 
 
 def numbers(*values: float) -> Any:
@@ -216,7 +216,7 @@ def test_quantiles_lie_within_the_bounds() -> None:
 
 
 def test_quantiles_of_dates_and_times() -> None:
-    days, seconds = QuantileMoments.since("2024-02-28"), QuantileMoments.since("2024-02-28T23:59:59")
+    days, seconds = MomentsFromOrigin.since("2024-02-28"), MomentsFromOrigin.since("2024-02-28T23:59:59")
     assert (days.kind.value, seconds.kind.value) == ("date", "timestamp")
     assert days[2] == dt.date(2024, 3, 1)
     assert seconds[2] == dt.datetime(2024, 2, 29, 0, 0, 1)

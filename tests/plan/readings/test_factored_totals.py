@@ -43,9 +43,9 @@ def units(reading: FactoredTotals) -> list[np.ndarray]:
     added, scaled = reading.totals.scaled.add_remove_sensitivity, reading.totals.scaled
     cap, total, length = int(added.per_group), int(added.total), reading.weights.shape[1] * reading.series
     sizes = sorted({0, cap, total % cap, min(cap, total)} | ({1} if cap < 10 else set()))
-    assert scaled.contribution_bounds is not None
+    assert scaled.row_contribution_bounds is not None
     least, most = (
-        end * (cap // scaled.size) for end in scaled.contribution_bounds
+        end * (cap // scaled.size) for end in scaled.row_contribution_bounds
     )  # what a unit's rows in one group add up to
     ends = sorted({min(size, most) for size in sizes} | {max(-size, least) for size in sizes})
     every = (np.array(v) for v in itertools.product(ends, repeat=length))

@@ -13,7 +13,13 @@ from plan.described import CATALOG
 from plan.readings.test_cells_by_enumeration import _bounded as bounded_cells
 from plan.readings.test_factored_totals import COUNTS, ROWS, SUMS, bounded
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
+from sfumato.plan.bounding import (
+    BoundedPlan,
+    bounding_strategies,
+    discovery_bounding,
+    for_neighbours,
+    whole_row_bounding,
+)
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings import cell_rows, combining, dense_readings
 from sfumato.plan.readings.cell_rows import CellCounts, CellRanks, CellRows, CodedRows, ColumnSetDistances, MergedCells
@@ -43,7 +49,7 @@ def two_keys(rows: int = 1, neighbours: Neighbours = ADDED) -> BoundedPlan:
     """Counts by two keys: one of two cells and one of three, and what is missing."""
     plan = parse("SELECT urgent, age, COUNT(*) FROM visits GROUP BY urgent, age", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
-    return for_neighbours(whole_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), 12), neighbours)
+    return for_neighbours(whole_row_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), 12), neighbours)
 
 
 CELLS = ((False, True), (1, 2, 3))
@@ -222,7 +228,7 @@ def test_which_readings_are_combined() -> None:
     assert [part for part, _ in combined.parts] == [plain, older]
     assert [columns for _, columns in combined.parts] == [slice(0, 1), slice(1, 2)]
     assert [scaled.measure.where is None for scaled in combined.reading.bounded.measures] == [True, False]
-    assert combined.reading.bounded.bound.input == plain.bounded.bound.input
+    assert combined.reading.bounded.bounding_node.input == plain.bounded.bounding_node.input
     assert [scaled.sensitivity for scaled in combined.reading.bounded.measures] == [
         each.bounded.measures[0].sensitivity for each in (plain, older)
     ]
@@ -281,7 +287,7 @@ def test_marginals_of_plans_that_do_not_count_every_row() -> None:
     means = parse("SELECT urgent, AVG(age) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in means.keys)  # type: ignore[type-var]
     with pytest.raises(InvalidParameter, match="one total"):
-        Marginals(whole_bounding(replace(means, keys=keys), Limits(1, 1, 1), 3), CELLS[:1], ((0,),))
+        Marginals(whole_row_bounding(replace(means, keys=keys), Limits(1, 1, 1), 3), CELLS[:1], ((0,),))
 
 
 def test_no_more_cells_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,13 +316,13 @@ def test_marginals_are_counted_from_batches() -> None:
     assert pairs.tolist() == expected.tolist()
     assert ages.tolist() == [8, 2, 0, 5]
     assert rows.tolist() == 15
-    by_set = reading.counted_by_set(
+    counts_set_by_set = reading.count_set_batches(
         [({0: np.array([0, 9]), 1: np.array([3, 1])}, np.array([0, 1]), np.array([5, 2])),
          ({0: np.array([7]), 1: np.array([7])}, np.array([2]), np.array([6]))]
     )  # fmt: skip
-    assert by_set[0][0, 3] == by_set[0].sum() == 5
-    assert by_set[1].tolist() == [0, 2, 0, 0]
-    assert by_set[2].tolist() == 6
+    assert counts_set_by_set[0][0, 3] == counts_set_by_set[0].sum() == 5
+    assert counts_set_by_set[1].tolist() == [0, 2, 0, 0]
+    assert counts_set_by_set[2].tolist() == 6
     assert Marginal(reading, 1).extract((pairs, ages, rows)).tolist() == [8, 2, 0, 5]
     assert Marginal(reading, 0).extract((pairs, ages, rows)).shape == (12,)
 
@@ -324,13 +330,13 @@ def test_marginals_are_counted_from_batches() -> None:
 def test_when_rows_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = for_neighbours(bounded_cells(1, ADDED), ADDED)
     whole = replace(plan, plan=replace(plan.plan, source=replace(plan.bound, strategy=Strategy.WHOLE)))
-    for most, by_row in ((2, True), (3, False)):
+    for most, counts_row_by_row in ((2, True), (3, False)):
         monkeypatch.setattr(dense_readings, "_MAX_GROUPED", most)
-        assert Marginals(whole, CELLS[:1], ((0,),)).by_row is by_row
-        assert CellRows(whole, CELLS[:1], ((0,),)).by_row is by_row
-        assert not Marginals(bounded_cells(2, ADDED), CELLS[:1], ((0,),)).by_row
-    assert Marginals(two_keys(), CELLS, ((0,),)).by_set
-    assert not Marginals(two_keys(), CELLS, ((0, 1),)).by_set
+        assert Marginals(whole, CELLS[:1], ((0,),)).counts_row_by_row is counts_row_by_row
+        assert CellRows(whole, CELLS[:1], ((0,),)).counts_row_by_row is counts_row_by_row
+        assert not Marginals(bounded_cells(2, ADDED), CELLS[:1], ((0,),)).counts_row_by_row
+    assert Marginals(two_keys(), CELLS, ((0,),)).counts_set_by_set
+    assert not Marginals(two_keys(), CELLS, ((0, 1),)).counts_set_by_set
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sfumato as sf
 from plan.described import CATALOG, VISITS
 from sfumato.errors import Unsupported
 from sfumato.plan.canonical import digest
-from sfumato.plan.catalog import Described, Period
+from sfumato.plan.catalog import CatalogTable, Period
 from sfumato.plan.limits import Limits
 from sfumato.plan.sql import building
 from sfumato.plan.sql.aggregations import AggregateText
@@ -401,7 +401,7 @@ def test_windows_over_groups_are_over_columns_of_the_answer() -> None:
 )
 def test_where_a_unit_is_an_id_within_a_period_it_is_named_by_both(every: str, period: str) -> None:
     tables = {
-        name: Described(name, VISITS, public=False, id=unit, period=Period("day", every), limits=Limits(10, 4, 3))
+        name: CatalogTable(name, VISITS, public=False, id=unit, period=Period("day", every), limits=Limits(10, 4, 3))
         for name, unit in (("visits", "patient_id"), ("bills", "payer"))
     }
     catalog = replace(CATALOG, tables=tables)
@@ -417,7 +417,7 @@ def test_where_a_unit_is_an_id_within_a_period_it_is_named_by_both(every: str, p
 
 @pytest.mark.parametrize(("via", "code"), [(None, "rows-are-units"), ("stays by stay_id", "no-unit-name")])
 def test_one_row_per_unit_needs_a_name_for_the_unit(via: str | None, code: str) -> None:
-    catalog = replace(CATALOG, tables={"visits": Described("visits", VISITS, public=False, via=via)})
+    catalog = replace(CATALOG, tables={"visits": CatalogTable("visits", VISITS, public=False, via=via)})
     with pytest.raises(Unsupported) as refusal:
         building.per_unit(building.selection(catalog, "visits"), (), {"n": N})
     assert refusal.value.code == code

@@ -13,7 +13,7 @@ import sfumato as sf
 from publish.tables import ATTRIBUTES, NAMES, RECEIPT, asked_of_rows, counts, holds, people, planned, published
 from sfumato.errors import Unsupported
 from sfumato.publish.marginals.attributes import Attribute, ListedCell, OtherCell
-from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, shapes_of
+from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, measured_shapes
 from sfumato.publish.synopsis import Synopsis
 
 ROWS = people(1)
@@ -236,7 +236,7 @@ def test_what_cannot_be_answered_is_refused(question: str) -> None:
 def test_too_many_cells_are_refused_with_the_columns_to_drop() -> None:
     large = tuple(Attribute(f"c{k}", "integer", (*map(ListedCell, range(240)), OtherCell())) for k in range(3))
     plan = planned([["c0"], ["c1"], ["c2"]], attributes=large)
-    zeros = tuple(encode_integers(np.zeros(shape, np.int64)) for shape in shapes_of(plan))
+    zeros = tuple(encode_integers(np.zeros(shape, np.int64)) for shape in measured_shapes(plan))
     synopsis = Synopsis(PublishedMarginals(plan, zeros, "people"), RECEIPT)
     with pytest.raises(Unsupported, match=r"(?s)13,997,521.*leave out a column: c0") as refusal:
         synopsis.sql("SELECT COUNT(*) FROM people WHERE c0 = 1 OR c1 = 1 OR c2 = 1")

@@ -12,9 +12,9 @@ from publish.graph.worlds import sizes_and_sets
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.trees import (
     JunctionTree,
+    attributes_in_mask,
+    bit_mask,
     checked_places,
-    mask_of,
-    places_of,
     predicted_bytes,
     predicted_cells,
 )
@@ -76,8 +76,8 @@ def test_nothing_measured_leaves_every_attribute_by_itself() -> None:
 
 
 def test_sets_are_bits() -> None:
-    assert mask_of((0, 3)) == 0b1001
-    assert places_of(0b1001) == (0, 3)
+    assert bit_mask((0, 3)) == 0b1001
+    assert attributes_in_mask(0b1001) == (0, 3)
 
 
 @pytest.mark.parametrize("places", [(3,), (-1,), (0, 0), "01", (True,), 1])

@@ -174,7 +174,7 @@ def test_rows_of_a_chain_meet_rows_of_their_own_unit_alone() -> None:
     visits = [(1, 50, "A", 1), (2, 50, "B", 2), (2, 51, "B", 3), (3, 52, "A", 4)]
     world = (patients, visits, [(1, "x"), (1, "x"), (3, "y")], [(50, "p"), (52, "q"), (77, "q")])
     proposal, exact = exact_counts(hospital_policy(world), PRICE, ["patients", "visits", "drugs", "tests"])
-    assert proposal.links[-1].given_names[-2:] == ("patients.sex", "patients.age")
+    assert proposal.links[-1].conditioning_columns[-2:] == ("patients.sex", "patients.age")
     assert _counts(proposal, exact, "tests", "result") == {"p": 2, "q": 0, None: 0}
     assert _counts(proposal, exact, "tests", "patients.sex") == {"f": 1, "m": 1, None: 0}
     assert _counts(proposal, exact, "visits", "ward") == {"A": 1, "B": 2, None: 0}

@@ -100,7 +100,7 @@ def test_the_largest_counts_do_not_wrap(own: Attributes) -> None:
         if any(each.parts < each.size for each in parts):
             continue
         for grid in (1, 4097):
-            cut = blocks.most_count(block, own, grid)
+            cut = blocks.max_unclipped_count(block, own, grid)
             marginal = np.where(np.asarray(np.indices(sizes)).sum(axis=0) % 2, 0, 2**62)
             found = blocks.scaled_residual(marginal.astype(np.int64), block, own, grid)
             exact = matrix(block, own, grid) @ np.array(
@@ -113,7 +113,7 @@ def test_the_largest_counts_do_not_wrap(own: Attributes) -> None:
 
 def test_counts_of_real_tables_are_never_cut() -> None:
     own = attributes((215, 215, 216))
-    assert blocks.most_count(((0, 1), (1, 1), (2, 1)), own) > 2**34
+    assert blocks.max_unclipped_count(((0, 1), (1, 1), (2, 1)), own) > 2**34
 
 
 def test_a_block_knows_nothing_of_smaller_marginals() -> None:

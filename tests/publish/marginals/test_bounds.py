@@ -110,7 +110,7 @@ def test_what_was_measured_is_its_own_bound() -> None:
 def test_weights_of_cells() -> None:
     weights = CellWeights(np.array([1.0, -2.0, 0.0]), np.array([1.0, 4.0, 3.0]))
     assert weights.middle.tolist() == [1, 1, 1.5]
-    assert weights.split_cells.tolist() == [False, True, True]
+    assert weights.ambiguous_cells.tolist() == [False, True, True]
     mask = np.array([True, True, False])
     assert (weights.masked(mask).low.tolist(), weights.masked(mask).high.tolist()) == ([1, -2, 0], [1, 4, 0])
     optional = weights.with_optional_cells(mask)

@@ -32,8 +32,8 @@ from sfumato.publish.marginals.attributes import (
     ListedCell,
     OtherCell,
     RangeCell,
-    attribute_of,
     code_columns,
+    coded_attribute,
     coded_names,
 )
 
@@ -120,7 +120,7 @@ def _sql(value: Any) -> str:
 def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
     cells = CELLS[name]
     table = table_of(name, cells)
-    attribute = attribute_of(name, table.columns[name], table.codings.get(name))
+    attribute = coded_attribute(name, table.columns[name], table.codings.get(name))
     with closing(DuckDB(policy_of(table))) as engine:
         found = counted(engine, table, name)
         assert found.sum() == len(cells)  # every row is in one cell
@@ -136,10 +136,10 @@ def test_a_row_is_in_the_cell_that_sql_says(name: str) -> None:
 
 def test_cells_are_those_of_the_policy() -> None:
     table = table_of("age", [1])
-    attribute = attribute_of("age", table.columns["age"], table.codings["age"])
+    attribute = coded_attribute("age", table.columns["age"], table.codings["age"])
     assert attribute.cells == (RangeCell(0, 18), RangeCell(18, 30), RangeCell(30, 65, closed=True), OtherCell())
     day = table_of("day", [DAYS[0]])
-    (level,) = attribute_of("day", day.columns["day"], day.codings["day"]).levels
+    (level,) = coded_attribute("day", day.columns["day"], day.codings["day"]).levels
     assert (level[0], level[-2:]) == (0, (3, 4))  # what is missing is a part of its own
 
 
@@ -203,7 +203,7 @@ def test_parts_of_levels_have_the_names_of_the_policy() -> None:
     twice = {"A": {"x": ["A00", "A01"]}, "B": {"x": ["B00"]}}
     bare = [["A00", "A01"], ["B00"]]
     tables = [Table("t", "t.parquet", {"icd": {"levels": each}}, id="row") for each in (named, twice, bare)]
-    found = [attribute_of("icd", each.columns["icd"], each.codings["icd"]) for each in tables]
+    found = [coded_attribute("icd", each.columns["icd"], each.codings["icd"]) for each in tables]
     assert [each.labels for each in found] == [(("A0", "A1", "B0"), ("A", "B")), ((), ("A", "B")), ()]
     assert level_labels(found[0], 1) == ["A", "A", "A", "B", None]
     assert level_labels(found[1], 0) == ["A00 … A01", "A00 … A01", "B00", None]

@@ -34,7 +34,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.dense_readings import MAX_CELLS
 from sfumato.policy import Policy, Table
 from sfumato.privacy import Budget, Neighbours, PrivacyUnit, codec
-from sfumato.publish.marginals.blocks import most_count, sensitivity
+from sfumato.publish.marginals.blocks import max_unclipped_count, sensitivity
 from sfumato.publish.marginals.measuring import (
     MAX_NUMBERS,
     MarginalsDraw,
@@ -174,7 +174,7 @@ def test_weights_are_as_fine_as_large_counts_allow() -> None:
             ._strategy_at(Price(1, "1e-9"), None)
             .plan
         )
-    cut = min(most_count(each.block, plan.attributes, each.grid) for each in plan.blocks)
+    cut = min(max_unclipped_count(each.block, plan.attributes, each.grid) for each in plan.blocks)
     assert plan.unit_value > Fraction(1, 2**20)
     assert cut * plan.unit_value >= 2**26
 

@@ -21,7 +21,7 @@ from sfumato.publish.marginals.planning import (
     NoisePlan,
     PlannedBlock,
     PlannedMarginal,
-    closure,
+    blocks_of_marginals,
     finest_unit_value,
     independent_variances,
     plan_gaussian,
@@ -175,8 +175,8 @@ def test_weights_are_counted_as_finely_as_64_bits_allow(own: Attributes) -> None
     workload = MarginalWorkload((tuple(range(len(own))),))
     step = finest_unit_value(workload, own)
     plan = plan_gaussian(workload, own, 10, rho="0.01", unit_value=step)
-    assert plan.cut_at >= 2**31
-    assert step == Fraction(1, 2**20) or plan.cut_at < 2**32
+    assert plan.clipping_count >= 2**31
+    assert step == Fraction(1, 2**20) or plan.clipping_count < 2**32
     if step > Fraction(1, 2**20):
         with pytest.raises(InvalidParameter) as refusal:
             plan_gaussian(workload, own, 10, rho="0.01", unit_value=step / 2)
@@ -298,10 +298,12 @@ def test_independent_noise_is_the_best_split_of_it() -> None:
 
 def test_a_closure_has_every_subset_and_level() -> None:
     own = attributes((2, 3, 4))
-    assert {blocks.places(each) for each in closure(PAIRS.sets, own)} == {e for e in subsets(range(3)) if len(e) < 3}
-    assert len(closure([(0, 1)], leveled())) == 2 * 4
+    assert {blocks.places(each) for each in blocks_of_marginals(PAIRS.sets, own)} == {
+        e for e in subsets(range(3)) if len(e) < 3
+    }
+    assert len(blocks_of_marginals([(0, 1)], leveled())) == 2 * 4
     plan = plan_gaussian(MarginalWorkload(((0, 1),)), leveled())
-    assert [each.block for each in plan.blocks] == list(closure([(0, 1)], leveled()))
+    assert [each.block for each in plan.blocks] == list(blocks_of_marginals([(0, 1)], leveled()))
 
 
 def test_thousands_of_marginals_are_planned() -> None:
@@ -431,7 +433,7 @@ def test_a_dry_run_leaves_out_the_largest_parts(monkeypatch: pytest.MonkeyPatch)
     pure = NoisePlan(own, MarginalWorkload(sets), (), marginals)
     blocks_ = tuple(PlannedBlock(block, Fraction(5000)) for block in (((1, 1), (2, 1)), ((0, 1),), ((0, 1), (1, 1))))
     gaussian = NoisePlan(own, MarginalWorkload(sets), blocks_)
-    sizes = [math.prod(shape) for shape in measuring.shapes_of(pure)]
+    sizes = [math.prod(shape) for shape in measuring.measured_shapes(pure)]
     assert sizes == [12, 2, 6]
     for most, kept in ((20, (0, 1, 2)), (19, (1, 2)), (8, (1, 2)), (7, (1,)), (2, (1,))):
         monkeypatch.setattr(measuring, "_MAX_DRY_RUN_CELLS", most)

@@ -15,13 +15,13 @@ from sfumato.publish.synthesis.candidates import (
     integer_weights,
     subset_index_arrays,
     subsets_with_largest_weight,
-    weighted_closure,
+    weighted_subsets,
 )
 
 
 def test_a_set_counts_by_what_it_shares_with_the_workload() -> None:
     workload = {(0, 1, 2): Fraction(1), (1, 2, 3): Fraction(1, 2)}
-    found = weighted_closure(workload)
+    found = weighted_subsets(workload)
     assert list(found) == sorted(found, key=lambda each: (len(each), each))
     assert set(found) == {
         *((place,) for place in range(4)),
@@ -44,7 +44,7 @@ WORKLOADS: dict[str, list[tuple[int, ...]]] = {
 @pytest.mark.parametrize("sets", WORKLOADS.values(), ids=WORKLOADS)
 def test_sets_as_arrays_are_those_of_the_closure_in_its_order(sets: list[tuple[int, ...]]) -> None:
     found = [tuple(row) for rows in subset_index_arrays(sets) for row in rows.tolist()]
-    assert found == list(weighted_closure(dict.fromkeys(sets, Fraction(1))))
+    assert found == list(weighted_subsets(dict.fromkeys(sets, Fraction(1))))
 
 
 def test_a_set_within_others_counts_as_the_heaviest_of_them() -> None:

@@ -34,8 +34,8 @@ from sfumato.release.noisy_rows.noisy_columns import (
     numbers,
     objects,
     over_rows,
-    relying_on,
     truths,
+    with_statements,
 )
 from sfumato.release.parts.scales import NoisyScale
 
@@ -428,10 +428,10 @@ def test_statements_are_counted_once_each() -> None:
     assert ConfidenceStatement.about(5).per_cell == 1
     assert about.identity != ConfidenceStatement.about(5, 3).identity
     column = boxed([(1, 2)])
-    assert relying_on(column, frozenset([ABOUT[0]])) is column
-    assert numbers(relying_on(column, frozenset([ABOUT[1]]))).statements == frozenset(ABOUT[:2])
+    assert with_statements(column, frozenset([ABOUT[0]])) is column
+    assert numbers(with_statements(column, frozenset([ABOUT[1]]))).statements == frozenset(ABOUT[:2])
     exact = ExactColumn(objects(["x"]))
-    assert relying_on(exact, frozenset(ABOUT)) is exact
+    assert with_statements(exact, frozenset(ABOUT)) is exact
     assert confidence_statements(column, None, exact, boxed([(1, 2)], 1)) == frozenset(ABOUT[:2])
 
 

@@ -17,7 +17,7 @@ from sfumato.plan.aggregates.measures import GroupEstimate, TotalEstimate
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.statements import parse
 from sfumato.release.measured import estimator
-from sfumato.release.noisy_rows.finishing import Finished, finish, finish_for
+from sfumato.release.noisy_rows.finishing import Finished, finish, finish_with_draws
 from sfumato.release.noisy_rows.key_functions import answer_rows
 from sfumato.release.noisy_rows.noisy_columns import LinearColumn, NumberColumn
 
@@ -209,7 +209,7 @@ def test_at_least_94_of_100_draws_are_covered(window: str, noise: sf.Laplace | s
     count = len(query.plan.measures)
     columns = [(0,) * len(GROUPS)] * count
     estimated = estimator(stored([("1", noise, TotalEstimate(whole=True))] * count, columns), "0.95")
-    column = finish_for(query, answer_rows((), GROUPS), estimated, 1).columns[2]
+    column = finish_with_draws(query, answer_rows((), GROUPS), estimated, 1).columns[2]
     assert isinstance(column, LinearColumn)
     matrix = np.zeros((len(column.form), count * len(GROUPS)))
     matrix[column.form.rows, column.form.noises] = column.form.weights

@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from sfumato.curator import Curator
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.descriptions import literal_sql
 from sfumato.plan.limits import Strategy
 from sfumato.plan.quoting import quoted
@@ -38,7 +38,7 @@ def templates(catalog: Catalog) -> tuple[str, ...]:
     return tuple(dict.fromkeys(queries))
 
 
-def _table_templates(table: Described) -> Iterator[str]:
+def _table_templates(table: CatalogTable) -> Iterator[str]:
     table_name, columns = quoted(table.name), table.columns
     numbers = [quoted(name) for name, domain in columns.items() if domain.type.numeric and domain.range is not None]
     key_columns = sorted(
@@ -122,7 +122,7 @@ def _filter_templates(
         yield f"SELECT COUNT(*) AS n FROM (SELECT {key} AS k FROM {table_name}) AS t WHERE k IS NOT NULL"
 
 
-def _join_templates(table: Described, tables: Mapping[str, Described]) -> Iterator[str]:
+def _join_templates(table: CatalogTable, tables: Mapping[str, CatalogTable]) -> Iterator[str]:
     """Join public tables by a shared column name, and private ones by the unit's id."""
     table_name = quoted(table.name)
     for name, other in tables.items():
@@ -133,7 +133,7 @@ def _join_templates(table: Described, tables: Mapping[str, Described]) -> Iterat
             yield f"SELECT COUNT(*) AS n FROM {table_name} JOIN {quoted(name)} USING ({quoted(str(table.id))})"
 
 
-def _undefined_templates(table: Described) -> Iterator[str]:
+def _undefined_templates(table: CatalogTable) -> Iterator[str]:
     """Yield queries with expressions undefined for some rows, and queries that are refused."""
     table_name = quoted(table.name)
     for name, domain in table.columns.items():
@@ -241,8 +241,8 @@ class _QueryGrammar:
     """Writes random queries about one table."""
 
     dice: _SeededChoices
-    table: Described
-    tables: Mapping[str, Described]
+    table: CatalogTable
+    tables: Mapping[str, CatalogTable]
 
     def question(self) -> RandomQuestion:
         text = self._per_unit_query() if self._has_unit_id and self.dice.happens(6) else self._row_query()
@@ -283,7 +283,7 @@ class _QueryGrammar:
         joins = [clause for clause in clauses if clause]
         return f"{table_name} {self.dice.one(joins)}" if joins else table_name
 
-    def _join_clause(self, other: Described) -> str:
+    def _join_clause(self, other: CatalogTable) -> str:
         """Join a public table by a shared column, or a private one by the unit's id; empty if neither is possible."""
         shared = [column for column in self.table.columns if column in other.columns]
         if other.public and shared:

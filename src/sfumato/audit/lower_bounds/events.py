@@ -95,7 +95,7 @@ def best_events(events: Sequence[Event], first: Outputs, second: Outputs, delta:
         if not p.size:
             p, q = view_counts[id(event.view)] = event.view.counts(first), event.view.counts(second)
         a, b = (event.count(q), event.count(p)) if event.swapped else (event.count(p), event.count(q))
-        scores.append(float(_rough_epsilon(np.array([a]), np.array([b]), len(first), delta)[0]))
+        scores.append(float(_epsilon_estimates(np.array([a]), np.array([b]), len(first), delta)[0]))
     ranking = sorted(range(len(events)), key=lambda index: -scores[index])
     return [events[index] for index in ranking[:most]]
 
@@ -104,14 +104,14 @@ def _best_prefix(
     p: NDArray[np.int64], q: NDArray[np.int64], order: NDArray[np.intp], delta: float
 ) -> tuple[float, NDArray[np.bool_]]:
     """Return the prefix of ``order`` that maximises the rough lower bound on ε, with that bound."""
-    bounds = _rough_epsilon(np.cumsum(p[order]), np.cumsum(q[order]), int(p.sum()), delta)
+    bounds = _epsilon_estimates(np.cumsum(p[order]), np.cumsum(q[order]), int(p.sum()), delta)
     best_index = int(np.argmax(bounds))
     chosen = np.zeros(len(p), bool)
     chosen[order[: best_index + 1]] = True
     return float(bounds[best_index]), chosen
 
 
-def _rough_epsilon(a: NDArray[np.int64], b: NDArray[np.int64], total: int, delta: float) -> NDArray[np.float64]:
+def _epsilon_estimates(a: NDArray[np.int64], b: NDArray[np.int64], total: int, delta: float) -> NDArray[np.float64]:
     """Estimate the ε that these event counts prove, with margins of three standard deviations."""
     lower_p = (a - 3.0 * np.sqrt(a * (1 - a / total) + 1)) / total - delta
     upper_q = (b + 3.0 * np.sqrt(b * (1 - b / total) + 1) + 5) / total
@@ -279,10 +279,12 @@ def merge_labels_to_cells(event: Event, counts: tuple[NDArray[np.int64], NDArray
             cell_bounds[[*cell_starts, len(cell_bounds) - 1]] - one_label_cells * _median_gap(edges) / 2,
         )
         visible = slice(1, None) if merged[0][0] == merged[1][0] == 0 and len(cell_starts) > 1 else slice(None)
-        first, second = (_floats(side[visible]) for side in merged)
-        return OutputShares(name, first, second, _bools(inside[visible]), _floats(cell_edges[visible]))
+        first, second = (_as_float_tuple(side[visible]) for side in merged)
+        return OutputShares(name, first, second, _as_bool_tuple(inside[visible]), _as_float_tuple(cell_edges[visible]))
     order = np.argsort(-np.abs(shares[0] - shares[1]), kind="stable")[:_MAX_BARS]
-    return OutputShares(name, _floats(shares[0][order]), _floats(shares[1][order]), _bools(event.chosen[order]))
+    return OutputShares(
+        name, _as_float_tuple(shares[0][order]), _as_float_tuple(shares[1][order]), _as_bool_tuple(event.chosen[order])
+    )
 
 
 def _median_gap(edges: NDArray[Any]) -> float:
@@ -299,11 +301,11 @@ def _run_starts(chosen: NDArray[np.bool_], longest: int) -> list[int]:
     return starts
 
 
-def _floats(numbers: NDArray[Any]) -> tuple[float, ...]:
+def _as_float_tuple(numbers: NDArray[Any]) -> tuple[float, ...]:
     return tuple(map(float, numbers))
 
 
-def _bools(truths: NDArray[np.bool_]) -> tuple[bool, ...]:
+def _as_bool_tuple(truths: NDArray[np.bool_]) -> tuple[bool, ...]:
     return tuple(map(bool, truths))
 
 

@@ -14,7 +14,7 @@ from sfumato import notebook_html
 from sfumato.audit.lower_bounds.events import OutputShares
 from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter
-from sfumato.mechanisms.confidence_limits import lower_limit, upper_limit, upper_tail
+from sfumato.mechanisms.confidence_limits import binomial_upper_tail, lower_limit, upper_limit
 from sfumato.plots.bars import paired_bars
 from sfumato.plots.colours import LINES, QUIET, SAMPLE
 from sfumato.plots.frame import (
@@ -267,6 +267,8 @@ def _typical_count(trials: int, probability: float) -> int:
     while low < high:
         midpoint = (low + high + 1) // 2
         low, high = (
-            (midpoint, high) if upper_tail(midpoint, trials, probability) >= _LIMIT_POWER else (low, midpoint - 1)
+            (midpoint, high)
+            if binomial_upper_tail(midpoint, trials, probability) >= _LIMIT_POWER
+            else (low, midpoint - 1)
         )
     return low

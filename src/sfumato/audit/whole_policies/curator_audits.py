@@ -124,7 +124,7 @@ def curator(
         fixed_texts = tuple(query.text for query in queries if query.origin != RANDOM)
         planned_faults = planted_faults(stage, fixed_texts, run.level)
         first_results, first_untested, slowest = run.timed_questions(queries[:_TIMED_QUERIES])
-        announce(_coverage(len(queries), len(planned_faults), slowest, run.until - time.time()))
+        announce(_describe_coverage(len(queries), len(planned_faults), slowest, run.until - time.time()))
         faults, unplanted = run.faults(planned_faults, (time.time() + run.until) / 2)
         results, untested = run.questions(queries[_TIMED_QUERIES:], _TIMED_QUERIES + 1, len(queries))
         results, untested = (*first_results, *results), (*first_untested, *untested)
@@ -147,7 +147,7 @@ def curator(
     )
 
 
-def _coverage(questions: int, faults: int, question_seconds: float, remaining: float) -> str:
+def _describe_coverage(questions: int, faults: int, question_seconds: float, remaining: float) -> str:
     """Forecast roughly what there is time for, if every question and planted fault takes as long as the slowest of the
     first questions took; faults come next, and get at most half of the time.
     """
@@ -328,7 +328,7 @@ class _AuditRun:
         if question.discovered_keys or replay.most_distinguishable_pair is None:
             return result
         noise_verdict = refute_by_draws(recorded, replay.most_distinguishable_pair, paid.claim, _DRAWS, self.level)
-        return replace(result, noise_draws=None if noise_verdict is None else _sampled(*noise_verdict, paid))
+        return replace(result, noise_draws=None if noise_verdict is None else _sampling_result(*noise_verdict, paid))
 
     def with_sampled_releases(
         self, tried: tuple[QuestionResult, ...], count: int
@@ -383,7 +383,7 @@ class _AuditRun:
         coordinates = ReleaseFeatures.from_pilot(first[:pilot], second[:pilot])
         numbers = coordinates.feature_matrix(first[pilot:]), coordinates.feature_matrix(second[pilot:])
         worlds: tuple[Callable[[int], Any], ...] = (lambda n: numbers[0][:n], lambda n: numbers[1][:n])
-        return _sampled(falsify(worlds, paid.claim, sample_count, self.level), sample_count, paid)
+        return _sampling_result(falsify(worlds, paid.claim, sample_count, self.level), sample_count, paid)
 
 
 def _has_only_fixed_totals(question: Any) -> bool:
@@ -397,5 +397,5 @@ def _has_only_fixed_totals(question: Any) -> bool:
         return False
 
 
-def _sampled(verdict: Verdict, samples: int, paid: AuditPrice) -> SamplingResult:
+def _sampling_result(verdict: Verdict, samples: int, paid: AuditPrice) -> SamplingResult:
     return SamplingResult(verdict, samples, None if paid.gaussian else verdict.detectable)

@@ -186,9 +186,9 @@ def _check_output(output: Path | None) -> Path:
         raise click.UsageError("name the file to write: -o people.sfu")
     if not output.parent.is_dir():
         raise click.UsageError(f"there is no folder {output.parent}: create it, or name another folder")
-    from sfumato.publish.files.sealed_files import check_place
+    from sfumato.publish.files.sealed_files import require_writable
 
-    check_place(output)
+    require_writable(output)
     return output
 
 

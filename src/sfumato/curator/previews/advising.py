@@ -16,7 +16,7 @@ from typing import cast
 from sfumato.curator.previews.forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
-from sfumato.plan.aggregates.measures import Count, Distinct, Mean, Sum
+from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum
 from sfumato.plan.aggregates.spread import Variance
 from sfumato.plan.descriptions import typed_sql
 from sfumato.plan.limits import Limits
@@ -311,7 +311,7 @@ def _shift_keys(expression: Expression, index: int) -> Expression:
 
 def _try_units(query: Query, limits: Limits, unit_id: str, current: Widths, again: Again) -> _TriedChange | None:
     """Try to count units instead of rows."""
-    measures = tuple(Distinct(each.where) if type(each) is Count else each for each in query.plan.measures)
+    measures = tuple(DistinctUnits(each.where) if type(each) is Count else each for each in query.plan.measures)
     if measures == query.plan.measures or limits.rows == 1:
         return None
     widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)

@@ -16,7 +16,7 @@ from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.bounding import BoundedPlan, ScaledMeasure
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import (
-    column_texts as table_names,
+    column_names_by_level as table_names,
     count_with_noun,
     describe_bounds,
     describe_enforced_limits,
@@ -30,9 +30,9 @@ from sfumato.plan.nodes import (
     AnySemiJoin,
     Filter,
     GroupKey,
-    Join,
     LimitRowsPerUnit,
     PerUnit,
+    PublicJoin,
     Query,
     Scan,
     SemiJoin,
@@ -42,7 +42,7 @@ from sfumato.plan.nodes import (
     Window,
     relations,
 )
-from sfumato.plan.noisy_rows import Finish, Outer
+from sfumato.plan.noisy_rows import Finish, OuterSelect
 from sfumato.plan.values.expressions import Field, Reference, columns
 from sfumato.policy import Domain, Policy
 from sfumato.policy.domains import MAX_LETTERS
@@ -282,7 +282,9 @@ def explain(
     joint_note = ", jointly since rows are selected by them" if selects_rows else ""
     coverage = f"with {format_percent(confidence)} confidence{joint_note}"
     shares = prepared.split.shares
-    for scaled, mechanism, share in zip(prepared.bounded.noisy_measures, prepared.mechanisms, shares[0], strict=False):
+    for scaled, mechanism, share in zip(
+        prepared.bounded.noisy_measures, prepared.totals_mechanisms, shares[0], strict=False
+    ):
         shown_rows = len(rows.keys) if rows.sums else max_groups
         results_draws = max(member.coordinates for member in scaled.members(0))
         joint_draws = max(1, count_noise_draws(query, shown_rows) if selects_rows else results_draws)
@@ -322,7 +324,7 @@ def source_operators(query: Query, policy: Policy) -> list[Operator]:
                     f"protects {policy.unit}, {policy.neighbours.value}",
                 )
             )
-        elif isinstance(node, Join):
+        elif isinstance(node, PublicJoin):
             conditions = [*(("=", expression, column) for expression, column in node.pairs), *node.bands]
             join_text = ", ".join(
                 f"{expression_sql(expression)} {test} {column}" for test, expression, column in conditions
@@ -480,7 +482,7 @@ def _subtotal_operators(
     ]
 
 
-def _outer_operator(query: Outer, reference_names: Mapping[Reference, str]) -> Operator:
+def _outer_operator(query: OuterSelect, reference_names: Mapping[Reference, str]) -> Operator:
     operator = _finish_operator(query.finish, reference_names)
     condition = [] if query.where is None else [f"where {expression_sql(query.where, reference_names)}"]
     return replace(operator, name="outer", what=", ".join([*condition, operator.what]))

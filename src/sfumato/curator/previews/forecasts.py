@@ -27,7 +27,7 @@ from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.policy import Type
 from sfumato.privacy import PrivacyUnit, codec
-from sfumato.privacy.calibration import excess_over
+from sfumato.privacy.calibration import log_excess
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     NONNEGATIVE,
@@ -424,7 +424,7 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
     def excess(price: Fraction, size: int | None = None) -> float:
         column_widths = widths(price, size)
         pairs = ((column_widths[name], goal) for name, goal in goals.items())
-        return max(excess_over(width, goal) if isinstance(width, float) else math.inf for width, goal in pairs)
+        return max(log_excess(width, goal) if isinstance(width, float) else math.inf for width, goal in pairs)
 
     # A price that suffices for every group size suffices for one: the least for one is the least if it does for all.
     try:

@@ -88,10 +88,10 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
     shelf, data = shelf_key(context, table), context.engine.identity()
 
     def is_current(publication: Publication) -> bool:
-        from sfumato.publish.marginals.measuring import columns_of
+        from sfumato.publish.marginals.measuring import recorded_columns
 
         own_hash, _, _ = publication.plan.removeprefix(shelf.current).partition("-")
-        return own_hash == columns_hash(context, table, columns_of(publication.accuracy))
+        return own_hash == columns_hash(context, table, recorded_columns(publication.accuracy))
 
     current = undominated_publications(context.account.published(shelf.current, data=data))
     former = undominated_publications(context.account.published(shelf.former, data=data))
@@ -211,9 +211,9 @@ def _forecast(
     publication: Publication, columns: frozenset[str], limits: Limits, context: Context
 ) -> tuple[float, float]:
     from sfumato.publish.cells.answering import require_published_columns
-    from sfumato.publish.marginals.measuring import columns_of
+    from sfumato.publish.marginals.measuring import recorded_columns
 
-    published_columns = columns_of(publication.accuracy)
+    published_columns = recorded_columns(publication.accuracy)
     if published_columns:  # older lines do not list columns; the body does
         require_published_columns(published_columns, columns)
     outline = _outlines.of(publication.hash, lambda: _outline(load_synopsis(publication, context)))

@@ -18,9 +18,9 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import Unsupported
-from sfumato.plan.aggregates.measures import Distinct
+from sfumato.plan.aggregates.measures import DistinctUnits
 from sfumato.plan.caveats import RowLimits, number_caveats
-from sfumato.plan.clipping import ClippedCount, clipped_counts
+from sfumato.plan.clipping import ClippingQuestion, clipped_counts
 from sfumato.plan.values.expressions import Field
 from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, format_percent
@@ -57,7 +57,7 @@ class ClippedQuestion(Question):
         """Name what moves these counts: what selects the rows, and for cells the limit on rows too."""
         if self.column is not None or self.about is None:
             return number_caveats(self.query, self.row_limits(strategies))
-        units = tuple(Distinct() for _ in self.query.plan.measures)
+        units = tuple(DistinctUnits() for _ in self.query.plan.measures)
         plan = replace(self.query.plan, source=self.about.query.plan.source, measures=units)
         return number_caveats(replace(self.query, plan=plan), self.row_limits(strategies))
 
@@ -174,6 +174,6 @@ def _range(answer: Answer, column: str) -> tuple[Fraction, Fraction]:
     return max(Fraction(0), Fraction(low)), max(Fraction(0), Fraction(high))
 
 
-def _question(context: Context, count: ClippedCount, question: Question) -> ClippedQuestion:
+def _question(context: Context, count: ClippingQuestion, question: Question) -> ClippedQuestion:
     text = f"{count.name}: {' '.join(question.text.split())}"
     return ClippedQuestion(context, text, count.query, count.limits, count.strategy, question, count.name, count.column)

@@ -31,7 +31,7 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import combined_caveats
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import CombinedRows, GroupKey, Query
-from sfumato.plan.noisy_rows import copied_columns
+from sfumato.plan.noisy_rows import unchanged_source_columns
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
@@ -46,7 +46,7 @@ from sfumato.release.measured import (
     selection_notes,
 )
 from sfumato.release.noisy_rows.combining import SourceRows, finish_combined
-from sfumato.release.noisy_rows.finishing import Finished, finish_for
+from sfumato.release.noisy_rows.finishing import Finished, finish_with_draws
 from sfumato.release.noisy_rows.key_functions import (
     AnswerRows,
     answer_rows,
@@ -251,7 +251,7 @@ class CombinedQuestion(Question):
         source_ranks = [column_notes(query, rank_errors(release, confidence)) for query, release in releases]
         source_notes = [column_notes(query, selection_notes(release, confidence)) for query, release in releases]
         names = [[output.name for output in query.outputs] for query, _ in releases]
-        copied = copied_columns(self.combined.rows, [*map(len, names)])
+        copied = unchanged_source_columns(self.combined.rows, [*map(len, names)])
         for output, columns in zip(self.query.outputs, copied, strict=True):
             shown = [(source, names[source][column]) for source, column in sorted(columns)]
             if found := [source_ranks[source][name] for source, name in shown if name in source_ranks[source]]:
@@ -299,7 +299,7 @@ class CombinedQuestion(Question):
         def source(part: Question, query: Query, rows: AnswerRows) -> SourceRows:
             identity = part.identity
             estimates = estimator(measured[identity], confidence, rows, (noises, first_noise[identity]))
-            return lambda draws: finish_for(query, rows, estimates, draws)
+            return lambda draws: finish_with_draws(query, rows, estimates, draws)
 
         sources = [source(part, *pair) for part, pair in zip(self.parts, rewritten, strict=True)]
         return finish_combined(self.combined, sources, joint=joint)

@@ -22,7 +22,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.readings.total_readings import GroupSizes, GroupTotals, Integers, Totals
 from sfumato.policy import Type
 from sfumato.privacy import codec
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -207,7 +207,9 @@ class DegreesProposal(EpsilonPricedProposal[Degrees]):
     def price(self, within: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε at which each number has at most this half-width. This is free."""
         error_limit = exact(within, "within", POSITIVE)
-        return float(rounded_up(least(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within")))
+        return float(
+            rounded_up(least_parameter(lambda epsilon: self.error(epsilon, confidence) <= error_limit, "within"))
+        )
 
     def _strategy_at(self, epsilon: Number) -> _DegreesDraw:
         exact_epsilon, reading = exact(epsilon, "epsilon", POSITIVE), self.reading

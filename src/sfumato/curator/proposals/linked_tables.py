@@ -27,7 +27,7 @@ from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, exact_integer
 from sfumato.publish.linked.links import TableLink, link_to_parent, links_to_children
 from sfumato.publish.linked.state import LinkedState
@@ -36,7 +36,7 @@ from sfumato.publish.marginals.attributes import Attributes, ListedCell
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import Concentrated, amount_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.implications import Mask, Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.methods import aim
 from sfumato.publish.synthesis.state import SynthesisState
@@ -144,7 +144,7 @@ class LinkedTablesProposal(StoredProposal):
             pairs = zip(self.parts.values(), prices, strict=True)
             return all(part.first_width(part.setting(price), level) <= error_limit for part, price in pairs)
 
-        least_amount = least(is_within, "within", Fraction(1, 2**14))
+        least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
         if pure:
             return float(rounded_up(least_amount))
         curve = Concentrated(least_amount).total_curve(self._context.policy.neighbours)
@@ -190,7 +190,7 @@ class LinkedTablesProposal(StoredProposal):
         price = Price(epsilon, delta, rho)
         state = self._start_state(price)
         count = self._invented_rows(rows)
-        invented = {part.setting.reading: invent_rows(part.setting, count) for part in state.states.values()}
+        invented = {part.setting.reading: draw_invented_rows(part.setting, count) for part in state.states.values()}
         report = progress or ignore_progress
 
         def read(reading: PlanReading[Any]) -> Any:
@@ -257,7 +257,7 @@ class LinkedTablesProposal(StoredProposal):
             link = link_to_parent(self.links, table)
             if link is not None:
                 names = [attribute.name for attribute in part.attributes]
-                given = {link.count_column, *link.parent_given.values()}
+                given = {link.count_column, *link.parent_conditioning_columns.values()}
                 measured = tuple(place for place, name in enumerate(names) if name not in given)
                 setting = replace(setting, measured_columns=measured)
             states[table] = SynthesisState(setting)
@@ -305,7 +305,7 @@ class LinkedTablesProposal(StoredProposal):
 def _link_summary(link: TableLink) -> str:
     left_out = [name for name in link.parent_columns if name not in link.linked_columns]
     more = f"; not given {', '.join(left_out)}" if left_out else ""
-    return f"{link.child} are drawn given {', '.join(link.given_names)}{more}"
+    return f"{link.child} are drawn given {', '.join(link.conditioning_columns)}{more}"
 
 
 def split_price(price: Price, tables: int = 2) -> tuple[Price, ...]:
@@ -356,7 +356,9 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
 def _column_count(links: Sequence[TableLink], table: str) -> int:
     """Return the number of columns of a table's model, but for that of siblings."""
     link, below = link_to_parent(links, table), links_to_children(links, table)
-    own_columns = len(below[0].parent_columns) if link is None else len(link.child_columns) + len(link.given_names)
+    own_columns = (
+        len(below[0].parent_columns) if link is None else len(link.child_columns) + len(link.conditioning_columns)
+    )
     return own_columns + len(below)
 
 
@@ -379,7 +381,7 @@ def _with_declared_rules(part: SynthesisProposal, table: Table, link: TableLink 
 
 def given_clique(attributes: Attributes, link: TableLink) -> tuple[AttributeSet, Mask]:
     """Return the given columns as a set without empty cells: one clique of the model holds them all."""
-    names = {*link.given_names}
+    names = {*link.conditioning_columns}
     places = tuple(place for place, attribute in enumerate(attributes) if attribute.name in names)
     return places, np.zeros([attributes[place].size for place in places], bool)
 

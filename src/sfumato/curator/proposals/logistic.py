@@ -44,11 +44,11 @@ from sfumato.inference.logistic_scans import (
 from sfumato.inference.regression_answers import ODDS_COLUMNS, WEAK, LogisticAnswer, logistic_answer
 from sfumato.inference.step_noise import StepNoise, step_noise
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import for_neighbours, whole_bounding
+from sfumato.plan.bounding import for_neighbours, whole_row_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.descriptions import count_with_noun, describe_dropped_rows
 from sfumato.policy import Type
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -95,7 +95,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     def totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
         """Return the sums of a scan at these coefficients, with the rows of a unit sampled."""
         measures = RowTerms(self.logistic, self._factors, coefficients, self.scan_weights.mean_steps).measures
-        bounded = whole_bounding(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
+        bounded = whole_row_bounding(replace(self.question.query.plan, measures=measures), self.question.limits, 1)
         return self.scan_weights.totals(for_neighbours(bounded, self._context.policy.neighbours))
 
     @cached_property
@@ -192,7 +192,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
                 return False
             return all(forecast[name] <= limit for name, limit in limits.items())
 
-        return float(rounded_up(least(is_within, "within", Fraction(1, 2**10))))
+        return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**10))))
 
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""

@@ -39,7 +39,7 @@ from sfumato.plan.sql.row_sources import RowSource
 from sfumato.policy import Domain, Table
 from sfumato.policy.codings import Coding
 from sfumato.privacy import Curve, Sensitivity
-from sfumato.privacy.calibration import calibrate, least
+from sfumato.privacy.calibration import calibrate, least_parameter
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, POSITIVE, Number, exact, format_number
 from sfumato.publish.marginals import blocks as block_algebra
 from sfumato.publish.marginals.attributes import Attributes, CodedColumn, code_columns, coded_names
@@ -48,11 +48,11 @@ from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.measuring import (
     MarginalsDraw,
     PublishedMarginals,
-    batch_of,
     cell_half_width,
     has_fixed_total,
     largest_sets,
     measured_sets,
+    measurement_batch,
     noise_words,
     shares,
 )
@@ -275,7 +275,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
                 <= error_limit
             )
 
-        return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
+        return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
     def _parse_marginal(self, columns: Sequence[str] | None, *, pure: bool) -> tuple[AttributeSet, ...]:
         """Parse which marginal is meant: a requested one, or where blocks are measured, a subset of one."""
@@ -365,7 +365,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         for held_back in _HELD_BACK:
             plan = self._scaled_plan(price, held_back)
             reading = self._reading(plan)
-            batch = batch_of(plan, reading)
+            batch = measurement_batch(plan, reading)
             if price.kept_by(batch.curve):
                 return self.planned_draw(plan, reading, batch, price)
         rule = "high enough for noise on this many numbers"
@@ -471,7 +471,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     def _unclipped_bits(self, base_plan: NoisePlan) -> int:
         """Return the finest weights with which a table's counts do not overflow 64 bits."""
         table = self._context.policy.tables[self.query.plan.table]
-        max_count = min(block_algebra.most_count(block.block, self.attributes) for block in base_plan.blocks)
+        max_count = min(block_algebra.max_unclipped_count(block.block, self.attributes) for block in base_plan.blocks)
         return max(_MIN_BITS, (max_count // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
 
     def _bounded(self, bits: int) -> BoundedPlan:

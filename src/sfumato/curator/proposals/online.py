@@ -42,7 +42,7 @@ from sfumato.privacy.numbers import (
 from sfumato.publish.cells import answering
 from sfumato.publish.cells.answering import GroupedTotals, ResolvedTotals
 from sfumato.publish.marginals.chains import Floats
-from sfumato.publish.marginals.measuring import PublishedMarginals, batch_of
+from sfumato.publish.marginals.measuring import PublishedMarginals, measurement_batch
 from sfumato.publish.marginals.planning import MarginalWorkload
 from sfumato.publish.online import (
     GatedCounts,
@@ -51,7 +51,7 @@ from sfumato.publish.online import (
     OnlineDraw,
     SessionBatch,
     build_gate,
-    close_width,
+    close_score_bound,
     first_hypothesis,
     round_to_steps,
     with_integer_weights,
@@ -108,7 +108,9 @@ class OnlineProposal(PreviewedByOldName):
         draw = self._strategy_at(price)
         batch, step = draw.batch, draw.step
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        close_text = format_number((close_width(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4)
+        close_text = format_number(
+            (close_score_bound(batch.gate, self.rounds, 1 - float(confidence_level)) + 1) * step, 4
+        )
         bought_text = format_number(float(batch.noise.error(confidence_level)) * step, 4)
         operators = (
             *source_operators(self._marginals.query, self._context.policy),
@@ -143,7 +145,7 @@ class OnlineProposal(PreviewedByOldName):
         """
         beta = 1 - float(exact(confidence, "confidence", CONFIDENCE))
         draw = self._strategy_at(Price(epsilon, delta, rho))
-        return (close_width(draw.batch.gate, self.rounds, beta) + 1) * draw.step
+        return (close_score_bound(draw.batch.gate, self.rounds, beta) + 1) * draw.step
 
     def price(self, within: Number, *, delta: Number, confidence: Number = DEFAULT_CONFIDENCE) -> float:
         """Find the least ε, at this δ, at which every hypothesis that a gate calls close is within this. Free."""
@@ -235,7 +237,7 @@ class OnlineProposal(PreviewedByOldName):
         gate = build_gate(_root_below(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours)
         sensitivity = Marginal(reading, 0).sensitivity
         noise = Gaussian(1 / _root_below(2 * answers_rho / self.rounds / sensitivity.squares))
-        batch = SessionBatch(batch_of(plan, reading).measurements, reading, gate, noise, self.rounds)
+        batch = SessionBatch(measurement_batch(plan, reading).measurements, reading, gate, noise, self.rounds)
         return OnlineDraw(self._marginals.planned_draw(plan, reading, batch, price))
 
     def __repr__(self) -> str:
@@ -327,9 +329,9 @@ class OnlineSession(SecretSession):
             """
             miss_probability = beta if cells <= len(measure.parts) else beta * share
             # one more step, since totals were compared rounded to whole steps
-            width = (close_width(self._batch.gate, self._batch.rounds, miss_probability / 2) + 1) * self._step_size(
-                measure
-            )
+            width = (
+                close_score_bound(self._batch.gate, self._batch.rounds, miss_probability / 2) + 1
+            ) * self._step_size(measure)
             low, high = bounds(beta / 2, cells)
             intersection = np.maximum(predicted - width, low), np.minimum(predicted + width, high)
             # disjoint intervals cannot both hold, and either may be wrong: return their hull

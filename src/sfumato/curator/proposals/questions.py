@@ -70,11 +70,17 @@ from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
-from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
+from sfumato.plan.bounding import (
+    BoundedPlan,
+    bounding_strategies,
+    discovery_bounding,
+    for_neighbours,
+    whole_row_bounding,
+)
 from sfumato.plan.canonical import PlanKey, digest
-from sfumato.plan.caveats import RowLimits, without_coverage
+from sfumato.plan.caveats import RowLimits, without_coverage_note
 from sfumato.plan.descriptions import describe_dropped_rows
-from sfumato.plan.keys import conditions, groups, undeclared_keys as undeclared_keys
+from sfumato.plan.keys import conditions, possible_group_keys, undeclared_keys as undeclared_keys
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.readings.dense_readings import ranked_steps
@@ -90,7 +96,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
 from sfumato.release.answers.sampling_errors import parse_sampled_fraction
-from sfumato.release.discovered_groups import DiscoveredGroupsRelease, most_keys
+from sfumato.release.discovered_groups import DiscoveredGroupsRelease, max_answer_keys
 from sfumato.release.measured import (
     MAX_NUMBERS,
     DeclaredGroupsRelease,
@@ -162,10 +168,10 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         plan, engine, seconds = self.query.plan, self._context.engine, self._context.seconds
         keys = tuple(key for index, key in enumerate(plan.keys) if index not in self.discovered_keys)
         if not keys:
-            return groups((), engine.values)
+            return possible_group_keys((), engine.values)
         try:
             with interrupt_after(engine, seconds):
-                return groups(keys, engine.values, conditions(plan.source))
+                return possible_group_keys(keys, engine.values, conditions(plan.source))
         except (TimeoutError, EngineFailed):
             if seconds is None:
                 raise
@@ -193,7 +199,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             if part.reads is ReadingKind.DIFFERENT:
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
-            bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
+            bounded = for_neighbours(whole_row_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
             parts.append(other_part(bounded, part, self._candidates, matches=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
@@ -203,7 +209,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         within = conditions(self.query.plan.source)
         if undeclared_keys((value,), within):
             raise refusals.unlisted_values(value)
-        value_groups = groups((value,), self._context.engine.values, within)
+        value_groups = possible_group_keys((value,), self._context.engine.values, within)
         return tuple(candidate for (candidate,) in value_groups if candidate is not None)
 
     @cached_property
@@ -536,7 +542,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         declared_groups = len(self.groups)
         if not self.discovered_keys:
             return declared_groups
-        return declared_groups * most_keys(
+        return declared_groups * max_answer_keys(
             DiscoveredTotals(self.bounding_options[0], self.discovered_keys, self.groups), self.other_parts
         )
 
@@ -619,7 +625,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return self.default_delta or (DEFAULT_DELTA if self.discovered_keys else Fraction(0))
 
     def _with_defaults(self, stated: PriceRequest) -> PriceRequest:
-        return stated.with_default_price().with_default_delta(self._assumed_delta)
+        return stated.with_assumed_price().with_default_delta(self._assumed_delta)
 
     def require_delta(self, delta: Number, epsilon: Number | None = 1) -> None:
         """Refuse groups that are found in the data without a δ, or at a price without an ε."""
@@ -641,7 +647,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         range_miss = request.interval_confidence(
             jointly_held_ranges(self.query, lambda: self._max_groups, request.joint)
         )
-        others = tuple(part.with_ranges(range_miss) for part in self.other_parts)
+        others = tuple(part.with_ranges_if_sold(range_miss) for part in self.other_parts)
         # the choice between Laplace and Gaussian noise depends on what the account can keep open
         budget = self._context.account.budget if price.allows_gaussian else None
         key = price, family, weighted_request.weights, range_miss, rate, budget
@@ -672,7 +678,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         level, price = exact(confidence, "confidence"), price_words(prepared.price, self._context)
         counted, whole = describe_dropped_rows(prepared.measured_plans), self.integer_columns
         lines, facts = self.caveats(prepared.strategies), (widths, level, price, accepted, warnings)
-        caveats = {name: line if name in widths else without_coverage(line) for name, line in lines.items()}
+        caveats = {name: line if name in widths else without_coverage_note(line) for name, line in lines.items()}
         return Forecast(*facts, ranks=ranks, chosen=quality, counted=counted, whole=whole, caveats=caveats)
 
     @property

@@ -23,7 +23,7 @@ from sfumato.curator.proposals.questions import Question
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
-from sfumato.mechanisms.factorisations import MAX_PERIODS, Factorisation, candidates
+from sfumato.mechanisms.factorisations import MAX_PERIODS, Factorisation, candidate_factorisations
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import Count, Sum
 from sfumato.plan.bounding import BoundedPlan
@@ -36,7 +36,7 @@ from sfumato.plan.values.expressions import Column, Key, Result
 from sfumato.policy import Type, Value
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.budget_words import PURE_TOTAL
-from sfumato.privacy.calibration import calibrate, least
+from sfumato.privacy.calibration import calibrate, least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -256,7 +256,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         if error_limit <= self._rounding:
             rule = f"a number above {format_number(self._rounding)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
-        return float(rounded_up(least(is_within, "within", Fraction(1, 2**14))))
+        return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
     def release(
         self,
@@ -366,7 +366,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             self._strategies[family] = tuple(
                 _Strategy.of(option, factorisation, len(self.series), family)
                 for option in options
-                for factorisation in candidates(len(self.periods), family.order, _bits(option))
+                for factorisation in candidate_factorisations(len(self.periods), family.order, _bits(option))
             )
         return self._strategies[family]
 
@@ -424,7 +424,7 @@ class _Strategy:
     def of(cls, bounded: BoundedPlan, factorisation: Factorisation, series: int, family: Family) -> _Strategy:
         reading = FactoredTotals(Totals(bounded), factorisation.weights, series)
         size = float(family.norm(reading.sensitivity) * reading.totals.scaled.unit_value)
-        return cls(reading, factorisation, size * float(factorisation.lengths.max()))
+        return cls(reading, factorisation, size * float(factorisation.decoder_row_norms.max()))
 
 
 def _bits(bounded: BoundedPlan) -> int:

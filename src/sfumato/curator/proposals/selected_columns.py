@@ -44,7 +44,7 @@ from sfumato.policy import Domain, Policy, Table, Type
 from sfumato.policy.codings import CELLS_RULE, Coding
 from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, Number, exact
 from sfumato.publish.cells import answering
-from sfumato.publish.marginals.attributes import Attributes, CodedColumn, attribute_of, coded_names
+from sfumato.publish.marginals.attributes import Attributes, CodedColumn, coded_attribute, coded_names
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.implications import Zeros, require_possible_rows, zeros_from_policy
 from sfumato.publish.synthesis.released import ImpliedColumn
@@ -102,7 +102,7 @@ def _code_column(name: str, selected: Expression, policy: Policy, relation: Rela
         key, codes = coded_key(expression, coding)
     else:
         key, codes = expression, single_value_cells(domain)
-    return CodedColumn(attribute_of(name, domain, coding), key, codes), domain
+    return CodedColumn(coded_attribute(name, domain, coding), key, codes), domain
 
 
 def _shifted_column(expression: Expression, relation: Relation) -> Expression:

@@ -43,7 +43,7 @@ from sfumato.plan.sql.question_files import split_questions, with_question_place
 from sfumato.plan.values.expressions import Column, Result
 from sfumato.policy import Policy, Table, Type
 from sfumato.privacy import Neighbours
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -62,7 +62,7 @@ from sfumato.release.answers.receipts import Receipt
 from sfumato.release.comparisons import ThresholdAnswer, ThresholdComparison
 from sfumato.release.measurement import Measurement
 from sfumato.release.payers import PrepaidTabPayer, Purchase
-from sfumato.release.prices import Price, rounded_up, weak_words
+from sfumato.release.prices import Price, rounded_up, weak_price_warnings
 from sfumato.release.proposal import ReleaseCall, StoredProposal, make_receipt, warn_of_weak_price
 from sfumato.release.releasing import Progress, ReleaseRequest, StoredResult
 from sfumato.release.requests import RequestedSeries
@@ -159,7 +159,7 @@ class SessionProposal(PreviewedByOldName, StoredProposal):
         def is_within(epsilon: Fraction) -> bool:
             return self.error(epsilon, questions=questions, confidence=confidence) <= error_limit
 
-        return float(rounded_up(least(is_within, "within")))
+        return float(rounded_up(least_parameter(is_within, "within")))
 
     def release(
         self,
@@ -366,7 +366,7 @@ class ThresholdSession(SecretSession):
         """What the session cost and whom it protects."""
         context, line, proposal = self._context, self._tab.opening, self.proposal
         sensitivity_text = f"one unit changes each question by at most {format_exact(proposal.sensitivity)}"
-        weak_reasons = weak_words(self._price)
+        weak_reasons = weak_price_warnings(self._price)
         purchase = Purchase(
             str(self._price), "chosen for each question", sensitivity_text, (), context.version, weak_reasons
         )

@@ -47,7 +47,7 @@ from sfumato.plan.readings.cell_rows import CellCounts, CellRows
 from sfumato.plan.readings.total_readings import PlanReading
 from sfumato.policy import Table
 from sfumato.privacy import Neighbours
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     CONFIDENCE,
     DEFAULT_CONFIDENCE,
@@ -64,16 +64,16 @@ from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.faces import BARE, PublicTableFacts
 from sfumato.publish.synthesis.budget import Concentrated, Pure, RoundAmounts, amount_in_currency, round_amount_down
 from sfumato.publish.synthesis.candidates import BYTES_PER_CELL, Outcome, Step, counted_sets
-from sfumato.publish.synthesis.forecasting import SynthesisForecast, forecast, invent_rows
+from sfumato.publish.synthesis.forecasting import SynthesisForecast, draw_invented_rows, forecast
 from sfumato.publish.synthesis.implications import (
     Pairs,
     Zeros,
     decided_cells,
     deciding_cells,
     deciding_pairs,
+    distinct_sets as pair_sets,
+    non_nullable_attributes,
     require_possible_rows,
-    required_places,
-    sets_of as pair_sets,
     zeros_from_policy,
     zeros_of_pair,
 )
@@ -282,7 +282,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             setting = self.setting(Price(amount) if pure else Price(rho=amount))
             return self.first_width(setting, confidence_level) <= error_limit
 
-        least_amount = least(is_within, "within", Fraction(1, 2**14))
+        least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
         if pure:
             return float(rounded_up(least_amount))
         return float(rounded_up(Fraction(Concentrated(least_amount).total_curve(_ADD_REMOVE).epsilon(delta))))
@@ -326,7 +326,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return exact_integer(self._context.policy.size or _PREVIEW_ROWS if rows is None else rows, "rows", at_least=1)
 
     def _run_invented(self, setting: SynthesisSetting, rows: int, progress: Progress) -> SynthesisState:
-        invented_rows, state = invent_rows(setting, rows), SynthesisState(setting)
+        invented_rows, state = draw_invented_rows(setting, rows), SynthesisState(setting)
 
         def read(reading: PlanReading[Any]) -> Any:  # noqa: ARG001
             return invented_rows
@@ -446,7 +446,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         codes = tuple(column.codes for column in self._coded.coded_columns)
         reading = CellRows(self._bounded(self._bits(priced_in)), codes, self._counted_sets)
         zeros = (*self.zeros, *self.ruled_out_cells)
-        required = required_places(self.face)
+        required = non_nullable_attributes(self.face)
         return SynthesisSetting(
             reading,
             self.attributes,

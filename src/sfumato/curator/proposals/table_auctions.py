@@ -31,7 +31,7 @@ from sfumato.plan.readings.total_readings import GroupTotals, Integers, LinearSc
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Policy, Table, Type
-from sfumato.privacy.calibration import least
+from sfumato.privacy.calibration import least_parameter
 from sfumato.privacy.numbers import (
     BELOW_ONE,
     CONFIDENCE,
@@ -161,7 +161,9 @@ class AuctionProposal(PreviewedByOldName, StoredProposal):
         """Find the least ε at which the revenue is within this of the best. This is free."""
         error_limit = exact(within, "within", POSITIVE)
         return float(
-            rounded_up(least(lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit, "within"))
+            rounded_up(
+                least_parameter(lambda epsilon: self.error(epsilon, counting, confidence) <= error_limit, "within")
+            )
         )
 
     def batch(self, epsilon: Number, counting: Number = 0) -> Batch:

@@ -17,7 +17,7 @@ from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.policy import Policy, Table
 from sfumato.policy.policies import Via
-from sfumato.publish.linked.links import TableLink, count_bands, link_to_parent, links_to_children
+from sfumato.publish.linked.links import TableLink, child_count_bands, link_to_parent, links_to_children
 from sfumato.publish.marginals.attributes import coded_names
 from sfumato.quick_dataclass import dataclass
 
@@ -244,7 +244,7 @@ def _describe_link(
 ) -> TableLink:
     parent, child = pair.parent, pair.child
     max_children = child.max_rows or 1
-    room = max(1, min(MAX_GIVEN_CELLS, options.max_cells) // (len(count_bands(max_children)) + 1))
+    room = max(1, min(MAX_GIVEN_CELLS, options.max_cells) // (len(child_count_bands(max_children)) + 1))
     order = next(iter(_named_columns(child, names[child.name], options.order)), "")
     previous: tuple[str, ...] = ()
     if order:

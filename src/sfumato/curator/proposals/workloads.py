@@ -52,7 +52,7 @@ from sfumato.release.batch_prices import (
 from sfumato.release.measured import NoisyMeasurements
 from sfumato.release.parts.question_parts import Family, NamedNoise, rounded_down
 from sfumato.release.payers import BatchPayer, BatchQuestion, Purchase
-from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price, weak_words
+from sfumato.release.prices import GIVE_ONE_PRICE, ONLY_ONE_PRICE, Price, weak_price_warnings
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.proposal import (
     ReleaseCall,
@@ -516,7 +516,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             _join_distinct(purchase.limits for purchase in terms),
             tuple(dict.fromkeys(bound for purchase in terms for bound in purchase.bounds)),
             self._context.version,
-            weak_words(batch_purchase.batch.price),
+            weak_price_warnings(batch_purchase.batch.price),
         )
         return make_receipt(
             batch_purchase.result,

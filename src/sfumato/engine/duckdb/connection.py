@@ -17,7 +17,7 @@ from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sfumato.engine.duckdb import discovery, files, memory, owners
-from sfumato.engine.duckdb.memory import Spill
+from sfumato.engine.duckdb.memory import SpillFolder
 from sfumato.engine.duckdb.owners import Relation, RowOwners
 from sfumato.engine.duckdb.ruled_scans import RuledCell, read_by_rules
 from sfumato.engine.duckdb.scan import Cell, TableScan, count_with_copies
@@ -58,7 +58,7 @@ class Sources:
         self._lock, self._view_lock = Lock(), RLock()
         self._process = os.getpid()
         self._has_failed = False
-        self._spill = Spill()
+        self._spill = SpillFolder()
         settings = _settings(self._spill.path, memory_limit, threads)
         self._connection = _without_cause(lambda: duckdb.connect(":memory:", config={**settings}))
         self._running_cursors: dict[duckdb.DuckDBPyConnection, int] = {}
@@ -106,7 +106,7 @@ class Sources:
         """Return the maximum number of rows of a public table that share one value of these columns (of all rows,
         without columns); at least 1.
         """
-        table_policy = self._declared(table)
+        table_policy = self._declared_table(table)
         if not table_policy.public:
             raise InvalidParameter(
                 "table",
@@ -216,7 +216,7 @@ class Sources:
 
     def fingerprint(self, table: str) -> str:
         """Hash the table's content, for its owner; reads the whole source once per version."""
-        self._declared(table)
+        self._declared_table(table)
         table_files = self._files.get(table)
         if table_files is None:
             return self._fingerprints[table][1]
@@ -329,7 +329,7 @@ class Sources:
 
     def _ensure_view(self, table: str) -> None:
         """Create the view of a public table without declared columns on its first use."""
-        table_policy = self._declared(table)
+        table_policy = self._declared_table(table)
         self._check_process()
         with self._view_lock:
             if table not in self._columns:
@@ -350,7 +350,7 @@ class Sources:
             typed = {column: (cell, Domain(kinds[column]), None) for column, cell in cells.items()}
             return discovery.discovered_domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
         table_files = self._files[table.name]
-        return discovery.remembered(table_files, lambda: self._infer_domains(table.name, cells, relation.sql))
+        return discovery.inferred_or_cached(table_files, lambda: self._infer_domains(table.name, cells, relation.sql))
 
     def _infer_domains(self, table: str, cells: Mapping[str, Cell], source: str) -> dict[str, Domain]:
         copy = quote_identifier(f"sf reading of {table}")  # no view has a space after sf
@@ -415,7 +415,7 @@ class Sources:
             self._execute(f"CREATE TABLE {choices} AS SELECT * FROM (VALUES {rows}) AS t(v)")
         return domain, choices
 
-    def _declared(self, table: str) -> Table:
+    def _declared_table(self, table: str) -> Table:
         if table not in self.policy.tables:
             raise InvalidParameter("table", table, "one of " + ", ".join(self.policy.tables))
         return self.policy.tables[table]

@@ -55,7 +55,7 @@ def type_of_cell(cell: Cell) -> Type:
     return Type.INTEGER if is_integer else _STORED_TYPES.get(cell.family, Type.TEXT)
 
 
-def remembered(csv_files: Files, infer: Callable[[], dict[str, Domain]]) -> dict[str, Domain]:
+def inferred_or_cached(csv_files: Files, infer: Callable[[], dict[str, Domain]]) -> dict[str, Domain]:
     """Return the domains that were inferred for CSV files of the same bytes, or infer them: a server opens its small
     public tables again whenever private data change.
     """
@@ -175,7 +175,9 @@ def _matching_types(columns: Iterable[Cell], candidates: Sequence[Type], source:
 
 def count_fits(cells: Sequence[Cell], candidates: Sequence[Type], source: str, run: Run) -> list[list[int]]:
     """Count for each column its cells, and those that parse as each candidate type."""
-    rows = run(f"SELECT i, {_counts(_STACKED_CELL, candidates)} FROM {_stack_columns(cells, source)} GROUP BY i")
+    rows = run(
+        f"SELECT i, {_fit_counts_sql(_STACKED_CELL, candidates)} FROM {_stack_columns(cells, source)} GROUP BY i"
+    )
     counts_by_column = {i: counts for i, *counts in rows}
     no_cells = [0] * (1 + len(candidates))
     return [counts_by_column.get(i, no_cells) for i in range(1, 1 + len(cells))]
@@ -190,14 +192,14 @@ def _stack_columns(columns: Iterable[Cell], source: str) -> str:
 _STACKED_CELL = Cell("v", "VARCHAR")
 
 
-def _counts(cell: Cell, candidates: Sequence[Type]) -> str:
+def _fit_counts_sql(cell: Cell, candidates: Sequence[Type]) -> str:
     """Return the SQL that counts the cells, and those that parse as each candidate type."""
     return ", ".join(
-        [f"count({cell.sql})", *(f"count(*) FILTER ({_fits(cell, candidate)})" for candidate in candidates)]
+        [f"count({cell.sql})", *(f"count(*) FILTER ({_parses_condition(cell, candidate)})" for candidate in candidates)]
     )
 
 
-def _fits(cell: Cell, candidate: Type) -> str:
+def _parses_condition(cell: Cell, candidate: Type) -> str:
     """Return the SQL condition that a cell parses as a type. A timestamp parses as a date, but is not one unless its
     time is midnight.
     """

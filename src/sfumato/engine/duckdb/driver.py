@@ -8,7 +8,7 @@ from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
 from sfumato.engine import arrays
-from sfumato.engine.arrays import ROW_READINGS, exact_keys, parameter, totals_from_rows
+from sfumato.engine.arrays import ROW_READINGS, as_statement_parameter, exact_keys, totals_from_rows
 from sfumato.engine.duckdb.connection import Sources
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import local_statement
@@ -64,11 +64,11 @@ class StatementReader:
 
     def read(self, reading: PlanReading[E], key: int) -> E:
         """Run one statement and return its rows as arrays."""
-        converted = self._arrays(reading, self._statement(reading, key))
+        converted = self._read_arrays(reading, self._statement(reading, key))
         self._check_unchanged()  # a file replaced during the read is not the version that was charged
         return cast("E", converted)
 
-    def _arrays(self, reading: PlanReading[E], text: str) -> object:
+    def _read_arrays(self, reading: PlanReading[E], text: str) -> object:
         if isinstance(reading, ROW_READINGS):
             return totals_from_rows(self.sources.run(text), reading)
         if type(reading) in _STREAM_READERS:
@@ -161,7 +161,11 @@ class DuckDB(StatementReader):
 
     def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
-        lists = [[parameter(value) for value in keys] for _, _, keys in world.choices if not isinstance(keys, KeySpan)]
+        lists = [
+            [as_statement_parameter(value) for value in keys]
+            for _, _, keys in world.choices
+            if not isinstance(keys, KeySpan)
+        ]
         text = self._render(reading_statements.distinct_results(world))
         rows = self._within_time_limit(lambda: self.sources.run(text, lists))
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
@@ -281,7 +285,7 @@ _ARRAY_READERS: dict[type, Callable[[Any, Any], object]] = {
 }
 """Converts a statement's rows to arrays. Rows of declared groups are few and are converted directly."""
 _STREAM_READERS: dict[type, tuple[Callable[[Any, Any], object], int]] = {
-    ValueCounts: (arrays.values, arrays.BATCH),
+    ValueCounts: (arrays.values_from_rows, arrays.BATCH),
     Marginals: (arrays.marginals, arrays.KEYED_BATCH),
     CellRows: (arrays.cell_rows, arrays.KEYED_BATCH),
     MatchedValueReading: (arrays.matched_values, arrays.BATCH),

@@ -50,7 +50,7 @@ def shared_inspection() -> Iterator[None]:
 
 
 @contextmanager
-def _inspecting() -> Iterator[duckdb.DuckDBPyConnection]:
+def _inspection_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection to an empty database; what is made or attached there is gone afterwards."""
     import duckdb
 
@@ -73,7 +73,7 @@ def _inspecting() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
     """Return the column names of a file and their types (None in a CSV file, where all is text). No row is read."""
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
         table_files, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         return {
@@ -84,7 +84,7 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
 
 def unusable_columns(source: Path, relation: str | None = None) -> list[str]:
     """List the columns of a file whose names queries cannot use, as the file names them. No row is read."""
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         usable = {id(cell) for _, cell in opened.usable_columns()}
@@ -111,7 +111,7 @@ def inferred_types(source: Path, relation: str | None = None, nulls: Collection[
     cells are not whole numbers or days; and numbers are codes, hence text, only if more than 5 % begin with a zero. So
     of 20 or more cells one alone never decides, and of 400 or more no 20 do. PRIVATE: it reads rows.
     """
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         cells = dict(opened.usable_columns())
@@ -161,7 +161,7 @@ def _leading_zero_columns(
 
 def sample_texts(source: Path, relation: str | None, columns: Collection[str]) -> dict[str, list[str | None]]:
     """Return the cells of text columns in the first rows of a file, in its order. PRIVATE: it reads rows."""
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         texts = {name: cell for name, cell in opened.usable_columns() if name in columns and cell.family == "VARCHAR"}
@@ -176,7 +176,7 @@ def types_in_memory(table: Any) -> dict[str, Type]:
     source = memory.wrap_table(table, "df")
     positions = list(range(len(source.names)))
     arrow_table = memory.to_arrow(source, positions, "df")
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         connection.register("arriving", arrow_table.slice(0, 0))
         described = _fetch_rows(connection, "DESCRIBE SELECT * FROM arriving")
     relation = owners.memory_relation(source, positions, described, "arriving")
@@ -188,7 +188,7 @@ def tables(source: Path) -> list[str]:
     database = files.find_files(source, str(source))
     if database.kind != "duckdb":
         return []
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
         owners.attach(database, "sf database", str(source), execute)
         return owners.tables_in("sf database", execute)
@@ -196,7 +196,7 @@ def tables(source: Path) -> list[str]:
 
 def read_table(source: Path, relation: str) -> Any:
     """Read all rows of a table or view in a DuckDB database into memory, as Arrow. PRIVATE."""
-    with _inspecting() as connection:
+    with _inspection_connection() as connection:
         execute = partial(_fetch_rows, connection)
         owners.attach(files.find_files(source, str(source)), "sf database", str(source), execute)
         qualified = ".".join(quote_identifier(part) for part in ("sf database", *relation.split(".")))

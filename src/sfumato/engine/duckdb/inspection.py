@@ -296,7 +296,7 @@ def _abbreviate(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _OpenTable:
+class _ComparedTable:
     """One of the two tables: where its rows are, and each column's cell, type and whether it has any value."""
 
     source: str
@@ -305,7 +305,7 @@ class _OpenTable:
     filled: Mapping[str, bool]
 
 
-def _open_table(sources: Sources, table: str) -> _OpenTable:
+def _open_table(sources: Sources, table: str) -> _ComparedTable:
     """Find the types of a table's columns; a CSV file, whose cells are text, is read once, into a copy."""
     scan = sources.table_scan(table)
     source, cells = scan.source, {column: cell for column, (cell, *_) in scan.columns.items()}
@@ -315,10 +315,10 @@ def _open_table(sources: Sources, table: str) -> _OpenTable:
         kinds = inferred_types(cells, source, sources.run)
     counts = ", ".join(f"count({cell.sql})" for cell in cells.values())
     filled = map(bool, sources.run(f"SELECT {counts} FROM {source}")[0])
-    return _OpenTable(source, cells, kinds, dict(zip(cells, filled, strict=True)))
+    return _ComparedTable(source, cells, kinds, dict(zip(cells, filled, strict=True)))
 
 
-def _common_type(sources: Sources, tables: Sequence[_OpenTable], column: str) -> Type:
+def _common_type(sources: Sources, tables: Sequence[_ComparedTable], column: str) -> Type:
     """Return the type in which a column of both tables is compared: the closest that every cell parses as."""
     stored_kinds = [table.kinds[column] for table in tables if table.filled[column]] or [tables[0].kinds[column]]
     kinds = {*stored_kinds}
@@ -334,14 +334,14 @@ def _common_type(sources: Sources, tables: Sequence[_OpenTable], column: str) ->
     )
 
 
-def _parses_as(sources: Sources, table: _OpenTable, column: str, kind: Type) -> bool:
+def _parses_as(sources: Sources, table: _ComparedTable, column: str, kind: Type) -> bool:
     """Return whether every cell of a column parses as this type."""
     cell = table.cells[column]
     unparsed = f"count(*) FILTER ({cell.sql} IS NOT NULL AND {clean_cell(cell, Domain(kind))} IS NULL)"
     return not sources.run(f"SELECT {unparsed} FROM {table.source}")[0][0]
 
 
-def _read_columns(sources: Sources, table: _OpenTable, kinds: Mapping[str, Type]) -> pyarrow.Table:
+def _read_columns(sources: Sources, table: _ComparedTable, kinds: Mapping[str, Type]) -> pyarrow.Table:
     """Read all columns, named c0, c1, … so that no name comes from a source."""
     cells = (
         f"{clean_cell(table.cells[column], Domain(kind))} AS c{index}"

@@ -181,7 +181,7 @@ _PREFIX = "sfumato-spill-"
 _LOCK_FILE = "in-use"
 
 
-class Spill:
+class SpillFolder:
     """A new folder that exists until it is closed, garbage-collected, or its process ends."""
 
     def __init__(self) -> None:

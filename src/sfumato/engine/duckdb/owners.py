@@ -24,10 +24,10 @@ from sfumato.engine.duckdb.scan import (
     Cell,
     Owner,
     clean_cell,
+    distinct_links_sql,
     exact_id,
     has_id,
     integer_id,
-    links,
     text_id,
 )
 from sfumato.engine.sources import clean_cells
@@ -129,14 +129,14 @@ def _parquet_columns(path: str, place: str, execute: Execute) -> tuple[tuple[str
         described = nodes = []
     if not described:
         raise InvalidPolicy("this file cannot be read as Parquet", place=place, fix="write the file again")
-    names = _top_level([(str(node), children or 0) for node, children in nodes])
+    names = _top_level_columns([(str(node), children or 0) for node, children in nodes])
     return tuple(
         (original, Cell(quote_identifier(column), stored))
         for original, (column, stored, *_) in zip(names, described, strict=True)
     )
 
 
-def _top_level(nodes: Sequence[tuple[str, int]]) -> list[str]:
+def _top_level_columns(nodes: Sequence[tuple[str, int]]) -> list[str]:
     """Return the names of the root's children in a schema listed depth first."""
     names, open_groups = [], [nodes[0][1]]
     for node, children in nodes[1:]:
@@ -251,7 +251,7 @@ class RowOwners:
         on = self._cell(table, table.id.on, "id.on")
         key = self.relations[parent.name].cell(table.id.key, f"tables.{table.name}.id.key")
         read = _common_reader((on, key)) or _key_reader((on, key))
-        key_links = links(self.relations[parent.name].sql, self.owner_of(parent), _key_or_null(key, read))
+        key_links = distinct_links_sql(self.relations[parent.name].sql, self.owner_of(parent), _key_or_null(key, read))
         return _make_owner(on, read, period, key_links)
 
     def _id_reader(self, table: Table) -> Read:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sfumato.engine.duckdb.scan import INTEGER_TYPES, Cell, clean_cell
-from sfumato.engine.lowering.relation_lowering import staged
+from sfumato.engine.lowering.relation_lowering import with_shared_columns
 from sfumato.engine.lowering.relational import CleanTable, Reference, Scalar, ScalarFunction, Select, apply
 from sfumato.engine.lowering.row_lowering import RowLowering
 from sfumato.engine.sources.clean_cells import inner_bounds, is_listed, rewrites, rewritten
@@ -62,11 +62,13 @@ def read_by_rules(source: str, names: Iterable[str], cells: Sequence[RuledCell])
     texts += [f"{each.cell.text.sql} AS {prefix}w{index}" for index, each in enumerate(cells) if each.is_listed_text]
     base = f"(SELECT {', '.join(['*', *texts])} FROM {source})"
     rows = RowLowering({}, f"{prefix}x")
-    columns = tuple(column for index, each in enumerate(cells) for column in _readings(rows, each, prefix, index))
-    read = Generator(DuckDBSpelling(), lambda _: base).select(
-        Select(columns, staged(CleanTable("source"), rows), all_columns=True)  # type: ignore[arg-type]
+    columns = tuple(
+        column for index, each in enumerate(cells) for column in _rewritten_columns(rows, each, prefix, index)
     )
-    results = [_Result(each, prefix, index) for index, each in enumerate(cells)]
+    read = Generator(DuckDBSpelling(), lambda _: base).select(
+        Select(columns, with_shared_columns(CleanTable("source"), rows), all_columns=True)  # type: ignore[arg-type]
+    )
+    results = [_RuledColumns(each, prefix, index) for index, each in enumerate(cells)]
     nulls = ", ".join(f"{each.null_test} AS {each.is_null}" for each in results)
     added = ", ".join(f"{sql} AS {name}" for each in results for name, sql in each.columns.items())
     return f"(SELECT *, {added} FROM (SELECT *, {nulls} FROM ({read})))", [each.cell for each in results]
@@ -79,7 +81,7 @@ def _free_prefix(names: Iterable[str]) -> str:
     return next(prefix for prefix in prefixes if not any(name.startswith(prefix) for name in taken))
 
 
-def _readings(rows: RowLowering, ruled: RuledCell, prefix: str, index: int) -> Iterator[tuple[str, Scalar]]:
+def _rewritten_columns(rows: RowLowering, ruled: RuledCell, prefix: str, index: int) -> Iterator[tuple[str, Scalar]]:
     """Yield the rewritten text of a cell, and whether its text is one that is missing."""
     text = Reference(f"{prefix}t{index}")
     if ruled.is_rewritten:
@@ -92,7 +94,7 @@ def _readings(rows: RowLowering, ruled: RuledCell, prefix: str, index: int) -> I
 
 
 @dataclass(frozen=True)
-class _Result:
+class _RuledColumns:
     """The columns that hold a cell as its rules read it."""
 
     ruled: RuledCell

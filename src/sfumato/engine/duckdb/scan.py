@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from sfumato.engine.sources.clean_cells import inner_bounds, largest_whole
+from sfumato.engine.sources.clean_cells import inner_bounds, largest_exact_integer
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, literal, literal_list, quote_identifier, real
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, LONGEST_ID, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
@@ -186,7 +186,7 @@ def select_with_units(columns: Mapping[str, str], source: str, owner: Owner | No
     return f"SELECT {outputs}, l.{UNIT} FROM ({keyed_rows}) AS r JOIN ({owner.links}) AS l ON {join_condition}"
 
 
-def links(source: str, owner: Owner | None, key: str) -> str:
+def distinct_links_sql(source: str, owner: Owner | None, key: str) -> str:
     """Return the SELECT of the distinct keys of a table's rows, each with every unit that owns such a row."""
     rows = select_with_units({"sf_link": key}, source, owner)
     return f"SELECT DISTINCT sf_link AS sf_key, {UNIT} FROM ({rows}) WHERE sf_link IS NOT NULL"
@@ -231,11 +231,11 @@ def clean_cell(cell: Cell, domain: Domain, choices: str | None = None) -> str:
     texts, or a table of others.
     """
     if choices is not None and domain.type is Type.TEXT:  # a hash lookup, several times faster than IN
-        return _or_declared_other(
+        return _with_declared_other(
             cell, domain, f"CAST(TRY_CAST({convert_cell(cell, domain.type)} AS {choices}) AS VARCHAR)"
         )
     if domain.values is not None:
-        return _or_declared_other(cell, domain, _listed_value(cell, domain, choices))
+        return _with_declared_other(cell, domain, _listed_value(cell, domain, choices))
     if domain.type is Type.TEXT:
         text, max_length = cell.text.sql, domain.max_letters
         # bytes bound the characters: DuckDB tests equal cells once, but truncates cell by cell
@@ -249,7 +249,7 @@ def integer_id(cell: Cell) -> str:
     if cell.family == "DECIMAL":
         return f"CASE WHEN {x} = trunc({x}) THEN TRY_CAST({x} AS BIGINT) END"
     if cell.family in FLOAT_TYPES:
-        return f"CASE WHEN abs({x}) < {largest_whole(cell.family == 'FLOAT')} THEN {integer} END"
+        return f"CASE WHEN abs({x}) < {largest_exact_integer(cell.family == 'FLOAT')} THEN {integer} END"
     if cell.family in _DIRECT_TYPES[Type.INTEGER]:
         return integer
     text = cell.text.sql
@@ -267,20 +267,20 @@ def clean_items(cell: Cell, column: ListColumn, choices: str | None = None) -> s
 def _listed_value(cell: Cell, domain: Domain, choices: str | None) -> str:
     """Return the SQL of a cell that has one of the declared values, NULL for any other."""
     if choices is None:
-        return _convert(cell, domain.type, lambda reading: _if_listed(reading, domain))
+        return _convert(cell, domain.type, lambda reading: _null_unless_listed(reading, domain))
     # A join computes its key for every row, so the key is the whole conversion, not the branch of one grammar.
     value = _convert(cell, domain.type, lambda reading: _bounded(reading, domain.type, None))
     return f"CASE WHEN {value} IN (SELECT v FROM {choices}) THEN {value} END"
 
 
-def _if_listed(cell: Cell, domain: Domain) -> str:
+def _null_unless_listed(cell: Cell, domain: Domain) -> str:
     value = _bounded(cell, domain.type, None)
     if value == _NULL:
         return _NULL
     return f"CASE WHEN {value} IN ({literal_list(domain.values or ())}) THEN {value} END"
 
 
-def _or_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
+def _with_declared_other(cell: Cell, domain: Domain, sql: str) -> str:
     """Map a present but undeclared value to the column's ``other``, if it has one."""
     if domain.other is None:
         return sql
@@ -390,7 +390,7 @@ def _bounded(cell: Cell, kind: Type, bounds: Any) -> str:
 def _bounded_integer(cell: Cell, bounds: Any) -> str:
     integer = _integer(cell)
     if cell.family in INTEGER_TYPES:
-        return integer if bounds is None else _clamp(integer, bounds, cell.is_proved)
+        return integer if bounds is None else _clamp_sql(integer, bounds, cell.is_proved)
     number = _real(cell)
     if bounds is None:
         return f"CASE WHEN {number} = trunc({number}) THEN {integer} END"
@@ -424,15 +424,17 @@ _SMALLEST, _LARGEST = (real(float(bound)) for bound in (SMALLEST_REAL, LARGEST_R
 
 def _bounded_date(cell: Cell, bounds: Any) -> str:
     date = _date(cell)
-    return _null_outside(date, _DATES, cell.is_proved) if bounds is None else _clamp(date, bounds, cell.is_proved)
+    return _null_outside(date, _DATES, cell.is_proved) if bounds is None else _clamp_sql(date, bounds, cell.is_proved)
 
 
 def _bounded_timestamp(cell: Cell, bounds: Any) -> str:
     time = _timestamp(cell)
-    return _null_outside(time, _TIMESTAMPS, cell.is_proved) if bounds is None else _clamp(time, bounds, cell.is_proved)
+    return (
+        _null_outside(time, _TIMESTAMPS, cell.is_proved) if bounds is None else _clamp_sql(time, bounds, cell.is_proved)
+    )
 
 
-def _clamp(sql: str, bounds: Any, sure: bool = False) -> str:
+def _clamp_sql(sql: str, bounds: Any, sure: bool = False) -> str:
     """Clamp a value to its bounds. LEAST and GREATEST skip NULL, so NULL is handled apart; infinite dates are ordered
     like any other.
     """

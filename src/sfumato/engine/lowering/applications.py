@@ -70,19 +70,19 @@ class Application:
     def kind(self) -> Type:
         return self.node.domain.type
 
-    def written(self, place: int) -> Any:
+    def literal_argument(self, place: int) -> Any:
         """Return the value of an argument that must be a literal."""
         argument = self.node.arguments[place]
         assert isinstance(argument, Literal)
         return argument.value
 
-    def shared(self, place: int = 0) -> Scalar:
+    def shared_argument(self, place: int = 0) -> Scalar:
         """Compute once an argument that is used more than once."""
         return self.rows.shared(self.arguments[place])
 
     def limited(self, computed: Scalar) -> Scalar:
         """Limit a computed real, unless its domain proves that it is within limits."""
-        is_proved = self.node.domain.range is not None and _cannot_be_small(self.node)
+        is_proved = self.node.domain.range is not None and _is_zero_or_normal(self.node)
         return computed if is_proved else self.rows.limited(computed)
 
     def divisor(self) -> Scalar:
@@ -90,11 +90,11 @@ class Application:
         kind, divisor_range = self.node.arguments[1].domain.type, intervals.double_range(self.node.arguments[1].domain)
         if divisor_range is not None and not divisor_range[0] <= 0 <= divisor_range[1]:
             return self.arguments[1]
-        y = self.shared(1)
+        y = self.shared_argument(1)
         return case(apply(ScalarFunction.UNEQUAL, y, Constant(0, kind)), y, otherwise=missing(kind))
 
 
-def _cannot_be_small(node: Call) -> bool:
+def _is_zero_or_normal(node: Call) -> bool:
     """Return whether a computed real is surely 0 or no smaller than a real may be.
 
     It is when its range ends before 0, when a number is multiplied by one of at least 1 (or divided by at most 1) in
@@ -106,9 +106,9 @@ def _cannot_be_small(node: Call) -> bool:
         return True
     match node.function:
         case "+" | "-":
-            return any(_least_size(argument) >= _FAR_FROM_SMALL for argument in node.arguments)
+            return any(_least_nonzero_size(argument) >= _FAR_FROM_SMALL for argument in node.arguments)
         case "*":
-            return any(_least_size(argument) >= 1 for argument in node.arguments)
+            return any(_least_nonzero_size(argument) >= 1 for argument in node.arguments)
         case "/":
             divisor = intervals.double_range(node.arguments[1].domain)
             return divisor is not None and max(map(abs, divisor)) <= 1
@@ -118,7 +118,7 @@ def _cannot_be_small(node: Call) -> bool:
 _FAR_FROM_SMALL = Fraction(1, 2**400)
 
 
-def _least_size(expression: Expression) -> Fraction:
+def _least_nonzero_size(expression: Expression) -> Fraction:
     """Return a lower bound on the size of a value that is not 0."""
     if isinstance(expression, Call) and expression.function == "CAST":
         return Fraction(expression.arguments[0].domain.type in (Type.INTEGER, Type.BOOLEAN))
@@ -131,5 +131,5 @@ def _least_size(expression: Expression) -> Fraction:
 Lowering = Callable[[Application], Scalar]
 
 
-def direct(operation: ScalarFunction) -> Lowering:
+def lower_directly(operation: ScalarFunction) -> Lowering:
     return lambda call: Apply(operation, call.arguments)

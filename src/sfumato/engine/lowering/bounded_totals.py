@@ -24,15 +24,15 @@ from sfumato.engine.lowering.cell_lowering import (
     materialise_rows,
     or_zero,
     round_totals,
-    with_values,
-    without_values,
+    with_contributions,
+    without_contributions,
 )
 from sfumato.engine.lowering.relation_lowering import (
     Columns,
     RelationLowering,
     Stages,
     all_of,
-    equal_columns,
+    same_named_columns,
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -63,7 +63,7 @@ from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.cell_rows import CellRows
 from sfumato.plan.readings.dense_readings import Marginals, ValueCounts
 from sfumato.plan.readings.total_readings import DiscoveredTotals
-from sfumato.plan.readings.value_readings import MatchedValueReading, with_value
+from sfumato.plan.readings.value_readings import MatchedValueReading, with_value_as_key
 from sfumato.plan.values.expressions import Expression
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.policy.policies import MAX_ROWS
@@ -99,7 +99,7 @@ def _add_within_limits(
         return StagedSelect((), _uncorrected_totals(bounded, rows))
     coded = materialise_rows(bounded, encode_keys(bounded, rows), relations)
     if bounded.strategy is Strategy.SAMPLE:
-        return decode_keys(coded, _sample(bounded, coded, key))
+        return decode_keys(coded, _sampled_totals(bounded, coded, key))
     if bounded.strategy is Strategy.REWEIGHT:
         return decode_keys(coded, _reweight_rows(bounded, coded))
     assert bounded.strategy in (Strategy.CLIP_L1, Strategy.CLIP_L2)
@@ -124,20 +124,22 @@ def discovered_totals(reading: DiscoveredTotals, key: int) -> StagedSelect:
     else:
         totals = _lower_totals(bounded, rows, relations, key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
-    result = Select((*equal_columns(rows.keys), *clamped_totals), totals.result)
+    result = Select((*same_named_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
-def marginals(reading: Marginals | CellRows, key: int, *, by_row: bool = True) -> StagedSelect:
+def marginals(reading: Marginals | CellRows, key: int, *, counts_row_by_row: bool = True) -> StagedSelect:
     """Add up the total of every combination of cells that some row is in, in 64 bits; or select the rows themselves,
     where that is allowed.
     """
     rows = counted_rows(reading.bounded, relations := RelationLowering(key, reading.bounded.sample))
-    if by_row and reading.by_row and rows.ones == {*rows.values}:
-        return StagedSelect(tuple(relations.stages), Select(equal_columns((*rows.keys, *rows.values)), rows.select))
+    if counts_row_by_row and reading.counts_row_by_row and rows.ones == {*rows.values}:
+        return StagedSelect(
+            tuple(relations.stages), Select(same_named_columns((*rows.keys, *rows.values)), rows.select)
+        )
     totals = _lower_totals(reading.bounded, rows, relations, key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
-    result = Select((*equal_columns(rows.keys), *clamped_totals), totals.result)
+    result = Select((*same_named_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
@@ -154,7 +156,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
         if presence_name in rows.ones
         else (apply(ScalarFunction.EQUAL, Reference(presence_name), integer_constant(1)),)
     )
-    columns = equal_columns((*rows.keys, value_name))
+    columns = same_named_columns((*rows.keys, value_name))
     if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
         return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
     rows = materialise_rows(bounded, rows, relations)
@@ -167,43 +169,45 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
     return StagedSelect((*relations.stages, heavy), Select(columns, all_rows))
 
 
-def by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = False) -> StagedSelect:
+def totals_by_value(bounded: BoundedPlan, value: Expression, key: int, *, once: bool = False) -> StagedSelect:
     """Add up rows by a value of any type, as one more key; ``once`` if equal rows of a unit count once.
 
     Limits are those of the groups themselves, so rows are ranked before they are distinguished by their values.
     """
     relations = RelationLowering(key, bounded.sample)
-    rows = counted_rows(with_value(bounded, value), relations)
+    rows = counted_rows(with_value_as_key(bounded, value), relations)
     if bounded.strategy is Strategy.WHOLE:
         totals = _unbounded_totals(rows)
     else:
-        rows = _pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
+        rows = _distinct_pairs(rows, relations) if once else materialise_rows(bounded, rows, relations)
         (*key_names, value_name), (*kinds, kind) = rows.keys, rows.kinds
         grouped = replace(rows, keys=tuple(key_names), kinds=tuple(kinds), apart=((value_name, kind),))
         heavy, ranked, is_kept = _rank_rows(bounded, grouped, key)
-        totals = _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
+        totals = _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
     return StagedSelect((*relations.stages, *totals.stages), totals.result)
 
 
 def matched_pairs(reading: MatchedValueReading, key: int) -> StagedSelect:
     """Select a unit's distinct pairs of group and value, as (key…, rank of the unit, rank of the pair among all)."""
     relations = RelationLowering(key, reading.bounded.sample)
-    rows = _pairs(counted_rows(with_value(reading.bounded, reading.value), relations), relations)
+    rows = _distinct_pairs(counted_rows(with_value_as_key(reading.bounded, reading.value), relations), relations)
     everything = (integer_constant(0),)
     ranks = (
         ("u", Rank(everything, (Reference("u"),), RowNumber.RANK)),
         ("v0", Rank(everything, tuple(map(Reference, rows.keys)), RowNumber.RANK)),
     )
-    return StagedSelect(tuple(relations.stages), Select((*equal_columns(rows.keys[:-1]), *ranks), rows.select))
+    return StagedSelect(tuple(relations.stages), Select((*same_named_columns(rows.keys[:-1]), *ranks), rows.select))
 
 
-def _pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
+def _distinct_pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
     """Deduplicate a unit's counted rows that are equal in all keys."""
     names, is_counted = ("u", *rows.keys), apply(ScalarFunction.EQUAL, Reference("v0"), integer_constant(1))
     pairs = Select(
-        (*equal_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
+        (*same_named_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
     )
-    return replace(rows, select=Select(equal_columns((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
+    return replace(
+        rows, select=Select(same_named_columns((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"})
+    )
 
 
 def clamp_to_64_bits(total: Scalar) -> Scalar:
@@ -216,7 +220,7 @@ def _sum(scalar: Scalar) -> Scalar:
     return GroupTotal(AggregateFunction.SUM, scalar)
 
 
-def _bits(bounded: BoundedPlan) -> list[int]:
+def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
     """Return, for each coordinate, the power of two by which a step is divided when contributions are added up."""
     return [max(0, each.bits) for each in bounded.measures for _ in range(each.coordinates)]
 
@@ -226,22 +230,24 @@ def _bits(bounded: BoundedPlan) -> list[int]:
 
 def _unbounded_totals(rows: CountedRows) -> StagedSelect:
     source, totals = add_up_rows(rows)
-    return StagedSelect((), Select((*equal_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
+    return StagedSelect((), Select((*same_named_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
 
 
 def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     """Count every row as it is, less the excess of the rows of units with more than m."""
     max_rows = bounded.limits.rows
     excess = [
-        (name, _sum(_excess(Reference(name), max_rows, bits)))
-        for name, bits in zip(rows.values, _bits(bounded), strict=True)
+        (name, _sum(_weighting_change(Reference(name), max_rows, bits)))
+        for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
-    beyond = _heavy_rows(rows, (*equal_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h"))))
-    correction = Select((*equal_columns(rows.keys), *excess), beyond, group_by=rows.keys)
-    return _correct_totals(bounded, rows, (_heavy_units(rows, max_rows),), correction)
+    beyond = _rows_beyond_limit(
+        rows, (*same_named_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h")))
+    )
+    correction = Select((*same_named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
+    return _correct_totals(bounded, rows, (_units_beyond_limit(rows, max_rows),), correction)
 
 
-def _excess(value: Scalar, max_rows: int, bits: int) -> Scalar:
+def _weighting_change(value: Scalar, max_rows: int, bits: int) -> Scalar:
     """Return the weighted contribution of a row, rounded toward zero, less its contribution as it is."""
     weighted = apply(
         ScalarFunction.DIVIDE_WHOLE,
@@ -251,14 +257,14 @@ def _excess(value: Scalar, max_rows: int, bits: int) -> Scalar:
     return apply(ScalarFunction.SUBTRACT, weighted, apply(ScalarFunction.MULTIPLY, value, integer_constant(1 << bits)))
 
 
-def _heavy_units(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
+def _units_beyond_limit(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
     """Select the units with more than ``max_rows`` rows, and their numbers of rows."""
     count = GroupTotal(AggregateFunction.COUNT)
     having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))
-    return "h", Select((*equal_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
+    return "h", Select((*same_named_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
 
 
-def _heavy_rows(rows: CountedRows, columns: Columns) -> Select:
+def _rows_beyond_limit(rows: CountedRows, columns: Columns) -> Select:
     """Select the rows of the units in stage ``h``."""
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
     return Select(columns, rows.select, joins=(RelationalJoin(StageReference("h"), "h", same_unit),))
@@ -266,7 +272,7 @@ def _heavy_rows(rows: CountedRows, columns: Columns) -> Select:
 
 def _is_within_limits(bounded: BoundedPlan) -> bool:
     """Return whether the plan itself proves that no unit has more rows than count: no correction is needed then."""
-    max_rows, limits = bounded.bound.input.max_rows, bounded.limits
+    max_rows, limits = bounded.bounding_node.input.max_rows, bounded.limits
     allowed_rows = limits.rows
     if bounded.strategy is not Strategy.REWEIGHT:
         allowed_rows = min(limits.total, limits.rows_per_group)
@@ -278,29 +284,29 @@ def _is_within_limits(bounded: BoundedPlan) -> bool:
 def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
     """Add up the totals of all rows as they are."""
     source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else add_up_rows(rows)
-    bits = _bits(bounded)
-    totals = tuple((name, _finer(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
-    return Select((*equal_columns(rows.keys), *totals), source, group_by=rows.keys)
+    bits = _coordinate_bits(bounded)
+    totals = tuple((name, _in_fractions_of_step(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
+    return Select((*same_named_columns(rows.keys), *totals), source, group_by=rows.keys)
 
 
 def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
     both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
-    return StagedSelect(stages, Select((*equal_columns(rows.keys), *totals), both, group_by=rows.keys))
+    return StagedSelect(stages, Select((*same_named_columns(rows.keys), *totals), both, group_by=rows.keys))
 
 
-def _finer(total: Scalar, bits: int) -> Scalar:
+def _in_fractions_of_step(total: Scalar, bits: int) -> Scalar:
     """Express a total in 2^-bits of a step."""
     return apply(ScalarFunction.MULTIPLY, wide(total), Constant(1 << bits, Wide.INTEGER))
 
 
 def _unit_counts(rows: CountedRows) -> dict[str, Scalar]:
     """Count units rather than rows."""
-    return {name: _plain_total(rows, name) for name in rows.values}
+    return {name: _unlimited_total(rows, name) for name in rows.values}
 
 
-def _plain_total(rows: CountedRows, name: str) -> Scalar:
+def _unlimited_total(rows: CountedRows, name: str) -> Scalar:
     if name not in rows.maximal:
         return GroupTotal(AggregateFunction.COUNT) if name in rows.ones else _sum(Reference(name))
     is_counted = None if name in rows.ones else apply(ScalarFunction.EQUAL, Reference(name), integer_constant(1))
@@ -320,10 +326,10 @@ def _clip(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
-    beyond = _heavy_rows(rows, equal_columns(("u", *rows.keys, *rows.values), "r"))
-    heavy = _heavy_units(rows, _light_rows(bounded, scaling))
-    stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _norms(clipped, scaling))
-    return _correct_totals(bounded, rows, stages, _excess_of_units(bounded, rows, scaling, clipped))
+    beyond = _rows_beyond_limit(rows, same_named_columns(("u", *rows.keys, *rows.values), "r"))
+    heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))
+    stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _unit_norms(clipped, scaling))
+    return _correct_totals(bounded, rows, stages, _clipping_change(bounded, rows, scaling, clipped))
 
 
 def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
@@ -336,17 +342,25 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))
         for name in rows.values
     )
-    pairs = "p", Select((*equal_columns(names), *unit_flags), rows.select, group_by=names)
+    pairs = "p", Select((*same_named_columns(names), *unit_flags), rows.select, group_by=names)
     pair_rows = replace(
-        rows, select=Select(equal_columns((*names, *rows.values)), StageReference("p")), maximal=frozenset(), cells=()
+        rows,
+        select=Select(same_named_columns((*names, *rows.values)), StageReference("p")),
+        maximal=frozenset(),
+        cells=(),
     )
-    heavy_pairs = "g", _heavy_rows(pair_rows, equal_columns((*names, *rows.values), "r"))
+    heavy_pairs = "g", _rows_beyond_limit(pair_rows, same_named_columns((*names, *rows.values), "r"))
     clipped = _clip_groups(pair_rows, scaling, [1] * len(rows.values))
-    stages = (pairs, _heavy_units(pair_rows, _light_rows(bounded, scaling)), heavy_pairs, _norms(clipped, scaling))
-    return _correct_totals(bounded, pair_rows, stages, _excess_of_units(bounded, pair_rows, scaling, clipped))
+    stages = (
+        pairs,
+        _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling)),
+        heavy_pairs,
+        _unit_norms(clipped, scaling),
+    )
+    return _correct_totals(bounded, pair_rows, stages, _clipping_change(bounded, pair_rows, scaling, clipped))
 
 
-def _light_rows(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int:
+def _max_unscaled_rows(bounded: BoundedPlan, scaling: Sequence[_Scaling]) -> int:
     """Return how many rows a unit may have, in whatever groups, and be within every limit and norm.
 
     Rows that are added up may all be in one group. A unit that counts once in a group is in as many as it has rows.
@@ -363,23 +377,23 @@ def _clip_cells(
     capped = dict(column for part in scaling for column in part.capped())
     unclipped = [
         apply(ScalarFunction.MULTIPLY, Reference(f"v{index}"), integer_constant(1 << bits))
-        for index, bits in enumerate(_bits(bounded))
+        for index, bits in enumerate(_coordinate_bits(bounded))
     ]
     differences = [
         apply(ScalarFunction.SUBTRACT, capped[name], contribution)
         for name, contribution in zip(rows.values, unclipped, strict=True)
     ]
     excess = tuple(zip(rows.values, map(_sum, differences), strict=True))
-    select, names = without_values(rows.select, rows.cells)
+    select, names = without_contributions(rows.select, rows.cells)
     narrow_rows = replace(rows, select=select)
-    heavy = _heavy_units(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
-    beyond = _heavy_rows(narrow_rows, (*equal_columns(names, "r"), ("n", Reference("n", "h"))))
-    heavy_values = with_values(beyond, rows.select, rows.values, rows.cells)  # of those units alone
+    heavy = _units_beyond_limit(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
+    beyond = _rows_beyond_limit(narrow_rows, (*same_named_columns(names, "r"), ("n", Reference("n", "h"))))
+    heavy_values = with_contributions(beyond, rows.select, rows.values, rows.cells)  # of those units alone
     totals = tuple(
         (name, _unit_total(rows, name, max_total)) for name, max_total in zip(rows.values, max_totals, strict=True)
     )
     # by the number of rows too, which changes nothing: a table of all ids would hold every count for each of them
-    units = "g", Select((*equal_columns("u"), *totals), heavy_values, group_by=("u", "n"))
+    units = "g", Select((*same_named_columns("u"), *totals), heavy_values, group_by=("u", "n"))
     return _correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference("g")))
 
 
@@ -405,7 +419,7 @@ def _unit_totals(
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
         if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal
     ]
-    return "g", Select((*equal_columns(names), *totals), source, group_by=names)
+    return "g", Select((*same_named_columns(names), *totals), source, group_by=names)
 
 
 def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
@@ -426,29 +440,31 @@ def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Seq
         (name, Reference(name if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal else value))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
     )
-    return Select((*equal_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
+    return Select((*same_named_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
 
 
-def _norms(clipped: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
+def _unit_norms(clipped: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
     """Compute the norm that each unit is scaled by."""
-    norms = Select((*equal_columns("u"), *(part.norm() for part in scaling)), clipped, group_by=("u",))
-    return "n", Select((*equal_columns("u"), *((part.length, part.beyond()) for part in scaling)), norms)
+    norms = Select((*same_named_columns("u"), *(part.norm() for part in scaling)), clipped, group_by=("u",))
+    return "n", Select(
+        (*same_named_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms
+    )
 
 
-def _excess_of_units(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], clipped: Select) -> Select:
+def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], clipped: Select) -> Select:
     """Add up in each group the clipped and scaled totals of units beyond a limit, less their exact totals."""
     scaled = [column for part in scaling for column in part.scaled()]
     excess = tuple(
-        (name, apply(ScalarFunction.SUBTRACT, _sum(scalar), _finer(_sum(Reference(exact)), bits)))
-        for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _bits(bounded), strict=True)
+        (name, apply(ScalarFunction.SUBTRACT, _sum(scalar), _in_fractions_of_step(_sum(Reference(exact)), bits)))
+        for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _coordinate_bits(bounded), strict=True)
     )
-    return Select((*equal_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
+    return Select((*same_named_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
 
 
 def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[_Scaling]) -> Select:
     """Join clipped totals to the norm of their unit."""
-    total_columns = equal_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
-    lengths = equal_columns((part.length for part in scaling), "n")
+    total_columns = same_named_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
+    lengths = same_named_columns((part.length for part in scaling), "n")
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*total_columns, *lengths), clipped, joins=(RelationalJoin(StageReference("n"), "n", same_unit),))
 
@@ -476,15 +492,15 @@ class _Scaling:
         measure = bounded.measures[number]
         index = sum(each.coordinates for each in bounded.measures[:number])
         coordinates = tuple(f"v{index + offset}" for offset in range(measure.coordinates))
-        limits = bounded.limits.of_measure(measure.measure)
+        limits = bounded.limits.for_measure(measure.measure)
         per_group, total = limits.rows_per_group, limits.total
         bits, squared = max(0, measure.bits), bounded.strategy is Strategy.CLIP_L2
         size = measure.size << bits
         bound = math.isqrt(max_squared_norm(per_group * size, total * size)) if squared else total * size
         box = (
             None
-            if measure.contribution_bounds is None
-            else (measure.contribution_bounds[0] * per_group, measure.contribution_bounds[1] * per_group)
+            if measure.row_contribution_bounds is None
+            else (measure.row_contribution_bounds[0] * per_group, measure.row_contribution_bounds[1] * per_group)
         )
         wide_totals = box is None and _max_unit_totals(bounded)[index] > _MAX_UNIT_TOTAL
         return cls(coordinates, f"n{number}", measure.size * per_group, bits, bound, squared, box, wide_totals)
@@ -515,16 +531,18 @@ class _Scaling:
         if self.squared:
             fits_64_bits = len(self.coordinates) * (self.max_in_group << self.bits) ** 2 <= _MAX_UNIT_TOTAL
             coordinates = [Reference(name) if fits_64_bits else wide(Reference(name)) for name in self.coordinates]
-            return self.length, _sum(_added([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates]))
-        return self.length, narrow(_sum(self._size())) if self._short else _sum(self._size())
+            return self.length, _sum(_sum_of([apply(ScalarFunction.MULTIPLY, value, value) for value in coordinates]))
+        return self.length, narrow(_sum(self._size())) if self._fits_64_bits else _sum(self._size())
 
-    def beyond(self) -> Scalar:
+    def norm_if_too_large(self) -> Scalar:
         """Return the norm as a real where it is too large, else NULL."""
         length = Reference(self.length)
-        norm = as_real(length) if self._short else real_of_wide(length)
+        norm = as_real(length) if self._fits_64_bits else real_of_wide(length)
         bound = self.bound**2 if self.squared else self.bound
         is_large = apply(
-            ScalarFunction.GREATER, length, integer_constant(bound) if self._short else Constant(bound, Wide.INTEGER)
+            ScalarFunction.GREATER,
+            length,
+            integer_constant(bound) if self._fits_64_bits else Constant(bound, Wide.INTEGER),
         )
         return apply(ScalarFunction.CASE, is_large, apply(ScalarFunction.SQRT, norm) if self.squared else norm)
 
@@ -552,15 +570,15 @@ class _Scaling:
         return self.bound**2 // max_size**2 if self.squared else self.bound // max_size
 
     @property
-    def _short(self) -> bool:
+    def _fits_64_bits(self) -> bool:
         """Return whether 64 bits hold the norm, whatever groups there are."""
         return not self.squared and (self.max_in_group << self.bits) * MAX_GROUPS <= _MAX_UNIT_TOTAL
 
     def _size(self) -> Scalar:
-        return _added([apply(ScalarFunction.ABS, Reference(name)) for name in self.coordinates])
+        return _sum_of([apply(ScalarFunction.ABS, Reference(name)) for name in self.coordinates])
 
 
-def _added(scalars: Sequence[Scalar]) -> Scalar:
+def _sum_of(scalars: Sequence[Scalar]) -> Scalar:
     return scalars[0] if len(scalars) == 1 else Apply(ScalarFunction.ADD, tuple(scalars))
 
 
@@ -580,10 +598,10 @@ def _scale_to(value: Scalar, bound: int, size: Scalar) -> Scalar:
 # Samples
 
 
-def _sample(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
+def _sampled_totals(bounded: BoundedPlan, rows: CountedRows, key: int) -> StagedSelect:
     """Count every row as it is, less the rows of units beyond a limit that are not sampled."""
     heavy, ranked, is_kept = _rank_rows(bounded, rows, key)
-    return _correct_totals(bounded, rows, (heavy,), _sampling_loss(rows, ranked, is_kept))
+    return _correct_totals(bounded, rows, (heavy,), _sampling_change(rows, ranked, is_kept))
 
 
 def _sample_discovered(
@@ -600,9 +618,9 @@ def _sample_discovered(
         available = {*part.keys, *part.values}
         columns = ((name, Reference(name) if name in available else null) for name, null in null_keys.items())
         totals = ((name, Reference(name) if name in available else Constant(0, Wide.INTEGER)) for name in rows.values)
-        grouped = _correct_totals(bounded, part, (), _sampling_loss(part, StageReference("s"), is_kept)).result
+        grouped = _correct_totals(bounded, part, (), _sampling_change(part, StageReference("s"), is_kept)).result
         members.append(Select((*columns, *totals), grouped))
-    union = Select(equal_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
+    union = Select(same_named_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
@@ -617,12 +635,14 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     max_rows_per_group = limits.rows_per_group if limits.rows_per_group < limits.rows else None
     max_rows = limits.rows if limits.total == limits.rows else None
     light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
-    columns_read = dict.fromkeys(("u", *rows.keys, *rows.telling, *rows.values))
-    seed = equal_columns(SEED_COLUMNS[:1], "h")
-    ranked = _heavy_rows(rows, (*equal_columns(columns_read, "r"), *seed, *_ranks(rows, max_groups is not None)))
+    columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
+    seed = same_named_columns(SEED_COLUMNS[:1], "h")
+    ranked = _rows_beyond_limit(
+        rows, (*same_named_columns(columns_read, "r"), *seed, *_ranks(rows, max_groups is not None))
+    )
     within_limits: list[Scalar] = []
     unit = Reference(SEED_COLUMNS[0]), Reference("u")
-    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.telling]
+    keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.distinguishing_columns]
     places: list[tuple[str, Scalar]] = []
     if max_groups is not None:
         places.append(("a", Rank(unit, (Reference("s"), *keys), place=RowNumber.DENSE_RANK)))
@@ -632,7 +652,7 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
         within_limits.append(apply(ScalarFunction.AT_MOST, Reference("b"), integer_constant(max_rows_per_group)))
     if places:
         ranked = Select(tuple(places), ranked, all_columns=True)
-    name, heavy_units = _heavy_units(rows, light_rows)
+    name, heavy_units = _units_beyond_limit(rows, light_rows)
     heavy = name, with_seeds(heavy_units, key)
     if max_groups is not None and max_rows_per_group is None and max_rows is not None and max_rows <= MAX_SPREAD_ROWS:
         return heavy, *spread_rows(ranked, all_of(within_limits), max_rows, unit, (*keys, Reference("t"), *values))
@@ -658,7 +678,7 @@ def _ranks(rows: CountedRows, grouped: bool) -> Columns:
         number(Reference(name, "r"), kind, rows.codes.get(name, ()))
         for name, kind in zip(rows.keys, rows.kinds, strict=True)
     ]
-    values = [(name, Reference(name, "r")) for name in rows.telling]
+    values = [(name, Reference(name, "r")) for name in rows.distinguishing_columns]
     row_numbers = [number(value, kinds[name]) if name in kinds else value for name, value in values]
     high, low = (Reference(name, "h") for name in SEED_COLUMNS)
     if not grouped:
@@ -666,27 +686,27 @@ def _ranks(rows: CountedRows, grouped: bool) -> Columns:
     return ("s", rank(key_numbers, (high, low))), ("t", rank(row_numbers, (low, high)))
 
 
-def _sampling_loss(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:
+def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept: Scalar) -> Select:
     """Subtract rows that are not sampled; a unit with no sampled row in a group no longer counts there."""
     if not rows.maximal:
         losses = tuple((name, _sum(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
         return Select(
-            (*equal_columns(rows.keys), *losses),
+            (*same_named_columns(rows.keys), *losses),
             ranked,
             where=(apply(ScalarFunction.NOT, is_kept),),
             group_by=rows.keys,
         )
     names = ("u", *rows.keys)
-    losses = tuple((name, _unit_loss(rows, name, is_kept)) for name in rows.values)
-    unit_losses = Select((*equal_columns(names), *losses), ranked, group_by=names)
+    losses = tuple((name, _unit_sampling_change(rows, name, is_kept)) for name in rows.values)
+    unit_losses = Select((*same_named_columns(names), *losses), ranked, group_by=names)
     return Select(
-        (*equal_columns(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)),
+        (*same_named_columns(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)),
         unit_losses,
         group_by=rows.keys,
     )
 
 
-def _unit_loss(rows: CountedRows, name: str, is_kept: Scalar) -> Scalar:
+def _unit_sampling_change(rows: CountedRows, name: str, is_kept: Scalar) -> Scalar:
     value = Reference(name)
     if name not in rows.maximal:
         return _sum(apply(ScalarFunction.CASE, is_kept, integer_constant(0), apply(ScalarFunction.NEGATE, value)))

@@ -13,7 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from sfumato.engine.lowering.applications import present
-from sfumato.engine.lowering.relation_lowering import Columns, RelationLowering, all_of, equal_columns, plain
+from sfumato.engine.lowering.relation_lowering import (
+    Columns,
+    RelationLowering,
+    all_of,
+    is_cheap_chain,
+    same_named_columns,
+)
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -51,7 +57,7 @@ def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar],
     measures = [each.measure for each in bounded.measures]
     if bounded.plan.keys or len(measures) < MIN_COUNTS or any(each.value or each.once_per_unit for each in measures):
         return ()
-    declared, domains, cell_count = bounded.bound.input.columns, {}, 1
+    declared, domains, cell_count = bounded.bounding_node.input.columns, {}, 1
     for reference in dict.fromkeys(one for each in measures if each.where for one in expressions.columns(each.where)):
         domain, scalar = declared.get(reference), columns.get(reference)  # type: ignore[arg-type]
         distinct_values = None if domain is None else _distinct_values(domain)
@@ -63,7 +69,7 @@ def cells(bounded: BoundedPlan, columns: Mapping[expressions.Reference, Scalar],
     return tuple(domains.items()) if domains and cell_count <= MAX_CELLS and references_read <= set(domains) else ()
 
 
-def count_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select, dict[str, Scalar]]:
+def total_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[Select, dict[str, Scalar]]:
     """Group rows into cells with what one row of each counts; return them with each total over the cells."""
     columns, by_reference = [], {}
     for name, (reference, domain) in zip(_cell_columns(read), read, strict=True):
@@ -75,37 +81,39 @@ def count_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[S
         )
     rows = replace(select, columns=tuple(columns))
     cell_sizes = Select(
-        (*equal_columns(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))),
+        (*same_named_columns(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))),
         rows,
         group_by=_cell_columns(read),
     )
     values = dict(select.columns)
     cell_values = Select(
-        (*equal_columns("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes
+        (*same_named_columns("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes
     )
-    return cell_values, {name: _total(name) for name in names}
+    return cell_values, {name: _weighted_total(name) for name in names}
 
 
-def without_values(select: Select, read: Cells) -> tuple[Select, tuple[str, ...]]:
+def without_contributions(select: Select, read: Cells) -> tuple[Select, tuple[str, ...]]:
     """Select rows with their unit and the columns that predicates read, with no predicate evaluated."""
     columns = zip(_cell_columns(read), (reference for reference, _ in read), strict=True)
     return replace(select, columns=(("u", dict(select.columns)["u"]), *columns)), ("u", *_cell_columns(read))
 
 
-def with_values(rows: Select, select: Select, names: Sequence[str], read: Cells) -> Select:
+def with_contributions(rows: Select, select: Select, names: Sequence[str], read: Cells) -> Select:
     """Evaluate what each of such rows counts, and keep its unit and the number of rows of that unit."""
     values, by_reference = (
         dict(select.columns),
         {reference: Reference(name) for name, (reference, _) in zip(_cell_columns(read), read, strict=True)},
     )
-    return Select((*equal_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows)
+    return Select(
+        (*same_named_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows
+    )
 
 
 def _cell_columns(read: Cells) -> tuple[str, ...]:
     return tuple(f"c{number}" for number in range(len(read)))
 
 
-def _total(name: str) -> Scalar:
+def _weighted_total(name: str) -> Scalar:
     weighted_sum = GroupTotal(AggregateFunction.SUM, apply(ScalarFunction.MULTIPLY, Reference(name), Reference("n")))
     return apply(ScalarFunction.COALESCE, weighted_sum, Constant(0, Type.INTEGER))
 
@@ -161,7 +169,7 @@ class CountedRows:
     """A column that tells rows of a group apart as the values do, with its type."""
 
     @property
-    def telling(self) -> list[str]:
+    def distinguishing_columns(self) -> list[str]:
         """List the columns that distinguish the rows of a group."""
         return [*(name for name, _ in self.apart), *(name for name in self.values if name not in self.ones)]
 
@@ -196,7 +204,7 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
-    select = source.selected((*(equal_columns("u") if unit else ()), *key_columns, *value_columns), tests)
+    select = source.selected((*(same_named_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
         tuple(name for name, _ in key_columns),
@@ -212,10 +220,10 @@ def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: Relatio
     """Materialise the rows where computing them costs more than reading a table: bounding reads them several times. The
     columns that predicates read are dropped.
     """
-    if plain(bounded.plan.source):
+    if is_cheap_chain(bounded.plan.source):
         return rows
     stage = relations.stage(rows.select)
-    return replace(rows, select=Select(equal_columns(name for name, _ in rows.select.columns), stage), cells=())
+    return replace(rows, select=Select(same_named_columns(name for name, _ in rows.select.columns), stage), cells=())
 
 
 def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[Scalar]:
@@ -274,12 +282,12 @@ def round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) 
         return totals
     coordinates = zip(rows.values, units, strict=True)
     rounded = tuple(
-        (name, Reference(name) if unit == 1 else _nearest(Reference(name), unit)) for name, unit in coordinates
+        (name, Reference(name) if unit == 1 else _rounded_quotient(Reference(name), unit)) for name, unit in coordinates
     )
-    return replace(totals, result=Select((*equal_columns(rows.keys), *rounded), totals.result))
+    return replace(totals, result=Select((*same_named_columns(rows.keys), *rounded), totals.result))
 
 
-def _nearest(total: Scalar, unit: int) -> Scalar:
+def _rounded_quotient(total: Scalar, unit: int) -> Scalar:
     """Compute ⌊total/unit + 1/2⌋: division rounds down where the dividend is not negative."""
     clamped_total = clamped(
         wide(total), Constant(-_BEYOND_TOTALS, Wide.INTEGER), Constant(_BEYOND_TOTALS, Wide.INTEGER)
@@ -310,7 +318,7 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
 def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
     if not rows.codes:
         return statement
-    return replace(statement, result=Select((*rows.decoded_keys, *equal_columns(rows.values)), statement.result))
+    return replace(statement, result=Select((*rows.decoded_keys, *same_named_columns(rows.values)), statement.result))
 
 
 def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
@@ -320,28 +328,30 @@ def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:
     less the total of x: the same whole number, for which nothing needs to be added up again.
     """
     if rows.cells:
-        return count_by_cells(rows.select, rows.values, rows.cells)
+        return total_by_cells(rows.select, rows.values, rows.cells)
     scalars = dict(rows.select.columns)
     first_names = {scalars[name]: name for name in reversed(rows.values)}
     columns = {name: scalars[name] for name in rows.keys}
     totals: dict[str, Scalar] = {}
     for name in rows.values:
-        mirrored = _split_mirrored(scalars[name])
+        mirrored = _split_complement(scalars[name])
         if name in rows.ones:
             totals[name] = wide(GroupTotal(AggregateFunction.COUNT))
         elif mirrored is None or mirrored[0] not in first_names:
             columns[first_names[scalars[name]]] = scalars[name]
-            totals[name] = or_zero(sum_of_cells(first_names[scalars[name]]))
+            totals[name] = or_zero(sum_of_contributions(first_names[scalars[name]]))
         else:
             value, presence, high = mirrored
             columns[f"d{name[1:]}"] = presence
             present_rows = wide(GroupTotal(AggregateFunction.COUNT, Reference(f"d{name[1:]}")))
             upper_total = apply(ScalarFunction.MULTIPLY, present_rows, Constant(high, Wide.INTEGER))
-            totals[name] = apply(ScalarFunction.SUBTRACT, upper_total, or_zero(sum_of_cells(first_names[value])))
+            totals[name] = apply(
+                ScalarFunction.SUBTRACT, upper_total, or_zero(sum_of_contributions(first_names[value]))
+            )
     return replace(rows.select, columns=tuple(columns.items()) or (("c", integer_constant(0)),)), totals
 
 
-def _split_mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
+def _split_complement(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
     """Split "high − x where a test holds, else 0" into "x where it holds, else 0", a scalar that is present where it
     holds, and high.
     """
@@ -358,7 +368,7 @@ def _split_mirrored(scalar: Scalar) -> tuple[Scalar, Scalar, int] | None:
     return None
 
 
-def sum_of_cells(name: str) -> Scalar:
+def sum_of_contributions(name: str) -> Scalar:
     """Add up single-row contributions, each of which 64 bits hold."""
     return GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference(name))
 

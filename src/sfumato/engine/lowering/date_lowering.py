@@ -19,12 +19,12 @@ from sfumato.policy.date_formats import FormatPart, parse_format
 
 
 def _extract(call: Application) -> Scalar:
-    return apply(ScalarFunction.PART, call.arguments[1], detail=(call.written(0),))
+    return apply(ScalarFunction.PART, call.arguments[1], detail=(call.literal_argument(0),))
 
 
 def _strftime(call: Application) -> Scalar:
-    x = call.shared()
-    pieces = calendar.split_format(call.written(1))
+    x = call.shared_argument()
+    pieces = calendar.split_format(call.literal_argument(1))
     texts = (Constant(piece, Type.TEXT) if isinstance(piece, str) else _format_part(x, piece) for piece in pieces)
     return apply(ScalarFunction.JOIN, *texts)
 
@@ -51,13 +51,13 @@ def _format_part(x: Scalar, letter: calendar.FormatCode) -> Scalar:
 
 
 def _trunc(call: Application) -> Scalar:
-    return apply(ScalarFunction.START, call.arguments[1], detail=(call.written(0), call.kind))
+    return apply(ScalarFunction.START, call.arguments[1], detail=(call.literal_argument(0), call.kind))
 
 
 def _time_bucket(call: Application) -> Scalar:
     """Find the start of a span: counts are shifted to be at least 0, where division rounds down."""
     amount, unit, _, origin = call.node.arguments
-    bucket, x = written_bucket(amount, unit, origin), call.shared(2)
+    bucket, x = written_bucket(amount, unit, origin), call.shared_argument(2)
     span = bucket.seconds if bucket.months is None else bucket.months
     if bucket.months is None:
         count = apply(ScalarFunction.SECONDS, x)
@@ -91,7 +91,13 @@ def _month_start(months: Scalar) -> Scalar:
     year = apply(ScalarFunction.DIVIDE_WHOLE, months, integer_constant(12))
     month = apply(ScalarFunction.REMAINDER, months, integer_constant(12))
     dash = Constant("-", Type.TEXT)
-    text = apply(ScalarFunction.JOIN, _digits(year, 4, 1), dash, _digits(month, 2, 1), Constant("-01", Type.TEXT))
+    text = apply(
+        ScalarFunction.JOIN,
+        _fixed_width_digits(year, 4, 1),
+        dash,
+        _fixed_width_digits(month, 2, 1),
+        Constant("-01", Type.TEXT),
+    )
     return apply(ScalarFunction.READ, text, detail=(Type.DATE,))
 
 
@@ -99,17 +105,17 @@ def _make_date(call: Application) -> Scalar:
     """Write the three numbers as a date is written, where each has as many digits, and parse what is one."""
     digits = []
     for place, (width, high) in enumerate(((4, 9999), (2, 12), (2, 31))):
-        number = call.shared(place)
+        number = call.shared_argument(place)
         inside = apply(ScalarFunction.BETWEEN, number, integer_constant(1), integer_constant(high))
         known = call.rows.shared(case(inside, number, otherwise=missing(Type.INTEGER)))
-        digits.append(_digits(known, width, 0))
+        digits.append(_fixed_width_digits(known, width, 0))
     dash = Constant("-", Type.TEXT)
     text = call.rows.shared(apply(ScalarFunction.JOIN, digits[0], dash, digits[1], dash, digits[2]))
     is_date = apply(ScalarFunction.MATCHES, text, detail=(GRAMMARS[Type.DATE],))
     return case(is_date, apply(ScalarFunction.READ, text, detail=(Type.DATE,)), otherwise=missing(Type.DATE))
 
 
-def _digits(number: Scalar, width: int, added: int) -> Scalar:
+def _fixed_width_digits(number: Scalar, width: int, added: int) -> Scalar:
     """Write a number and what is added to it with so many digits."""
     shifted = apply(ScalarFunction.ADD, number, integer_constant(10**width + added))
     text = apply(ScalarFunction.CONVERT, shifted, detail=(Type.TEXT,))
@@ -118,7 +124,7 @@ def _digits(number: Scalar, width: int, added: int) -> Scalar:
 
 def _add(call: Application) -> Scalar:
     """Move a date by an interval; dates that would leave the calendar become NULL before they are moved."""
-    amount, unit, x = call.written(1), call.written(2), call.shared()
+    amount, unit, x = call.literal_argument(1), call.literal_argument(2), call.shared_argument()
     moved = apply(ScalarFunction.MOVED, x, detail=(amount, unit, call.kind))
     if call.node.domain.range is not None:
         return moved
@@ -129,7 +135,7 @@ def _add(call: Application) -> Scalar:
 
 
 def _diff(call: Application) -> Scalar:
-    unit, start, end = call.written(0), call.shared(1), call.shared(2)
+    unit, start, end = call.literal_argument(0), call.shared_argument(1), call.shared_argument(2)
     days = apply(ScalarFunction.DAYS, start, end)
     if unit == "day":
         return days
@@ -182,7 +188,7 @@ def iso_text(rows: RowScope, text: Scalar, formats: Sequence[str]) -> Scalar:
     """Write a date or time as ISO does, by the first format under which its day exists; NULL where none fits."""
     is_short = apply(ScalarFunction.AT_MOST, apply(ScalarFunction.LENGTH, text), integer_constant(MAX_DATE_LETTERS))
     short = rows.shared(apply(ScalarFunction.CASE, is_short, text, missing(Type.TEXT)))
-    candidates = [_iso(rows, short, parse_format(each)) for each in formats]
+    candidates = [_iso_of_format(rows, short, parse_format(each)) for each in formats]
     if len(candidates) == 1:
         return candidates[0]
     shared = [rows.shared(candidate) for candidate in candidates]
@@ -190,7 +196,7 @@ def iso_text(rows: RowScope, text: Scalar, formats: Sequence[str]) -> Scalar:
     return apply(ScalarFunction.CASE, *pairs, missing(Type.TEXT))
 
 
-def _iso(rows: RowScope, text: Scalar, parts: tuple[FormatPart, ...]) -> Scalar:
+def _iso_of_format(rows: RowScope, text: Scalar, parts: tuple[FormatPart, ...]) -> Scalar:
     pattern, directives = date_pattern(parts), read_directives(parts)
     groups = {
         directive: rows.shared(apply(ScalarFunction.GROUP, text, detail=(pattern, number)))
@@ -198,17 +204,22 @@ def _iso(rows: RowScope, text: Scalar, parts: tuple[FormatPart, ...]) -> Scalar:
     }
     pieces: list[Scalar] = [_text(_FIRST_DAY)]
     if "d" in groups:
-        pieces = [_year(groups), _text("-"), _month(groups), _text("-"), _padded(groups["d"])]
+        pieces = [_year(groups), _text("-"), _month(groups), _text("-"), _two_digits(groups["d"])]
     if "H" in groups or "I" in groups:
-        pieces += [_text(" "), _hour(rows, groups), _text(":"), _padded(groups["M"]) if "M" in groups else _text("00")]
-        pieces += [_text(":"), _padded(groups["S"])] if "S" in groups else []
+        pieces += [
+            _text(" "),
+            _hour(rows, groups),
+            _text(":"),
+            _two_digits(groups["M"]) if "M" in groups else _text("00"),
+        ]
+        pieces += [_text(":"), _two_digits(groups["S"])] if "S" in groups else []
         pieces += [_text("."), groups["f"]] if "f" in groups else []
         pieces += [groups["z"]] if "z" in groups else []
     iso = apply(ScalarFunction.JOIN, *pieces)
     return apply(ScalarFunction.CASE, _matches(text, pattern), iso, missing(Type.TEXT))
 
 
-def _padded(digits: Scalar) -> Scalar:
+def _two_digits(digits: Scalar) -> Scalar:
     """Write a number of one digit with two."""
     two_digits = apply(ScalarFunction.JOIN, _text("0"), digits)
     is_single = apply(ScalarFunction.EQUAL, apply(ScalarFunction.LENGTH, digits), integer_constant(1))
@@ -224,7 +235,7 @@ def _year(groups: dict[str, Scalar]) -> Scalar:
 
 def _month(groups: dict[str, Scalar]) -> Scalar:
     if "m" in groups:
-        return _padded(groups["m"])
+        return _two_digits(groups["m"])
     name = groups.get("b") or groups["B"]
     pairs = [
         scalar
@@ -237,8 +248,8 @@ def _month(groups: dict[str, Scalar]) -> Scalar:
 def _hour(rows: RowScope, groups: dict[str, Scalar]) -> Scalar:
     """Write an hour with two digits, from 00 to 23: 12 AM is the first hour of a day, 12 PM the first after noon."""
     if "H" in groups:
-        return _padded(groups["H"])
-    hour = rows.shared(_padded(groups["I"]))
+        return _two_digits(groups["H"])
+    hour = rows.shared(_two_digits(groups["I"]))
     tests = [apply(ScalarFunction.EQUAL, hour, _text(f"{number:02}")) for number in range(1, 13)]
     afternoon = [scalar for number, test in enumerate(tests, 1) for scalar in (test, _text(f"{number % 12 + 12}"))]
     return apply(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.engine import arrays
 from sfumato.engine.arrays import ROW_READINGS, totals_from_rows
 from sfumato.engine.lowering import bounded_totals
-from sfumato.engine.lowering.relation_lowering import equal_columns, staged
+from sfumato.engine.lowering.relation_lowering import same_named_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     CleanTable,
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
 
 def value_table(reading: ValueTable, key: int) -> StagedSelect:
     """Count, for every group and value of any type, the bounded rows that have that value."""
-    return bounded_totals.by_value(reading.bounded, reading.value, key)
+    return bounded_totals.totals_by_value(reading.bounded, reading.value, key)
 
 
 def distinct_values(reading: DistinctValueReading, key: int) -> StagedSelect:
     """Count the distinct values of every group that some unit has; a unit has each pair of group and value once."""
-    totals = bounded_totals.by_value(reading.bounded, reading.value, key, once=True)
+    totals = bounded_totals.totals_by_value(reading.bounded, reading.value, key, once=True)
     groups = tuple(f"k{index}" for index in range(len(reading.bounded.plan.keys)))
     is_held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
     count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
     return StagedSelect(
-        totals.stages, Select((*equal_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
+        totals.stages, Select((*same_named_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
     )
 
 
@@ -82,8 +82,8 @@ def distinct_results(world: ValueCombinations) -> StagedSelect:
     key_columns = tuple((f"k{index}", lowering.lower(expression)) for index, expression in enumerate(world.expressions))
     tests = tuple(lowering.lower(condition) for condition in world.conditions)
     keys = tuple(name for name, _ in key_columns)
-    evaluated = Select(key_columns, staged(source, lowering), where=tests)
-    return StagedSelect((), Select(equal_columns(keys), evaluated, group_by=keys))
+    evaluated = Select(key_columns, with_shared_columns(source, lowering), where=tests)
+    return StagedSelect((), Select(same_named_columns(keys), evaluated, group_by=keys))
 
 
 def _choice_relations(world: ValueCombinations) -> list[Relation]:
@@ -158,7 +158,7 @@ def join_server_results(reading: PlanReading[Any], results: Sequence[object]) ->
     return reading.join_blocks(results) if isinstance(reading, CellRows) else results[0]  # type: ignore[arg-type]
 
 
-def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
+def server_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     """Lower one of ``server_readings`` to its statement, with equal rows counted on the server.
 
     A row of values is (key…, value, number of rows), a row of cells (key…, total). What leaves the server is at most
@@ -169,13 +169,13 @@ def counted_statement(reading: PlanReading[Any], key: int) -> StagedSelect:
     if isinstance(reading, GroupTotals):
         return bounded_totals.statement(reading.bounded, key, by_pair=False)
     if isinstance(reading, ValueCounts):
-        return _of_asked_groups(reading, _count_equal_rows(bounded_totals.values(reading, key)))
-    if isinstance(reading, Marginals) and reading.by_set:
+        return _restrict_to_groups(reading, _count_equal_rows(bounded_totals.values(reading, key)))
+    if isinstance(reading, Marginals) and reading.counts_set_by_set:
         return marginals_by_set(reading, key)
     if isinstance(reading, Marginals):
-        return bounded_totals.marginals(reading, key, by_row=False)
+        return bounded_totals.marginals(reading, key, counts_row_by_row=False)
     if isinstance(reading, DistinctValueReading | ValueTable):
-        return _of_asked_groups(reading, statement(reading, key))
+        return _restrict_to_groups(reading, statement(reading, key))
     return statement(reading, key)
 
 
@@ -185,36 +185,36 @@ def marginals_by_set(reading: Marginals, key: int) -> StagedSelect:
     Keys outside a set are NULL. Combinations of all keys are repeated for every set and grouped again: one pass over
     the table, in operators that every dialect has.
     """
-    combinations = bounded_totals.marginals(reading, key, by_row=False)
+    combinations = bounded_totals.marginals(reading, key, counts_row_by_row=False)
     set_index = Reference("x", "s")
     key_columns = tuple(
         (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(integer_constant, sets)), column))
         for (name, column), sets in zip(
-            equal_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
+            same_named_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
             map(reading.sets_with, range(len(reading.cells))),
             strict=True,
         )
         if sets
     )
     repeated = Select(
-        (*key_columns, ("m", set_index), *equal_columns(("v0",), "r")),
+        (*key_columns, ("m", set_index), *same_named_columns(("v0",), "r")),
         StageReference("joint"),
         joins=(RelationalJoin(IntegerSpan(integer_constant(0), len(reading.sets)), "s"),),
         where=(apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, set_index)),),  # the last of a span is NULL
     )
     grouped = (*(name for name, _ in key_columns), "m")
     total = bounded_totals.clamp_to_64_bits(GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference("v0")))
-    result = Select((*equal_columns(grouped), ("v0", total)), repeated, group_by=grouped)
+    result = Select((*same_named_columns(grouped), ("v0", total)), repeated, group_by=grouped)
     return StagedSelect((*combinations.stages, ("joint", combinations.result)), result)
 
 
 def _count_equal_rows(values: StagedSelect) -> StagedSelect:
     names = tuple(name for name, _ in values.result.columns)
     count = ("n", GroupTotal(AggregateFunction.COUNT))
-    return replace(values, result=Select((*equal_columns(names), count), values.result, group_by=names))
+    return replace(values, result=Select((*same_named_columns(names), count), values.result, group_by=names))
 
 
-def _of_asked_groups(reading: ValueCounts | DistinctValueReading | ValueTable, groups: StagedSelect) -> StagedSelect:
+def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable, groups: StagedSelect) -> StagedSelect:
     """Keep the rows whose discovered keys are among those of the groups that are asked for, which were released."""
     plan, result = reading.bounded.plan, groups.result
     asked_keys = [
@@ -223,7 +223,7 @@ def _of_asked_groups(reading: ValueCounts | DistinctValueReading | ValueTable, g
     ]
     if not asked_keys:
         return groups
-    names = equal_columns(name for name, _ in result.columns)
+    names = same_named_columns(name for name, _ in result.columns)
     return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
 
 
@@ -234,10 +234,10 @@ def _is_one_of(key: Scalar, kind: Type, values: Iterable[Value | None]) -> Scala
     return apply(ScalarFunction.OR, is_null, apply(ScalarFunction.IN, key, *listed)) if listed else is_null
 
 
-def sent_key_types(reading: PlanReading[Any]) -> list[Type]:
+def server_key_types(reading: PlanReading[Any]) -> list[Type]:
     """Return the types of the key columns of a counted statement: of marginals those of keys that some set names."""
     keys = reading.bounded.plan.keys
-    if isinstance(reading, Marginals) and reading.by_set:
+    if isinstance(reading, Marginals) and reading.counts_set_by_set:
         keys = tuple(key for index, key in enumerate(keys) if reading.sets_with(index))
     return [key.domain.type for key in keys]
 
@@ -246,13 +246,13 @@ def arrays_from_rows(rows: Iterable[tuple[Any, ...]], reading: PlanReading[Any])
     """Convert the rows of a counted statement, tuples of Python values, to the arrays of the reading."""
     if isinstance(reading, ROW_READINGS):
         return totals_from_rows(list(rows), reading)
-    kinds = sent_key_types(reading)
+    kinds = server_key_types(reading)
     if isinstance(reading, DiscoveredTotals):
         totals = sum(each.coordinates for each in reading.bounded.measures)
         return arrays.discovered_groups_from_arrow(_arrow_table(rows, kinds, totals), reading)
     if isinstance(reading, ValueCounts):
-        return arrays.counted_values(_batches(rows, kinds, 2, arrays.BATCH), reading)
-    if isinstance(reading, Marginals) and reading.by_set:
+        return arrays.values_from_counts(_batches(rows, kinds, 2, arrays.BATCH), reading)
+    if isinstance(reading, Marginals) and reading.counts_set_by_set:
         return arrays.marginals_by_set(_batches(rows, kinds, 2, arrays.KEYED_BATCH), reading)
     assert isinstance(reading, Marginals)
     return arrays.marginals(_batches(rows, kinds, 1, arrays.KEYED_BATCH), reading)
@@ -320,6 +320,8 @@ def public_values(table: str, expression: Expression, condition: Expression | No
     lowering = RowLowering({reference: Reference(f"c{index}") for index, reference in enumerate(fields)})
     results = tuple((f"k{index}", lowering.lower(each)) for index, each in enumerate(read))
     cells = tuple((f"c{index}", Reference(str(field), "r")) for index, field in enumerate(fields))
-    rows = Select(results, staged(Select(cells or (("c", integer_constant(0)),), CleanTable(table)), lowering))
+    rows = Select(
+        results, with_shared_columns(Select(cells or (("c", integer_constant(0)),), CleanTable(table)), lowering)
+    )
     where = () if condition is None else (apply(ScalarFunction.IS_TRUE, Reference("k1", "r")),)
     return StagedSelect((), Select((("k0", Reference("k0", "r")),), rows, where=where))

@@ -65,7 +65,7 @@ Names = Mapping[Field, str]
 
 
 @dataclass(frozen=True)
-class Flat:
+class FlatRows:
     """Rows that one select returns: the select, the lowering of expressions over its columns, and the filters."""
 
     select: Select
@@ -74,7 +74,7 @@ class Flat:
 
     def selected(self, columns: Columns, tests: Iterable[Scalar] = ()) -> Select:
         """Select these columns of the rows that pass the filters, after the stages of common subexpressions."""
-        return Select(columns, staged(self.select, self.lowering), where=(*self.tests, *tests))
+        return Select(columns, with_shared_columns(self.select, self.lowering), where=(*self.tests, *tests))
 
 
 class RelationLowering:
@@ -91,9 +91,9 @@ class RelationLowering:
         self.stages.append((name, select))
         return StageReference(name)
 
-    def flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> Flat:
+    def flat(self, relation: nodes.Relation, above: Iterable[Expression], *, unit: bool) -> FlatRows:
         """Lower a relation to rows with the columns that the expressions ``above`` read, and the unit if ``unit``."""
-        chain, base = _chain(relation)
+        chain, base = _split_chain(relation)
         fields_read = _fields_read((*(each for node in chain for each in node.expressions), *above))
         lists = [node.items for node in chain if isinstance(node, nodes.Unnest)]
         names = {field: f"c{index}" for index, field in enumerate(dict.fromkeys((*fields_read, *lists)))}
@@ -103,13 +103,13 @@ class RelationLowering:
         )
         lowering = RowLowering({field: Reference(short_name) for field, short_name in names.items()})
         for node in reversed(chain):
-            if isinstance(node, nodes.Join):
+            if isinstance(node, nodes.PublicJoin):
                 source = _join_public_table(source, lowering, node, names)
             elif isinstance(node, nodes.Unnest):
                 item_column = (names.get(node.item, f"i{node.source}"), Items(Reference(names[node.items])))
-                source = Select((item_column,), staged(source, lowering), all_columns=True)
+                source = Select((item_column,), with_shared_columns(source, lowering), all_columns=True)
         tests = tuple(lowering.lower(node.predicate) for node in chain if isinstance(node, nodes.Filter))
-        return Flat(source, lowering, tests)
+        return FlatRows(source, lowering, tests)
 
     def _lower_base(self, base: nodes.Relation, names: Names, unit: bool) -> Select:
         return _BASES[type(base)](self, base, names, unit)
@@ -119,7 +119,7 @@ class RelationLowering:
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.flat(relation, columns_read, unit=True)
         named_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
-        return flat.selected((*equal_columns("u"), *named_columns))
+        return flat.selected((*same_named_columns("u"), *named_columns))
 
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         if base.possible_rows is not None:
@@ -134,13 +134,13 @@ class RelationLowering:
     def limit_rows_per_unit(self, base: nodes.LimitRowsPerUnit, names: Names, unit: bool) -> Select:
         """Keep all rows of units within the limit, and of the other units the rows with the smallest ranks."""
         input_rows = self._lower_rows(base.input, names)
-        rows = input_rows if plain(base.input) else self.stage(input_rows)
+        rows = input_rows if is_cheap_chain(base.input) else self.stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
         exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))
-        heavy_units = Select((*equal_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
+        heavy_units = Select((*same_named_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
         heavy = self.stage(with_seeds(heavy_units, self._key))
         short_names = tuple(f"c{index}" for index in range(len(names)))
-        columns, kinds = equal_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
+        columns, kinds = same_named_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
         numbers = [number(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
@@ -149,13 +149,15 @@ class RelationLowering:
         beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         partition = Reference(SEED_COLUMNS[0]), Reference("u")
         place = Rank(partition, (Reference("t"), *map(Reference, short_names)))
-        ranked = Select((*equal_columns(("u", *short_names)), ("a", place)), beyond)
+        ranked = Select((*same_named_columns(("u", *short_names)), ("a", place)), beyond)
         kept = Select(
-            equal_columns(("u", *short_names)),
+            same_named_columns(("u", *short_names)),
             ranked,
             where=(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(base.rows)),),
         )
-        return _rename_columns(Select(equal_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
+        return _rename_columns(
+            Select(same_named_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit
+        )
 
     def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
         """Aggregate to one row for each unit and key: totals of the unit's rows, and results computed from them."""
@@ -178,13 +180,13 @@ class RelationLowering:
             Field(base.source, "", name): Reference(f"k{index}") for index, (name, _) in enumerate(base.keys)
         }
         key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
-        rows = flat.selected((*equal_columns("u"), *key_columns, *unit_lowering.rows))
+        rows = flat.selected((*same_named_columns("u"), *key_columns, *unit_lowering.rows))
         ranked = Select(unit_lowering.ranks, rows, all_columns=True) if unit_lowering.ranks else rows
         named_totals = tuple((name, total) for total, name in totals.items())
-        unit_rows = Select((*equal_columns(grouped), *named_totals), ranked, group_by=grouped)
+        unit_rows = Select((*same_named_columns(grouped), *named_totals), ranked, group_by=grouped)
         named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
         return Select(
-            (*(equal_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
+            (*(same_named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
         )
 
     def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
@@ -204,13 +206,15 @@ class RelationLowering:
         )
         windows = WindowLowering(flat.lowering, tuple(Reference(short_name) for short_name, _ in columns))
         results_by_field = windows.results(functions)
-        rows = flat.selected((*equal_columns("u"), *columns, *windows.unit.rows))
+        rows = flat.selected((*same_named_columns("u"), *columns, *windows.unit.rows))
         for stage in windows.stages:
             rows = Select(stage, rows, all_columns=True)
         named_results = tuple(
             (short_name, results_by_field.get(field, Reference(short_name))) for field, short_name in names.items()
         )
-        return Select((*(equal_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows)
+        return Select(
+            (*(same_named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows
+        )
 
     def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
         """Join the rows of the two sides that belong to the same unit and match."""
@@ -231,7 +235,7 @@ class RelationLowering:
         """Keep the rows of the input for which the other side has a match, or has none."""
         left, right, on = self._lower_match(base, names)
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *equal_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        columns = (*unit_column, *same_named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
     def any_semi_join(self, base: nodes.AnySemiJoin, names: Names, unit: bool) -> Select:
@@ -243,7 +247,7 @@ class RelationLowering:
             on = _match_condition(base.input, test, match_keys)
             predicates.append(Exists(self._lower_side(test.other, {}, match_keys[1], "l"), "j", on, test.anti))
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *equal_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        columns = (*unit_column, *same_named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         left = self._lower_side(base.input, names, left_keys, "k")
         return Select(columns, left, where=(AnyOf(tuple(predicates)),))
 
@@ -268,11 +272,11 @@ class RelationLowering:
         flat = self.flat(relation, (*match_keys, *columns_read), unit=True)
         named_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
         named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.selected((*equal_columns("u"), *named_columns, *named_keys))
+        return flat.selected((*same_named_columns("u"), *named_columns, *named_keys))
 
     def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}
-        unit_column = equal_columns("u") if unit else ()
+        unit_column = same_named_columns("u") if unit else ()
         members = []
         for relation, member_expressions in base.members:
             expressions_read = [member_expressions[field_index[field]] for field in names]
@@ -283,7 +287,7 @@ class RelationLowering:
             members.append(flat.selected((*unit_column, *lowered) or (("c", integer_constant(0)),)))
         short_names = tuple(f"c{index}" for index in range(len(names)))
         rows = Select(
-            (*unit_column, *equal_columns(short_names)) or (("c", integer_constant(0)),),
+            (*unit_column, *same_named_columns(short_names)) or (("c", integer_constant(0)),),
             RelationalUnion(tuple(members)),
         )
         return _rename_columns(rows, names, unit)
@@ -335,16 +339,16 @@ def _is_sampled(unit: Scalar, rate: Fraction, key: int) -> Scalar:
     return apply(ScalarFunction.LESS, hashed, Constant(hash_threshold(rate), Type.TEXT))
 
 
-def plain(relation: nodes.Relation) -> bool:
+def is_cheap_chain(relation: nodes.Relation) -> bool:
     """Return whether a relation is a chain over a scan, which is cheap to read repeatedly."""
-    base = _chain(relation)[1]
+    base = _split_chain(relation)[1]
     return isinstance(base, nodes.Scan) and base.possible_rows is None
 
 
-Link = nodes.Join | nodes.Unnest | nodes.Filter | nodes.BoundContributions
+Link = nodes.PublicJoin | nodes.Unnest | nodes.Filter | nodes.BoundContributions
 
 
-def _chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
+def _split_chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
     """Split a relation into its public joins, unnested lists and filters, outermost first, and the base below them."""
     chain = []
     while isinstance(relation, Link):
@@ -353,14 +357,14 @@ def _chain(relation: nodes.Relation) -> tuple[list[Link], nodes.Relation]:
     return chain, relation
 
 
-def _join_public_table(source: Select, lowering: RowLowering, join: nodes.Join, names: Names) -> Select:
+def _join_public_table(source: Select, lowering: RowLowering, join: nodes.PublicJoin, names: Names) -> Select:
     """Join every row to its matches in a public table."""
     comparisons = [("=", expression, name) for expression, name in join.pairs] + list(join.bands)
     lowered = [
         (_COMPARISONS[test], lowering.shared(lowering.lower(expression)), name)
         for test, expression, name in comparisons
     ]
-    source = staged(source, lowering)
+    source = with_shared_columns(source, lowering)
     conditions = [apply(test, qualify("r", scalar), Reference(name, "j")) for test, scalar, name in lowered]
     public_columns = tuple(
         (short_name, Reference(field.name, "j")) for field, short_name in names.items() if field.source == join.source
@@ -378,10 +382,10 @@ def _distinct_names(fields: Iterable[Field], more: Iterable[str] = ()) -> tuple[
 def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
     """Rename columns c0, c1, … to the requested names."""
     named_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
-    return Select((*(equal_columns("u") if unit else ()), *named_columns) or (("c", integer_constant(0)),), rows)
+    return Select((*(same_named_columns("u") if unit else ()), *named_columns) or (("c", integer_constant(0)),), rows)
 
 
-def staged(source: Select, lowering: RowLowering) -> Select:
+def with_shared_columns(source: Select, lowering: RowLowering) -> Select:
     """Compute common subexpressions over a source, one stage for each level of nesting."""
     for level in lowering.stages():
         source = Select(tuple(level), source, all_columns=True)
@@ -398,7 +402,7 @@ def _fields_read(expressions: Iterable[Expression]) -> list[Field]:
     return list(dict.fromkeys(reference for reference in all_references if isinstance(reference, Field)))
 
 
-def equal_columns(names: Iterable[str], part: str | None = None) -> Columns:
+def same_named_columns(names: Iterable[str], part: str | None = None) -> Columns:
     """Select columns under their own names."""
     return tuple((name, Reference(name, part)) for name in names)
 

@@ -20,8 +20,8 @@ from sfumato.engine.lowering.applications import (
     RowScope,
     case,
     choice,
-    direct,
     is_within,
+    lower_directly,
     missing,
     present,
     real,
@@ -69,7 +69,7 @@ class RowLowering:
     def lower(self, expression: Expression) -> Scalar:
         """Lower an expression to a scalar."""
         if isinstance(expression, Column):
-            return self._guard(self.columns[expression.reference], expression.domain)
+            return self._null_if_invalid(self.columns[expression.reference], expression.domain)
         if isinstance(expression, Literal):
             return Constant(expression.value, expression.domain.type)
         if expression not in self._lowered:  # many measures share subexpressions
@@ -96,7 +96,7 @@ class RowLowering:
         levels = sorted({self._levels[name] for name, _ in pending})
         return [[column for column in pending if self._levels[column[0]] == level] for level in levels]
 
-    def _guard(self, scalar: Scalar, domain: Domain) -> Scalar:
+    def _null_if_invalid(self, scalar: Scalar, domain: Domain) -> Scalar:
         """Map to NULL what is no number or no date, unless a declared range rules it out."""
         if domain.range is not None:
             return scalar
@@ -125,16 +125,16 @@ class RowLowering:
 
 
 def _like(call: Application) -> Scalar:
-    return apply(ScalarFunction.LIKE, call.arguments[0], detail=(call.written(1),))
+    return apply(ScalarFunction.LIKE, call.arguments[0], detail=(call.literal_argument(1),))
 
 
 def _ilike(call: Application) -> Scalar:
     folded = apply(ScalarFunction.LOWER, call.arguments[0])
-    return apply(ScalarFunction.LIKE, folded, detail=(grammars.lower(call.written(1)),))
+    return apply(ScalarFunction.LIKE, folded, detail=(grammars.lower(call.literal_argument(1)),))
 
 
 def _nullif(call: Application) -> Scalar:
-    first = call.shared()
+    first = call.shared_argument()
     return case(apply(ScalarFunction.EQUAL, first, call.arguments[1]), missing(call.kind), otherwise=first)
 
 
@@ -157,7 +157,7 @@ def _divide(call: Application) -> Scalar:
 def _remainder(call: Application) -> Scalar:
     if call.kind is Type.INTEGER:
         return apply(ScalarFunction.REMAINDER, call.arguments[0], call.divisor())
-    x, y = call.shared(), call.rows.shared(call.divisor())
+    x, y = call.shared_argument(), call.rows.shared(call.divisor())
     times = apply(ScalarFunction.TRUNCATE, call.rows.shared(apply(ScalarFunction.DIVIDE, x, y)))
     return call.rows.limited(apply(ScalarFunction.SUBTRACT, x, apply(ScalarFunction.MULTIPLY, y, times)))
 
@@ -167,14 +167,14 @@ def _divide_whole(call: Application) -> Scalar:
     x, y = call.arguments[0], call.divisor()
     dividend_range, divisor_range = (argument.domain.range for argument in call.node.arguments)
     if dividend_range is None and (divisor_range is None or divisor_range[0] <= -1 <= divisor_range[1]):  # type: ignore[operator]
-        x = call.shared()
+        x = call.shared_argument()
         x = case(apply(ScalarFunction.AT_LEAST, x, integer_constant(1 - 2**63)), x, otherwise=missing(Type.INTEGER))
     return apply(ScalarFunction.DIVIDE_WHOLE, x, y)
 
 
 def _round_once(operation: ScalarFunction) -> Lowering:
     """Round a number that is computed once: some dialects repeat it in their text."""
-    return lambda call: apply(operation, call.shared())
+    return lambda call: apply(operation, call.shared_argument())
 
 
 def _sign(x: Scalar) -> Scalar:
@@ -183,11 +183,11 @@ def _sign(x: Scalar) -> Scalar:
 
 
 def _round(call: Application) -> Scalar:
-    digits = call.written(1)
+    digits = call.literal_argument(1)
     if call.kind is Type.INTEGER:
-        return _round_whole(call.shared(), 10**-digits)
+        return _round_whole(call.shared_argument(), 10**-digits)
     if not digits:
-        return apply(ScalarFunction.HALF_AWAY, call.shared())
+        return apply(ScalarFunction.HALF_AWAY, call.shared_argument())
     scale, back = (
         (ScalarFunction.MULTIPLY, ScalarFunction.DIVIDE)
         if digits > 0
@@ -206,7 +206,7 @@ def _round_whole(x: Scalar, step: int) -> Scalar:
     return apply(ScalarFunction.MULTIPLY, steps, integer_constant(step))
 
 
-def _with_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
+def _null_outside_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
     """Apply a function that is defined from 0 on, or above 0; NULL elsewhere."""
 
     def lowering(call: Application) -> Scalar:
@@ -215,28 +215,28 @@ def _with_domain(operation: ScalarFunction, test: ScalarFunction) -> Lowering:
             argument_range[0] > 0 or (argument_range[0] == 0 and test is ScalarFunction.AT_LEAST)
         ):
             return apply(operation, call.arguments[0])
-        x = call.shared()
+        x = call.shared_argument()
         return case(apply(test, x, real(0)), apply(operation, x), otherwise=missing(Type.REAL))
 
     return lowering
 
 
-def _is_near(exponent: Scalar) -> Scalar:
+def _is_exponent_in_range(exponent: Scalar) -> Scalar:
     """Test whether a power of e is surely a double."""
     return apply(ScalarFunction.BETWEEN, exponent, real(-_FARTHEST_EXPONENT), real(_FARTHEST_EXPONENT))
 
 
 def _exp(call: Application) -> Scalar:
-    x = call.shared()
+    x = call.shared_argument()
     below = apply(ScalarFunction.LESS, x, real(0))
     return call.rows.limited(
-        case(_is_near(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
+        case(_is_exponent_in_range(x), apply(ScalarFunction.EXP, x), below, real(0), otherwise=missing(Type.REAL))
     )
 
 
 def _pow(call: Application) -> Scalar:
     """Raise to a power: 0 to a power above 0 is 0, to 0 it is 1; negative bases have whole powers only."""
-    x, y = call.shared(0), call.shared(1)
+    x, y = call.shared_argument(0), call.shared_argument(1)
     zero, null = real(0), missing(Type.REAL)
     of_zero = case(
         apply(ScalarFunction.GREATER, y, zero), zero, apply(ScalarFunction.EQUAL, y, zero), real(1), otherwise=null
@@ -246,7 +246,7 @@ def _pow(call: Application) -> Scalar:
     powers = case(
         *(apply(ScalarFunction.EQUAL, x, zero), of_zero),
         *(apply(ScalarFunction.AND, apply(ScalarFunction.LESS, x, zero), is_fractional), null),
-        *(_is_near(exponent), apply(ScalarFunction.POWER, x, y)),
+        *(_is_exponent_in_range(exponent), apply(ScalarFunction.POWER, x, y)),
         *(apply(ScalarFunction.LESS, exponent, zero), zero),
         otherwise=null,
     )
@@ -254,10 +254,10 @@ def _pow(call: Application) -> Scalar:
 
 
 def _bucket(call: Application) -> Scalar:
-    x, (_, low, high, _) = call.shared(), call.arguments
+    x, (_, low, high, _) = call.shared_argument(), call.arguments
     count, width = (
-        call.written(3),
-        intervals.nearest_double(call.written(2)) - intervals.nearest_double(call.written(1)),
+        call.literal_argument(3),
+        intervals.nearest_double(call.literal_argument(2)) - intervals.nearest_double(call.literal_argument(1)),
     )
     share = apply(ScalarFunction.DIVIDE, apply(ScalarFunction.SUBTRACT, x, low), real(width))
     bucket = apply(ScalarFunction.TOWARD_ZERO, apply(ScalarFunction.MULTIPLY, share, real(count)))
@@ -301,17 +301,17 @@ def _replace(call: Application) -> Scalar:
 
 def _trim(start: bool, end: bool) -> Lowering:
     def lowering(call: Application) -> Scalar:
-        trimmed = call.written(1) if len(call.arguments) > 1 else " "
+        trimmed = call.literal_argument(1) if len(call.arguments) > 1 else " "
         return apply(ScalarFunction.TRIM, call.arguments[0], detail=(trimmed, start, end))
 
     return lowering
 
 
 def _regexp_matches(call: Application) -> Scalar:
-    x = call.shared()
+    x = call.shared_argument()
     searches = [
         apply(ScalarFunction.MATCHES, x, detail=(search.pattern, search.at_start, search.at_end))
-        for search in parse_pattern(call.written(1))
+        for search in parse_pattern(call.literal_argument(1))
     ]
     if not searches:  # every text matches
         return apply(ScalarFunction.AT_LEAST, apply(ScalarFunction.LENGTH, x), integer_constant(0))
@@ -319,49 +319,49 @@ def _regexp_matches(call: Application) -> Scalar:
 
 
 def _upper(call: Application) -> Scalar:
-    return apply(ScalarFunction.UPPER, call.shared())
+    return apply(ScalarFunction.UPPER, call.shared_argument())
 
 
 def _substr(call: Application) -> Scalar:
     """Take the letters from a position on: a negative one counts from the end, and there are none before the first
     letter.
     """
-    x, start, rows = call.shared(0), call.shared(1), call.rows
+    x, start, rows = call.shared_argument(0), call.shared_argument(1), call.rows
     length = apply(ScalarFunction.LENGTH, x)
     from_end = apply(ScalarFunction.ADD, length, integer_constant(1), start)
     first = rows.shared(case(apply(ScalarFunction.LESS, start, integer_constant(0)), from_end, otherwise=start))
-    begin = rows.shared(_at_least(first, 1))
+    begin = rows.shared(_maximum_with(first, 1))
     if len(call.arguments) == 2:
         return apply(ScalarFunction.SLICE, x, begin, length)
     count = apply(ScalarFunction.SUBTRACT, apply(ScalarFunction.ADD, first, call.arguments[2]), begin)
-    return apply(ScalarFunction.SLICE, x, begin, _at_least(rows.shared(count), 0))
+    return apply(ScalarFunction.SLICE, x, begin, _maximum_with(rows.shared(count), 0))
 
 
-def _at_least(scalar: Scalar, least: int) -> Scalar:
+def _maximum_with(scalar: Scalar, least: int) -> Scalar:
     """Take the greater of two numbers, not by GREATEST, which ignores NULL."""
     return case(apply(ScalarFunction.LESS, scalar, integer_constant(least)), integer_constant(least), otherwise=scalar)
 
 
 def _left(call: Application) -> Scalar:
-    x, count = call.shared(0), call.shared(1)
+    x, count = call.shared_argument(0), call.shared_argument(1)
     without = apply(ScalarFunction.ADD, apply(ScalarFunction.LENGTH, x), count)
     taken = call.rows.shared(case(apply(ScalarFunction.LESS, count, integer_constant(0)), without, otherwise=count))
-    return apply(ScalarFunction.SLICE, x, integer_constant(1), _at_least(taken, 0))
+    return apply(ScalarFunction.SLICE, x, integer_constant(1), _maximum_with(taken, 0))
 
 
 def _right(call: Application) -> Scalar:
-    x, count = call.shared(0), call.shared(1)
+    x, count = call.shared_argument(0), call.shared_argument(1)
     length = call.rows.shared(apply(ScalarFunction.LENGTH, x))
     rest = apply(ScalarFunction.SUBTRACT, length, count)
     dropped = case(
         apply(ScalarFunction.LESS, count, integer_constant(0)), apply(ScalarFunction.NEGATE, count), otherwise=rest
     )
-    first = apply(ScalarFunction.ADD, _at_least(call.rows.shared(dropped), 0), integer_constant(1))
+    first = apply(ScalarFunction.ADD, _maximum_with(call.rows.shared(dropped), 0), integer_constant(1))
     return apply(ScalarFunction.SLICE, x, first, length)
 
 
 def _starts_with(call: Application) -> Scalar:
-    start = call.shared(1)
+    start = call.shared_argument(1)
     letters_of_start = apply(
         ScalarFunction.SLICE, call.arguments[0], integer_constant(1), apply(ScalarFunction.LENGTH, start)
     )
@@ -374,14 +374,14 @@ def _starts_with(call: Application) -> Scalar:
 def _cast(call: Application) -> Scalar:
     source_type, kind = call.node.arguments[0].domain.type, call.kind
     if source_type is Type.TEXT:
-        return _parse_text(call.rows, call.shared(), kind)
+        return _parse_text(call.rows, call.shared_argument(), kind)
     if source_type is Type.BOOLEAN:
         no, yes = ("false", "true") if kind is Type.TEXT else (0, 1)
-        return choice(call.shared(), Constant(yes, kind), Constant(no, kind))
+        return choice(call.shared_argument(), Constant(yes, kind), Constant(no, kind))
     if kind is Type.BOOLEAN:
         return apply(ScalarFunction.UNEQUAL, call.arguments[0], Constant(0, source_type))
     if source_type is Type.REAL and kind is Type.INTEGER:
-        return _nearest(call)
+        return _round_to_integer(call)
     source = (source_type,) if (source_type, kind) == (Type.TIMESTAMP, Type.TEXT) else ()
     return apply(ScalarFunction.CONVERT, call.arguments[0], detail=(kind, *source))
 
@@ -405,8 +405,10 @@ def _parse_text(rows: RowScope, x: Scalar, kind: Type) -> Scalar:
 
 
 def _strptime(call: Application) -> Scalar:
-    formats = [call.written(index) for index in range(1, len(call.arguments))]
-    return _parse_text(call.rows, call.rows.shared(iso_text(call.rows, call.shared(), formats)), Type.TIMESTAMP)
+    formats = [call.literal_argument(index) for index in range(1, len(call.arguments))]
+    return _parse_text(
+        call.rows, call.rows.shared(iso_text(call.rows, call.shared_argument(), formats)), Type.TIMESTAMP
+    )
 
 
 def _matches(x: Scalar, grammar: str) -> Scalar:
@@ -426,60 +428,60 @@ def _is_whole(x: Scalar) -> Scalar:
     return apply(ScalarFunction.AND, is_in_range, apply(ScalarFunction.LESS, fraction, real(SMALLEST_REAL)))
 
 
-def _nearest(call: Application) -> Scalar:
+def _round_to_integer(call: Application) -> Scalar:
     if call.node.domain.range is not None:
         return apply(ScalarFunction.NEAREST, call.arguments[0])
-    x = call.shared()
+    x = call.shared_argument()
     is_in_range = apply(ScalarFunction.BETWEEN, x, real(-_LARGEST_HELD), real(_LARGEST_HELD))
     return case(is_in_range, apply(ScalarFunction.NEAREST, x), otherwise=missing(Type.INTEGER))
 
 
 _LOWERINGS: dict[str, Lowering] = {
-    "=": direct(ScalarFunction.EQUAL),
-    "<>": direct(ScalarFunction.UNEQUAL),
-    "<": direct(ScalarFunction.LESS),
-    "<=": direct(ScalarFunction.AT_MOST),
-    ">": direct(ScalarFunction.GREATER),
-    ">=": direct(ScalarFunction.AT_LEAST),
-    "AND": direct(ScalarFunction.AND),
-    "OR": direct(ScalarFunction.OR),
-    "NOT": direct(ScalarFunction.NOT),
-    "BETWEEN": direct(ScalarFunction.BETWEEN),
-    "IN": direct(ScalarFunction.IN),
+    "=": lower_directly(ScalarFunction.EQUAL),
+    "<>": lower_directly(ScalarFunction.UNEQUAL),
+    "<": lower_directly(ScalarFunction.LESS),
+    "<=": lower_directly(ScalarFunction.AT_MOST),
+    ">": lower_directly(ScalarFunction.GREATER),
+    ">=": lower_directly(ScalarFunction.AT_LEAST),
+    "AND": lower_directly(ScalarFunction.AND),
+    "OR": lower_directly(ScalarFunction.OR),
+    "NOT": lower_directly(ScalarFunction.NOT),
+    "BETWEEN": lower_directly(ScalarFunction.BETWEEN),
+    "IN": lower_directly(ScalarFunction.IN),
     "LIKE": _like,
     "ILIKE": _ilike,
-    "IS NULL": direct(ScalarFunction.IS_NULL),
-    "IS TRUE": direct(ScalarFunction.IS_TRUE),
-    "IS FALSE": direct(ScalarFunction.IS_FALSE),
-    "CASE": direct(ScalarFunction.CASE),
-    "COALESCE": direct(ScalarFunction.COALESCE),
+    "IS NULL": lower_directly(ScalarFunction.IS_NULL),
+    "IS TRUE": lower_directly(ScalarFunction.IS_TRUE),
+    "IS FALSE": lower_directly(ScalarFunction.IS_FALSE),
+    "CASE": lower_directly(ScalarFunction.CASE),
+    "COALESCE": lower_directly(ScalarFunction.COALESCE),
     "NULLIF": _nullif,
-    "LEAST": direct(ScalarFunction.LEAST),
-    "GREATEST": direct(ScalarFunction.GREATEST),
+    "LEAST": lower_directly(ScalarFunction.LEAST),
+    "GREATEST": lower_directly(ScalarFunction.GREATEST),
     "+": _arithmetic(ScalarFunction.ADD),
     "-": _arithmetic(ScalarFunction.SUBTRACT),
     "*": _arithmetic(ScalarFunction.MULTIPLY),
     "/": _divide,
     "//": _divide_whole,
     "%": _remainder,
-    "NEGATE": direct(ScalarFunction.NEGATE),
-    "ABS": direct(ScalarFunction.ABS),
+    "NEGATE": lower_directly(ScalarFunction.NEGATE),
+    "ABS": lower_directly(ScalarFunction.ABS),
     "SIGN": lambda call: _sign(call.arguments[0]),
     "FLOOR": _round_once(ScalarFunction.FLOOR),
     "CEIL": _round_once(ScalarFunction.CEILING),
     "TRUNC": _round_once(ScalarFunction.TRUNCATE),
     "ROUND": _round,
-    "SQRT": _with_domain(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
-    "LN": _with_domain(ScalarFunction.LN, ScalarFunction.GREATER),
+    "SQRT": _null_outside_domain(ScalarFunction.SQRT, ScalarFunction.AT_LEAST),
+    "LN": _null_outside_domain(ScalarFunction.LN, ScalarFunction.GREATER),
     "EXP": _exp,
     "POW": _pow,
     "WIDTH_BUCKET": _bucket,
-    "LOWER": direct(ScalarFunction.LOWER),
+    "LOWER": lower_directly(ScalarFunction.LOWER),
     "UPPER": _upper,
     "TRIM": _trim(start=True, end=True),
     "LTRIM": _trim(start=True, end=False),
     "RTRIM": _trim(start=False, end=True),
-    "LENGTH": direct(ScalarFunction.LENGTH),
+    "LENGTH": lower_directly(ScalarFunction.LENGTH),
     "SUBSTR": _substr,
     "LEFT": _left,
     "RIGHT": _right,

@@ -167,7 +167,7 @@ class UnitLowering:
 
     def ordered(self, order: Order) -> Ordered:
         """Return a sort key over a column of the rows."""
-        key = as_ordered(self.lowering.lower(order.expression), order.expression.domain.type)
+        key = as_sortable(self.lowering.lower(order.expression), order.expression.domain.type)
         return Ordered(self.column(key), order.descending, order.nulls_first)
 
     def result(self, measure: UnitMeasure, take: Take) -> Scalar:
@@ -234,21 +234,21 @@ class UnitLowering:
 
     def _extreme(self, measure: UnitLeast | UnitGreatest, aggregation: AggregateFunction, take: Take) -> Scalar:
         kind = measure.domain.type
-        value = self.column(self._null_unless_counted(measure, as_ordered(self.lowering.lower(measure.value), kind)))
-        return as_result(take(GroupTotal(aggregation, value)), measure.value, measure.domain)
+        value = self.column(self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), kind)))
+        return from_sortable(take(GroupTotal(aggregation, value)), measure.value, measure.domain)
 
     def any(self, measure: UnitAny, take: Take) -> Scalar:
-        value = self._null_unless_counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
+        value = self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), Type.BOOLEAN))
         return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MAX, self.column(value))), _ONE)
 
     def all(self, measure: UnitAll, take: Take) -> Scalar:
-        value = self._null_unless_counted(measure, as_ordered(self.lowering.lower(measure.value), Type.BOOLEAN))
+        value = self._null_unless_counted(measure, as_sortable(self.lowering.lower(measure.value), Type.BOOLEAN))
         return apply(ScalarFunction.EQUAL, take(GroupTotal(AggregateFunction.MIN, self.column(value))), _ONE)
 
     def first(self, measure: UnitFirst, take: Take) -> Scalar:
         """Take the value of the row of rank 1 among those that count, which are ranked before the others."""
         kind = measure.domain.type
-        value = self.column(as_ordered(self.lowering.lower(measure.value), kind))
+        value = self.column(as_sortable(self.lowering.lower(measure.value), kind))
         order: list[Scalar | Ordered] = [self.ordered(sort_key) for sort_key in measure.order]
         is_excluded = None
         if measure.where is not None:
@@ -259,15 +259,15 @@ class UnitLowering:
         if is_excluded is not None:
             is_first = apply(ScalarFunction.AND, is_first, apply(ScalarFunction.EQUAL, is_excluded, _ZERO))
         first_value = apply(ScalarFunction.CASE, is_first, value)
-        return as_result(take(GroupTotal(AggregateFunction.MAX, first_value)), measure.value, measure.domain)
+        return from_sortable(take(GroupTotal(AggregateFunction.MAX, first_value)), measure.value, measure.domain)
 
 
-def as_ordered(scalar: Scalar, kind: Type) -> Scalar:
+def as_sortable(scalar: Scalar, kind: Type) -> Scalar:
     """Return a value that every engine can order: booleans as 0 or 1."""
     return choice(scalar, _ONE, _ZERO) if kind is Type.BOOLEAN else scalar
 
 
-def as_result(scalar: Scalar, value: Expression | None, domain: Domain) -> Scalar:
+def from_sortable(scalar: Scalar, value: Expression | None, domain: Domain) -> Scalar:
     """Convert an ordered value back to its type, clamped to the domain unless it is a column's own."""
     if domain.type is Type.BOOLEAN:
         return apply(ScalarFunction.EQUAL, scalar, _ONE)
@@ -361,11 +361,11 @@ class WindowLowering:
     def _result(self, function: WindowFunction) -> Scalar:
         return _WINDOW_RESULTS[type(function)](self, function)
 
-    def _named(self, window: WindowTotal | Shifted | Rank) -> Reference:
+    def _window_column(self, window: WindowTotal | Shifted | Rank) -> Reference:
         return Reference(self.found.setdefault(window, f"w{len(self.found)}"))
 
     def _partition(self, function: WindowFunction) -> tuple[Scalar, ...]:
-        keys = (as_ordered(self.lowering.lower(key), key.domain.type) for key in function.keys)
+        keys = (as_sortable(self.lowering.lower(key), key.domain.type) for key in function.keys)
         return (Reference("u"), *map(self.unit.column, keys))
 
     def _order(self, order: tuple[Order, ...], *, ties: bool) -> Orders:
@@ -374,18 +374,18 @@ class WindowLowering:
     def place(self, function: unit_measures.RowPosition) -> Scalar:
         breaks_ties = function.counting is RowNumbering.ROW_NUMBER
         order = self._order(function.order, ties=breaks_ties)
-        rank = self._named(Rank(self._partition(function), order, _ROW_NUMBERS[function.counting]))
+        rank = self._window_column(Rank(self._partition(function), order, _ROW_NUMBERS[function.counting]))
         return apply(ScalarFunction.LEAST, rank, integer_constant(function.cap))
 
     def shifted(self, function: unit_measures.LagLead) -> Scalar:
         kind = function.domain.type
-        value = self.unit.column(as_ordered(self.lowering.lower(function.value), kind))
+        value = self.unit.column(as_sortable(self.lowering.lower(function.value), kind))
         default = None
         if function.default is not None:
-            default = self.unit.column(as_ordered(self.lowering.lower(function.default), kind))
+            default = self.unit.column(as_sortable(self.lowering.lower(function.default), kind))
         order = self._order(function.order, ties=True)
-        beside = self._named(Shifted(value, function.places, default, self._partition(function), order))
-        return as_result(beside, function.value if default is None else None, function.domain)
+        beside = self._window_column(Shifted(value, function.places, default, self._partition(function), order))
+        return from_sortable(beside, function.value if default is None else None, function.domain)
 
     def end(self, function: unit_measures.WindowEndValue) -> Scalar:
         """Take the value of the row of rank 1, from the start or from the end."""
@@ -395,18 +395,20 @@ class WindowLowering:
         order = self._order(function.order, ties=True)
         if function.last:
             order = tuple(map(_reverse_order, order))
-        value = self.unit.column(as_ordered(self.lowering.lower(function.value), function.domain.type))
+        value = self.unit.column(as_sortable(self.lowering.lower(function.value), function.domain.type))
         is_first = apply(ScalarFunction.EQUAL, self.unit.rank(Rank(partition, order)), integer_constant(1))
         first_value = GroupTotal(AggregateFunction.MAX, apply(ScalarFunction.CASE, is_first, value))
-        return as_result(
-            self._named(WindowTotal(first_value, partition, (), WindowFrame.WHOLE)), function.value, function.domain
+        return from_sortable(
+            self._window_column(WindowTotal(first_value, partition, (), WindowFrame.WHOLE)),
+            function.value,
+            function.domain,
         )
 
     def running(self, function: unit_measures.RunningAggregate) -> Scalar:
         partition, frame = self._partition(function), _FRAMES[function.frame]
         order = self._order(function.order, ties=frame is WindowFrame.ROWS)
         return self.unit.result(
-            function.measure, lambda total: self._named(WindowTotal(total, partition, order, frame))
+            function.measure, lambda total: self._window_column(WindowTotal(total, partition, order, frame))
         )
 
 

@@ -63,7 +63,7 @@ class MariaDB(ServerEngine):
 
     def prove_spelling(self, table: str) -> MariaDBSpelling:
         place = f"tables.{table}.source"
-        self._server_limits = _limits(self.server.run)
+        self._server_limits = _version_and_max_packet(self.server.run)
         _check_version(self._server_limits[0], place)
         _check_packet(self._server_limits[1], place)
         require_read_only(self.server.run, place)
@@ -124,7 +124,7 @@ class MariaDB(ServerEngine):
 
     def check_unchanged(self, run: Run) -> None:
         """Raise ``SourceChanged`` also where another version of the server answers, or takes other statements."""
-        if _limits(run) != self._server_limits:
+        if _version_and_max_packet(run) != self._server_limits:
             raise SourceChanged(next(iter(self.relations)))
         super().check_unchanged(run)
 
@@ -153,11 +153,11 @@ class MariaDB(ServerEngine):
             for row in rows
         ]
 
-    def relation_data(self, table: str) -> tuple[DataIdentity, ...]:
+    def relation_identities(self, table: str) -> tuple[DataIdentity, ...]:
         version = self._policy.tables[table].source.version or ""
-        return _data(self.database, self.relations[table], version)
+        return _data_identities(self.database, self.relations[table], version)
 
-    def relation_remarks(self, _: str) -> list[tuple[bool, str]]:
+    def possible_remarks(self, _: str) -> list[tuple[bool, str]]:
         return [
             (
                 True,
@@ -184,16 +184,16 @@ def fetch(table: Table) -> FetchedTable:
     place = f"tables.{table.name}.source"
     server = MariaDBSessions(table.source.address, place)
     try:
-        _check_version(_limits(server.run)[0], place)
+        _check_version(_version_and_max_packet(server.run)[0], place)
         relation = find_table(table.source.relation, table.name, server.run)
         server_identity = tuple(map(str, server.run("SELECT @@hostname, @@port, @@datadir")[0]))
-        identity = _data(server_identity, relation, table.source.version or "")
+        identity = _data_identities(server_identity, relation, table.source.version or "")
         return FetchedTable(_read_rows(table, relation, server.run), identity)
     finally:
         server.close()
 
 
-def _data(server: tuple[str, ...], relation: StoredTable, version: str) -> tuple[DataIdentity, ...]:
+def _data_identities(server: tuple[str, ...], relation: StoredTable, version: str) -> tuple[DataIdentity, ...]:
     address = f"mariadb://{'/'.join(server)}/{relation.database}.{relation.name}"
     return (DataIdentity(address, partial(digest, address, version)),)
 
@@ -211,7 +211,7 @@ def _read_rows(table: Table, relation: StoredTable, run: Run) -> Any:
     return as_arrow(rows, [AS_TYPES[column.kind] for column in columns], [column.name for column in columns])
 
 
-def _limits(run: Run) -> tuple[str, int]:
+def _version_and_max_packet(run: Run) -> tuple[str, int]:
     """Return the server's version, and the bytes of a statement that it accepts."""
     ((version, max_packet),) = run("SELECT VERSION(), @@max_allowed_packet")
     return version, max_packet

@@ -44,24 +44,24 @@ class MariaDBCells:
     """The SQL that converts MariaDB columns to plain cells; it fails on no cell."""
 
     def plain(self, column: StoredColumn) -> str:
-        return _PLAIN_SQL[column.kind](_exact(column))
+        return _PLAIN_SQL[column.kind](_without_wrapping(column))
 
     def short(self, column: StoredColumn) -> str:
         x = self.plain(column)
         return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST} THEN {x} END"
 
     def text(self, column: StoredColumn) -> str | None:
-        x = _PLAIN_SQL[column.kind](_exact(column)) if column.kind in _PLAIN_SQL else ""
+        x = _PLAIN_SQL[column.kind](_without_wrapping(column)) if column.kind in _PLAIN_SQL else ""
         if column.kind in (Stored.INTEGER, Stored.DATE):
             return f"CAST({x} AS CHAR)"
         return x if column.kind is Stored.TEXT else None
 
     def is_integer(self, column: StoredColumn) -> str:
-        x = _exact(column)
+        x = _without_wrapping(column)
         return f"({x} = TRUNCATE({x}, 0))"
 
     def nearest_integer(self, column: StoredColumn) -> str:
-        x = _exact(column)
+        x = _without_wrapping(column)
         ends = ("-9223372036854775808e0", "9223372036854774784e0")
         low, high = ends if column.kind is Stored.REAL else (_MIN_BIGINT, _MAX_BIGINT)
         return f"CASE WHEN {x} BETWEEN {low} AND {high} THEN CAST({x} AS SIGNED) END"
@@ -77,13 +77,13 @@ class MariaDBCells:
         if column.kind is Stored.REAL:  # -0 equals 0: both get one text
             return f"({x} + 0e0)"
         if column.kind is Stored.NUMBER:
-            return _exact(column)
+            return _without_wrapping(column)
         if column.kind is Stored.TEXT:
             return f"CASE WHEN OCTET_LENGTH({x}) <= {LONGEST_ID} THEN CAST({x} AS CHAR({MAX_ID_LETTERS})) END"
         return x
 
 
-def _exact(column: StoredColumn) -> str:
+def _without_wrapping(column: StoredColumn) -> str:
     """Write a column without what its type does to values: an unsigned number beyond 64 bits would wrap."""
     x = quote_identifier(column.name)
     if _may_wrap(column.type_name):
@@ -102,7 +102,7 @@ def _may_wrap(type_name: str) -> bool:
     return type_name.startswith("bigint") and "unsigned" in type_name
 
 
-def _without_zero(x: str) -> str:
+def _null_if_zero_byte(x: str) -> str:
     """Compare a text by its bytes, and map one with U+0000 to NULL: sort keys are padded with zeros, so it would tie
     with the text without it, and rows of both would split into many groups.
     """
@@ -110,7 +110,7 @@ def _without_zero(x: str) -> str:
     return f"CASE WHEN INSTR({letters}, CHAR(0 USING utf8mb4)) = 0 THEN {letters} END"
 
 
-def _existing_day(x: str, kind: str) -> str:
+def _null_unless_real_date(x: str, kind: str) -> str:
     """Map a date with a zero in it, or after the end of its month, to NULL."""
     return f"CASE WHEN DAYOFMONTH({x}) BETWEEN 1 AND DAYOFMONTH(LAST_DAY({x})) THEN CAST({x} AS {kind}) END"
 
@@ -119,9 +119,9 @@ _PLAIN_SQL: dict[Stored, Callable[[str], str]] = {
     Stored.INTEGER: lambda x: f"CAST({x} AS SIGNED)",
     Stored.NUMBER: lambda x: f"CAST({x} AS DOUBLE)",
     Stored.REAL: lambda x: x,
-    Stored.DATE: lambda x: _existing_day(x, "DATE"),
-    Stored.TIMESTAMP: lambda x: _existing_day(x, "DATETIME(6)"),
-    Stored.TEXT: lambda x: f"({_without_zero(x)})",
+    Stored.DATE: lambda x: _null_unless_real_date(x, "DATE"),
+    Stored.TIMESTAMP: lambda x: _null_unless_real_date(x, "DATETIME(6)"),
+    Stored.TEXT: lambda x: f"({_null_if_zero_byte(x)})",
 }
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine import self_test
-from sfumato.engine.arrays import exact_keys, parameter
+from sfumato.engine.arrays import as_statement_parameter, exact_keys
 from sfumato.engine.lowering import reading_statements
 from sfumato.engine.lowering.reading_statements import as_arrow
 from sfumato.engine.lowering.relational import CleanTable
@@ -147,7 +147,11 @@ class Postgres(ServerEngine):
 
     def values(self, world: ValueCombinations) -> Sequence[GroupKey]:
         """List the distinct results of expressions on every combination of declared values; reads no table."""
-        lists = [[parameter(value) for value in keys] for _, _, keys in world.choices if not isinstance(keys, KeySpan)]
+        lists = [
+            [as_statement_parameter(value) for value in keys]
+            for _, _, keys in world.choices
+            if not isinstance(keys, KeySpan)
+        ]
         text = Generator(self.spelling, _no_table).statement(reading_statements.distinct_results(world))
         start = time.monotonic()
         with self.server.session() as session:
@@ -161,12 +165,12 @@ class Postgres(ServerEngine):
                 raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression") from None
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
-    def relation_data(self, table: str) -> tuple[DataIdentity, ...]:
+    def relation_identities(self, table: str) -> tuple[DataIdentity, ...]:
         system, database_name, database_oid = self.database
         version = self._policy.tables[table].source.version or ""
         return data((system, database_name, database_oid), self.relations[table], version)
 
-    def relation_remarks(self, table: str) -> list[tuple[bool, str]]:
+    def possible_remarks(self, table: str) -> list[tuple[bool, str]]:
         relation = self.relations[table]
         return [
             (relation.writable, "The role that reads this table may also change its rows: a read-only role is safer."),

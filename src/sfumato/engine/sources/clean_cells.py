@@ -37,7 +37,7 @@ from sfumato.plan.values.grammars import (
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules
 from sfumato.policy.domains import SMALLEST_REAL
-from sfumato.privacy.numbers import greatest_float_below, least_float_above
+from sfumato.privacy.numbers import decimal_float_above, decimal_float_below
 
 _CALENDAR = {Type.DATE: (dt.date.min, dt.date.max), Type.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
 
@@ -57,14 +57,14 @@ class Stored(Enum):
     OTHER = "values without a text of their own"
 
 
-def largest_whole(single: bool) -> Fraction:
+def largest_exact_integer(single: bool) -> Fraction:
     """Return the bound below which a float of 32 or 64 bits represents one whole number alone."""
     return Fraction(2**24 if single else 2**53)
 
 
 def inner_bounds(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Return the least and the largest double inside exact bounds; the nearest double if none is inside."""
-    least, largest = least_float_above(low), greatest_float_below(high)
+    least, largest = decimal_float_above(low), decimal_float_below(high)
     return (least, largest) if least <= largest else (float(low), float(low))
 
 
@@ -87,7 +87,7 @@ def ends_of(domain: Domain) -> tuple[Scalar, Scalar]:
     return real(least_inside), real(greatest_inside)
 
 
-def of_whole(x: Scalar, domain: Domain) -> Scalar:
+def from_whole_number(x: Scalar, domain: Domain) -> Scalar:
     """Convert a 64-bit whole number to its domain; a real approximates it."""
     if domain.type is Type.INTEGER:
         return x if domain.bounds is None else _clamp(x, domain)
@@ -160,7 +160,7 @@ def _matches(x: Scalar, grammar: str) -> Scalar:
     return apply(ScalarFunction.MATCHES, x, detail=(grammar,))
 
 
-def _or_bound(x: Scalar, value: Scalar, converted: Scalar, domain: Domain, kind: Type) -> Scalar:
+def _converted_or_bound(x: Scalar, value: Scalar, converted: Scalar, domain: Domain, kind: Type) -> Scalar:
     """Return the converted value where there is one, or the bound for a text that lies beyond every number or date."""
     if domain.bounds is None:
         return converted
@@ -169,7 +169,7 @@ def _or_bound(x: Scalar, value: Scalar, converted: Scalar, domain: Domain, kind:
     return apply(ScalarFunction.CASE, present(value), converted, *infinities, missing(domain.type))
 
 
-def number_in(rows: RowLowering, x: Scalar) -> Scalar:
+def parse_double(rows: RowLowering, x: Scalar) -> Scalar:
     """Parse a text as a double, 0 where its exponent makes it so."""
     parsed = apply(ScalarFunction.READ, x, detail=(Type.REAL,))
     number = apply(
@@ -179,8 +179,8 @@ def number_in(rows: RowLowering, x: Scalar) -> Scalar:
 
 
 def _parse_real(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
-    number = number_in(rows, x)
-    return _or_bound(x, number, limited_real(rows, number, domain), domain, Type.REAL)
+    number = parse_double(rows, x)
+    return _converted_or_bound(x, number, limited_real(rows, number, domain), domain, Type.REAL)
 
 
 def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
@@ -191,14 +191,14 @@ def _parse_integer(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
             ScalarFunction.CASE, is_digits, apply(ScalarFunction.READ, x, detail=(Type.INTEGER,)), missing(Type.INTEGER)
         )
     )
-    parsed_real = number_in(rows, x)
+    parsed_real = parse_double(rows, x)
     is_small = apply(ScalarFunction.LESS, apply(ScalarFunction.ABS, parsed_real), real(SMALLEST_REAL))
     number = rows.shared(apply(ScalarFunction.CASE, is_small, real(0), parsed_real))
     is_in_range = apply(ScalarFunction.BETWEEN, number, real(-Fraction(2**63)), real(Fraction(2**63 - 1024)))
     nearest = apply(ScalarFunction.CASE, is_in_range, apply(ScalarFunction.NEAREST, number), missing(Type.INTEGER))
     is_whole = apply(ScalarFunction.EQUAL, number, apply(ScalarFunction.TRUNCATE, number))
-    other = _or_bound(x, number, whole_number(rows, number, is_whole, nearest, domain), domain, Type.REAL)
-    return apply(ScalarFunction.CASE, present(parsed), of_whole(parsed, domain), other)
+    other = _converted_or_bound(x, number, whole_number(rows, number, is_whole, nearest, domain), domain, Type.REAL)
+    return apply(ScalarFunction.CASE, present(parsed), from_whole_number(parsed, domain), other)
 
 
 def _parse_boolean(_: RowLowering, x: Scalar, domain: Domain) -> Scalar:
@@ -220,7 +220,7 @@ def _parse_moment(rows: RowLowering, x: Scalar, domain: Domain) -> Scalar:
         if domain.bounds is not None
         else rows.null_outside_calendar(value, *_CALENDAR[kind], kind)
     )
-    return _or_bound(x, value, clamped, domain, kind)
+    return _converted_or_bound(x, value, clamped, domain, kind)
 
 
 READ: dict[Type, Callable[[RowLowering, Scalar, Domain], Scalar]] = {
@@ -245,15 +245,17 @@ def find_column(columns: Sequence[tuple[str, T]], column: str, place: str, other
 
     ``otherwise`` is the advice where no column has a similar name.
     """
-    matches = [stored for stored_name, stored in columns if stored_name == column]
-    matches = matches or [stored for stored_name, stored in columns if fold_name(stored_name) == fold_name(column)]
+    matches = [stored for stored_name_metadata, stored in columns if stored_name_metadata == column]
+    matches = matches or [
+        stored for stored_name_metadata, stored in columns if fold_name(stored_name_metadata) == fold_name(column)
+    ]
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise InvalidPolicy(
             f"the source has several columns named {column}", place=place, fix="rename all but one of them"
         )
-    close_names = get_close_matches(column, [stored_name for stored_name, _ in columns], 1)
+    close_names = get_close_matches(column, [stored_name_metadata for stored_name_metadata, _ in columns], 1)
     fix = f"did you mean {close_names[0]}?" if close_names else otherwise
     raise InvalidPolicy(f"the source has no column {column}", place=place, fix=fix)
 

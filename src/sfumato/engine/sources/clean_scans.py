@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from sfumato.engine.lowering.applications import choice, missing, present, real
-from sfumato.engine.lowering.relation_lowering import UNIT, all_of, equal_columns, staged
+from sfumato.engine.lowering.relation_lowering import UNIT, all_of, same_named_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -37,12 +37,12 @@ from sfumato.engine.sources.clean_cells import (
     READ,
     Stored,
     ends_of,
+    from_whole_number,
     is_listed,
-    largest_whole,
+    largest_exact_integer,
     limited_real,
     moment,
-    number_in,
-    of_whole,
+    parse_double,
     rewrites,
     rewritten,
     truth,
@@ -199,13 +199,13 @@ class CleanScans:
 
     def scan(self, table: str, named: Callable[[str], str] = str, only: Collection[str] | None = None) -> CleanScan:
         """Select the declared columns, or ``only`` these, clean, and ``sf_unit`` when rows belong to units."""
-        build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
+        build, declared, rows = _ScanBuilder(self), self.policy.tables[table], RowLowering({})
         columns: dict[str, Scalar] = {}
         for name in (*declared.columns, *declared.lists) if only is None else only:
             if name.startswith(WIDE_PREFIX):
-                stored_name = name.removeprefix(WIDE_PREFIX)
-                wide_domain = widened(declared.columns[stored_name])
-                columns[name] = build.clean(rows, build.declared_cell(table, stored_name, wide_domain))
+                stored_name_metadata = name.removeprefix(WIDE_PREFIX)
+                wide_domain = widened(declared.columns[stored_name_metadata])
+                columns[name] = build.clean(rows, build.declared_cell(table, stored_name_metadata, wide_domain))
             elif name in declared.columns:
                 columns[name] = build.clean(rows, build.declared_cell(table, name, declared.columns[name]))
             else:
@@ -215,9 +215,9 @@ class CleanScans:
 
     def text(self, table: str, only: Collection[str] | None = None) -> str:
         """Write the scan of a table, or of ``only`` these of its columns, as a SELECT."""
-        return self.written(self.scan(table, self.spelling.name, only))
+        return self.select_sql(self.scan(table, self.spelling.name, only))
 
-    def written(self, scan: CleanScan) -> str:
+    def select_sql(self, scan: CleanScan) -> str:
         """Write a scan as a SELECT over the sources."""
 
         def source(table: Source) -> str:
@@ -230,11 +230,11 @@ class CleanScans:
         """Write the SELECT of a source's row count; where rows are owned through another table, with a copy for each
         owner.
         """
-        build, declared = _Build(self), self.policy.tables[table]
+        build, declared = _ScanBuilder(self), self.policy.tables[table]
         if not isinstance(declared.id, Via):
             return f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         owned = build.with_units(declared, RowLowering({}), (("c", integer_constant(0)),))
-        copies = self.written(build.finish(Select((("n", GroupTotal(AggregateFunction.COUNT)),), owned)))
+        copies = self.select_sql(build.finish(Select((("n", GroupTotal(AggregateFunction.COUNT)),), owned)))
         source_rows = f"SELECT COUNT(*) AS n FROM {self.tables[table].source}"
         return f"SELECT MAX(n) AS n FROM ({copies} UNION ALL {source_rows}) AS r"
 
@@ -242,12 +242,12 @@ class CleanScans:
         """Select what the scan makes of every row's cells, with a column k that is 1 where the row has an owner; the
         cells are named in the order of the columns.
         """
-        build, declared, rows = _Build(self), self.policy.tables[table], RowLowering({})
+        build, declared, rows = _ScanBuilder(self), self.policy.tables[table], RowLowering({})
         columns: list[tuple[str, Scalar]] = []
         cells = []
         for index, (name, domain) in enumerate(declared.columns.items()):
             cell = build.declared_cell(table, name, domain)
-            clean, typed, is_present = build.clean(rows, cell), build.typed(rows, cell), build.there(rows, cell)
+            clean, typed, is_present = build.clean(rows, cell), build.typed(rows, cell), build.is_present(rows, cell)
             columns += [(f"v{index}", clean), (f"r{index}", typed), (f"m{index}", is_present)]
             is_null, text = build.is_null(rows, cell), build.short_text(cell)
             columns += [(f"n{index}", is_null)] if is_null is not None else []
@@ -318,7 +318,7 @@ class _DeclaredCell:
     rules: CellRules = _NO_RULES
 
 
-class _Build:
+class _ScanBuilder:
     """A builder of one statement over the sources of a server; records the cells that it reads."""
 
     def __init__(self, scans: CleanScans) -> None:
@@ -346,14 +346,14 @@ class _Build:
             clean = apply(ScalarFunction.CASE, is_null, missing(cell.domain.type), clean)
         if cell.domain.other is None:
             return clean
-        other = apply(ScalarFunction.CASE, self.there(rows, cell), Constant(cell.domain.other, cell.domain.type))
+        other = apply(ScalarFunction.CASE, self.is_present(rows, cell), Constant(cell.domain.other, cell.domain.type))
         return apply(ScalarFunction.COALESCE, clean, other)
 
     def items(self, table: Table, name: str, declared: ListColumn) -> Scalar:
         """Select the first items of a list, each cleaned by itself."""
         place = f"tables.{table.name}.columns.{name}"
         column, item = self.scans.listed(table.name, name, place)
-        build, rows = _Build(self.scans), RowLowering({})
+        build, rows = _ScanBuilder(self.scans), RowLowering({})
         value = build.clean(rows, _DeclaredCell(table.name, item, declared.items, place))
         clean = CleanItem(build._read.get(table.name, {}), value, rows)
         return self._cell(table.name, self.scans.cells.clean_list(column, declared.max_items, clean))
@@ -378,7 +378,7 @@ class _Build:
         if kind is Type.TEXT or column.kind in _NO_CELLS:
             return self._text_of(rows, cell)
         if column.kind is Stored.TEXT or self._is_rewritten(cell):
-            return READ[kind](rows, self._readable(rows, cell), domain)
+            return READ[kind](rows, self._rewritten_text(rows, cell), domain)
         x: Scalar = self._cell(table, cells.plain(column))
         if kind.temporal:
             return moment(rows, x, column.kind, domain) if column.kind in _TIMES else missing(kind)
@@ -389,7 +389,7 @@ class _Build:
         if column.kind is Stored.BOOLEAN:
             x = rows.shared(choice(x, integer_constant(1), integer_constant(0)))
         if column.kind in (Stored.INTEGER, Stored.BOOLEAN):
-            return of_whole(x, domain)
+            return from_whole_number(x, domain)
         if kind is Type.REAL:
             return limited_real(rows, x, domain)
         is_whole = self._cell(table, cells.is_integer(column))
@@ -409,7 +409,7 @@ class _Build:
         is_whole = cell.column.kind is Stored.INTEGER
         return self.text(cell.table, cell.column, cell.place) if is_whole else None
 
-    def _readable(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+    def _rewritten_text(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Return a text cell as its rules rewrite it."""
         text = self.short_text(cell)
         assert text is not None
@@ -418,7 +418,9 @@ class _Build:
     def _text_of(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Return a cell as text, rewritten unless it is longer than any cell that rules read."""
         text = self.text(cell.table, cell.column, cell.place)
-        return apply(ScalarFunction.COALESCE, self._readable(rows, cell), text) if self._is_rewritten(cell) else text
+        return (
+            apply(ScalarFunction.COALESCE, self._rewritten_text(rows, cell), text) if self._is_rewritten(cell) else text
+        )
 
     def is_null(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar | None:
         """Test whether the rules of a column call a cell missing, by its text or its value; None if none do."""
@@ -455,10 +457,10 @@ class _Build:
         if kind is Type.REAL and column.kind in (Stored.REAL, Stored.NUMBER):
             return self._cell(cell.table, self.scans.cells.plain(column))
         if kind is Type.REAL and column.kind is Stored.TEXT:
-            return number_in(rows, self._readable(rows, cell))
+            return parse_double(rows, self._rewritten_text(rows, cell))
         return self._typed(rows, replace(cell, domain=Domain(kind)))
 
-    def there(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
+    def is_present(self, rows: RowLowering, cell: _DeclaredCell) -> Scalar:
         """Test whether a cell is neither NULL in its source nor missing by its rules."""
         is_present, is_null = (
             self._cell(cell.table, self.scans.cells.is_present(cell.column)),
@@ -483,7 +485,7 @@ class _Build:
         owner_columns = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
         owner_rows = Select((*columns, *owner_columns), _staged_source(Source(table.name), rows))
         conditions = [apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in names]
-        linked_keys = Select(equal_columns(names), owner.links, group_by=names)
+        linked_keys = Select(same_named_columns(names), owner.links, group_by=names)
         has_owner = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), integer_constant(1), integer_constant(0))
         visible_columns = tuple((name, Reference(name, "r")) for name, _ in columns)
         return Select(
@@ -557,7 +559,7 @@ class _Build:
             ]
             join = RelationalJoin(owner.links, "l", all_of(conditions if owner.period is not None else conditions[:1]))
             links = Select(tuple(link_columns[: len(names)]), child_rows, joins=(join,))
-        return Select(equal_columns(names), links, group_by=tuple(names))
+        return Select(same_named_columns(names), links, group_by=tuple(names))
 
     def _period(self, table: Table, rows: RowLowering) -> Scalar | None:
         """Compute the start of a row's period. No bound is applied before: two days would become one."""
@@ -572,7 +574,7 @@ class _Build:
         bounds = table.columns[column].bounds
         if self.policy.per is None or bounds is None:
             return rows.shared(day)
-        return rows.shared(_null_unless_paid(rows.shared(day), self.policy.per, bounds))
+        return rows.shared(_null_outside_account_periods(rows.shared(day), self.policy.per, bounds))
 
     def _id_reader(self, table: Table) -> Read:
         """Return the conversion of ids to the one type that all tables of the population have."""
@@ -644,7 +646,7 @@ class _Build:
             ]
             return apply(ScalarFunction.CASE, is_exact[0], number, is_exact[1], number, missing(Type.INTEGER))
         if column.kind is Stored.REAL:
-            limit = real(largest_whole(column.type_name.partition(" ")[0] in _SINGLE_PRECISION))
+            limit = real(largest_exact_integer(column.type_name.partition(" ")[0] in _SINGLE_PRECISION))
             size = apply(ScalarFunction.ABS, self._cell(table, self.scans.cells.plain(column)))
             return apply(ScalarFunction.CASE, apply(ScalarFunction.LESS, size, limit), number, missing(Type.INTEGER))
         return number
@@ -652,7 +654,7 @@ class _Build:
 
 def _staged_source(source: Relation, rows: RowLowering) -> Relation | Select:
     """Compute common subexpressions in stages over a source."""
-    return staged(source, rows)  # type: ignore[arg-type]
+    return with_shared_columns(source, rows)  # type: ignore[arg-type]
 
 
 def _unit(key: Scalar, period: Scalar | None) -> Scalar:
@@ -664,17 +666,17 @@ def _unit(key: Scalar, period: Scalar | None) -> Scalar:
     )
 
 
-def _null_unless_paid(start: Scalar, per: str, bounds: Any) -> Scalar:
+def _null_outside_account_periods(start: Scalar, per: str, bounds: Any) -> Scalar:
     """Map a period start to NULL where its account lies outside the declared bounds, as every scan does."""
-    first, last = (_day(calendar.truncate(per, end)) for end in bounds)
+    first, last = (_as_date(calendar.truncate(per, end)) for end in bounds)
     end = calendar.shift(last, 1, per)
     tests = [apply(ScalarFunction.AT_LEAST, start, Constant(first, Type.DATE))]
     if end is not None:
-        tests.append(apply(ScalarFunction.LESS, start, Constant(_day(end), Type.DATE)))
+        tests.append(apply(ScalarFunction.LESS, start, Constant(_as_date(end), Type.DATE)))
     return apply(ScalarFunction.CASE, all_of(tests), start, missing(Type.DATE))
 
 
-def _day(moment: dt.date) -> dt.date:
+def _as_date(moment: dt.date) -> dt.date:
     return dt.date(moment.year, moment.month, moment.day)
 
 

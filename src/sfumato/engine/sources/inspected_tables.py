@@ -39,7 +39,7 @@ def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[st
     width = len(OUTCOMES)
     fates, counts = counts[: width * len(columns)], counts[width * len(columns) :]
     costs = {
-        name: _cost([_share(count, owned_rows) for count in fates[width * index : width * (index + 1)]])
+        name: _column_cost([_share(count, owned_rows) for count in fates[width * index : width * (index + 1)]])
         for index, name in enumerate(columns)
     }
     if not owned:
@@ -55,12 +55,12 @@ def inspection(figures: Sequence[Any], columns: Sequence[str], keys: Sequence[st
         units,
         exceeding,
         _share(beyond, rows_of_units),
-        _losses(*by_rows),
-        {name: _losses(*group_loss) for name, group_loss in zip(keys, by_groups, strict=True)},
+        _loss_by_limit(*by_rows),
+        {name: _loss_by_limit(*group_loss) for name, group_loss in zip(keys, by_groups, strict=True)},
     )
 
 
-def _cost(fates: Sequence[float]) -> ColumnCost:
+def _column_cost(fates: Sequence[float]) -> ColumnCost:
     missing, nulled, low, high, changed, missing_by_rules = fates
     return ColumnCost(low + high + changed, nulled, missing + missing_by_rules, low, high, missing_by_rules)
 
@@ -73,7 +73,7 @@ def loss_expressions(column: str) -> list[str]:
     ]
 
 
-def _losses(total: int, beyond: Sequence[int]) -> dict[int, float]:
+def _loss_by_limit(total: int, beyond: Sequence[int]) -> dict[int, float]:
     return {limit: _share(excess, total) for limit, excess in zip(LIMITS, beyond, strict=True)}
 
 
@@ -108,7 +108,7 @@ def lost_texts_statement(scans: CleanScans, table: str, column: str, words: Coll
         return None
     condition = lost_condition(scans.spelling, cell, words)
     return (
-        f"SELECT {cell.text}, count(*) FROM ({scans.written(scan)}) AS r WHERE k = 1 AND {condition}"
+        f"SELECT {cell.text}, count(*) FROM ({scans.select_sql(scan)}) AS r WHERE k = 1 AND {condition}"
         f" GROUP BY {cell.text} ORDER BY 2 DESC, 1 LIMIT {MAX_LOST_TEXTS}"
     )
 
@@ -129,8 +129,8 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
     counts = [
         f"count(CASE WHEN k = 1 AND c{index} = {code} THEN 1 END)" for index in range(len(cells)) for code in OUTCOMES
     ]
-    totals = _named("t", ["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
-    inspected_rows = f"SELECT {', '.join(['k', *fates])} FROM ({scans.written(scan)}) AS r"
+    totals = _numbered_columns("t", ["count(*)", "count(CASE WHEN k = 1 THEN 1 END)", *counts])
+    inspected_rows = f"SELECT {', '.join(['k', *fates])} FROM ({scans.select_sql(scan)}) AS r"
     if declared.every_row:
         return f"SELECT {totals} FROM ({inspected_rows}) AS s", keys
     quoted = [scans.spelling.name(key) for key in keys]
@@ -143,11 +143,13 @@ def statement(scans: CleanScans, table: str) -> tuple[str, list[str]]:
         for column in ("n", *(f"g{index}" for index in range(len(keys))))
         for quantity in loss_expressions(column)
     ]
-    limits = f"SELECT {_named('u', ['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"
+    limits = (
+        f"SELECT {_numbered_columns('u', ['coalesce(sum(n), 0)', 'count(*)', *exceeding, *losses])} FROM ({units}) AS u"
+    )
     return f"SELECT * FROM (SELECT {totals} FROM ({inspected_rows}) AS s) AS t CROSS JOIN ({limits}) AS v", keys
 
 
-def _named(prefix: str, figures: Sequence[str]) -> str:
+def _numbered_columns(prefix: str, figures: Sequence[str]) -> str:
     """Write columns with names of their own: not every dialect allows two of one name."""
     return ", ".join(f"{figure} AS {prefix}{index}" for index, figure in enumerate(figures))
 
@@ -170,14 +172,14 @@ def identify_file(path: str | os.PathLike[str]) -> DataIdentity:
     is_settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLING_NANOSECONDS
     return DataIdentity(
         address,
-        partial(_content, address, _look(status)),
-        size=str(status.st_size),
-        file=f"{status.st_dev} {status.st_ino}",
-        change_token=_look(status) if is_settled else "",
+        partial(_content_hash, address, _change_token(status)),
+        file_size=str(status.st_size),
+        file_identity=f"{status.st_dev} {status.st_ino}",
+        change_token=_change_token(status) if is_settled else "",
     )
 
 
-def _content(path: str, expected_look: str) -> str:
+def _content_hash(path: str, expected_look: str) -> str:
     """Hash the bytes of the version of a file that looked so."""
     try:
         with open(path, "rb") as file:
@@ -186,7 +188,7 @@ def _content(path: str, expected_look: str) -> str:
             end = os.fstat(file.fileno())
     except OSError as error:
         raise _unreadable(path, error) from error
-    if not expected_look == _look(start) == _look(end):
+    if not expected_look == _change_token(start) == _change_token(end):
         raise LedgerUnavailable(
             "the data changed while they were read",
             place=path,
@@ -195,7 +197,7 @@ def _content(path: str, expected_look: str) -> str:
     return content
 
 
-def _look(status: os.stat_result) -> str:
+def _change_token(status: os.stat_result) -> str:
     parts = status.st_size, status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
     return " ".join(map(str, parts))
 

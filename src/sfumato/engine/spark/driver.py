@@ -24,10 +24,10 @@ from typing import Any, Self, cast
 
 from sfumato.engine.lowering.reading_statements import (
     arrays_from_rows,
-    counted_statement,
     join_server_results,
     require_few_rows,
     server_readings,
+    server_statement,
 )
 from sfumato.engine.lowering.relational import StagedSelect
 from sfumato.engine.protocols import DataIdentity, FetchedTable, Inspection, OpenReading, StatelessReading
@@ -102,7 +102,7 @@ class SparkReader:
         for reading in readings:
             require_few_rows(reading)
         for part in (part for reading in readings for part in server_readings(reading)):
-            statement, scan = counted_statement(part, 0), partial(self._scan, wide=_wide_columns(part))
+            statement, scan = server_statement(part, 0), partial(self._scan, wide=_wide_columns(part))
             if statement not in self._bound:
                 without_cause(lambda select=statement, scan=scan: self._frame(select, scan).schema)  # type: ignore[misc]
                 self._bound = {statement} if len(self._bound) > _MAX_BOUND else self._bound | {statement}
@@ -113,7 +113,7 @@ class SparkReader:
         scans, wide = self._copies(reading), _wide_columns(reading)
 
         def collect(part: PlanReading[Any]) -> object:
-            statement = counted_statement(part, key)
+            statement = server_statement(part, key)
             rows = self.tables.run(
                 lambda: self._frame(statement, lambda table: scans.get(table) or self._scan(table, wide=wide))
             )

@@ -38,7 +38,7 @@ class DuckDBSpelling(CommonSpelling):
     types = TYPES
     literals = LITERALS
 
-    def half_away(self, x: str) -> str:
+    def round_half_away(self, x: str) -> str:
         return f"ROUND({x})"
 
     def divide_whole(self, x: str, y: str) -> str:
@@ -103,7 +103,7 @@ class DuckDBSpelling(CommonSpelling):
     def part(self, x: str, part: str) -> str:
         return f"CAST(date_part('{part}', {x}) AS BIGINT)"
 
-    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
         return f"CAST({x} + to_{unit}s({amount}) AS {self.types[kind]})"
 
     def days(self, first: str, last: str) -> str:
@@ -115,7 +115,7 @@ class DuckDBSpelling(CommonSpelling):
     def moment(self, x: str) -> str:
         return f"make_timestamp(({x} - {SECONDS_BEFORE_1970}) * 1000000)"
 
-    def listed(self, number: int, kind: Type) -> str:
+    def select_parameter_list(self, number: int, kind: Type) -> str:
         return f"SELECT unnest(CAST(${number} AS {self.types[kind]}[])) AS x"
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:

@@ -93,7 +93,7 @@ class Generator:
             case RelationalUnion(members):
                 return f"({' UNION ALL '.join(map(self.select, members))}) AS {part}"
             case ValueList(number, kind):
-                return self._or_null(self.spelling.listed(number, kind), kind, part)
+                return self._or_null(self.spelling.select_parameter_list(number, kind), kind, part)
             case IntegerSpan(Constant(first, kind), count):
                 return self._or_null(self.spelling.span(first, count, kind), kind, part)
 
@@ -226,7 +226,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.FLOOR: lambda spelling, x: spelling.floor(x),
     ScalarFunction.CEILING: lambda spelling, x: spelling.ceiling(x),
     ScalarFunction.TRUNCATE: lambda spelling, x: spelling.truncate(x),
-    ScalarFunction.HALF_AWAY: lambda spelling, x: spelling.half_away(x),
+    ScalarFunction.HALF_AWAY: lambda spelling, x: spelling.round_half_away(x),
     ScalarFunction.NEAREST: lambda spelling, x: spelling.nearest_integer(x),
     ScalarFunction.TOWARD_ZERO: lambda spelling, x: spelling.toward_zero(x),
     ScalarFunction.LIKE: lambda spelling, x, pattern: spelling.like(x, pattern),
@@ -244,7 +244,7 @@ _WRITERS: dict[ScalarFunction, Writer] = {
     ScalarFunction.HASH: lambda spelling, x: spelling.hash(x),
     ScalarFunction.PART: lambda spelling, x, part: spelling.part(x, part),
     ScalarFunction.START: lambda spelling, x, unit, kind: spelling.start(x, unit, kind),
-    ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.moved(x, amount, unit, kind),
+    ScalarFunction.MOVED: lambda spelling, x, amount, unit, kind: spelling.add_interval(x, amount, unit, kind),
     ScalarFunction.DAYS: lambda spelling, first, last: spelling.days(first, last),
     ScalarFunction.SECONDS: lambda spelling, x: spelling.seconds(x),
     ScalarFunction.MOMENT: lambda spelling, x: spelling.moment(x),

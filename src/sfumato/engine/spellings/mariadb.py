@@ -112,7 +112,7 @@ class MariaDBSpelling(CommonSpelling):
     def truncate(self, x: str) -> str:
         return _any_size(f"TRUNCATE({x}, 0)")
 
-    def half_away(self, x: str) -> str:
+    def round_half_away(self, x: str) -> str:
         """Round halves away from zero; MariaDB's own ROUND takes halves of doubles to even."""
         whole = f"TRUNCATE({x}, 0)"
         return _any_size(f"{whole} + CASE WHEN ABS({x} - {whole}) >= 0.5 THEN SIGN({x}) ELSE 0 END")
@@ -208,7 +208,7 @@ class MariaDBSpelling(CommonSpelling):
             start = f"({start} - INTERVAL ((MONTH({x}) - 1) % 3) MONTH)"
         return self.convert(start, kind)
 
-    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
         return self.convert(f"({x} + INTERVAL ({amount}) {unit.upper()})", kind)
 
     def days(self, first: str, last: str) -> str:
@@ -231,7 +231,7 @@ class MariaDBSpelling(CommonSpelling):
             return value
         return f"CASE WHEN {function}(1, {offset}){over} IS NULL THEN {default} ELSE {value} END"
 
-    def listed(self, number: int, _: Type) -> str:
+    def select_parameter_list(self, number: int, _: Type) -> str:
         raise AssertionError(number)  # declared values are listed in this process
 
     def span(self, first: Value | None, count: int, kind: Kind) -> str:

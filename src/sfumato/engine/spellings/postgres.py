@@ -61,7 +61,7 @@ class PostgresSpelling(CommonSpelling):
         converted = super().convert(x, kind)
         return f"({converted} {BYTES})" if kind is Type.TEXT else converted
 
-    def half_away(self, x: str) -> str:
+    def round_half_away(self, x: str) -> str:
         """Round halves away from zero; PostgreSQL's own ROUND takes halves of doubles to even."""
         return f"(TRUNC({x}) + CASE WHEN ABS({x} - TRUNC({x})) >= 0.5 THEN SIGN({x}) ELSE 0 END)"
 
@@ -128,7 +128,7 @@ class PostgresSpelling(CommonSpelling):
     def start(self, x: str, unit: str, kind: Type) -> str:
         return f"CAST(DATE_TRUNC('{unit}', CAST({x} AS TIMESTAMP)) AS {self.types[kind]})"
 
-    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
         months = _MONTHS.get(unit)
         interval = f"{amount} {unit}" if months is None else f"{months * amount} month"
         return f"CAST({x} + INTERVAL '{interval}' AS {self.types[kind]})"
@@ -145,7 +145,7 @@ class PostgresSpelling(CommonSpelling):
         """
         return f"(TIMESTAMP '0001-01-01 00:00:00' + {x} * INTERVAL '1 second')"
 
-    def listed(self, number: int, kind: Type) -> str:
+    def select_parameter_list(self, number: int, kind: Type) -> str:
         unnested = f"UNNEST(CAST(${number} AS {self.types[kind]}[]))"
         return f"SELECT {f'({unnested} {BYTES})' if kind is Type.TEXT else unnested} AS x"
 

@@ -88,7 +88,7 @@ class SparkSpelling(CommonSpelling):
     def _whole(self, x: str, rounded: str) -> str:
         return f"CASE WHEN ABS({x}) < {_WHOLE_FROM} THEN CAST({rounded} AS DOUBLE) ELSE {x} END"
 
-    def half_away(self, x: str) -> str:
+    def round_half_away(self, x: str) -> str:
         """Round halves away from zero: ROUND goes by the shortest decimal of a double, which ends in .5 only where the
         double itself does.
         """
@@ -148,7 +148,7 @@ class SparkSpelling(CommonSpelling):
     def part(self, x: str, part: str) -> str:
         return f"CAST({_PARTS.get(part, part + '({})').format(x)} AS BIGINT)"
 
-    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
         """Add an interval: months as months, shorter units as seconds."""
         if unit in _MONTHS:
             return f"CAST(({x} + make_ym_interval(0, {amount * _MONTHS[unit]})) AS {self.types[kind]})"
@@ -178,7 +178,7 @@ class SparkSpelling(CommonSpelling):
         high, middle, low = (f"CAST(SUM({part}){over} AS DECIMAL(38,0))" for part in parts)
         return f"({high} * {_TIMES.format(2**42)} + {middle} * {_TIMES.format(2**21)} + {low})"
 
-    def listed(self, number: int, kind: Type) -> str:
+    def select_parameter_list(self, number: int, kind: Type) -> str:
         return f"SELECT explode(CAST(:p{number} AS ARRAY<{self.types[kind]}>)) AS x"
 
     def items(self, x: str) -> str:

@@ -121,7 +121,7 @@ class Spelling(Protocol):
         """Round to the next whole double toward zero, of any double."""
         ...
 
-    def half_away(self, x: str) -> str:
+    def round_half_away(self, x: str) -> str:
         """Round to the nearest whole double, halves away from zero, of any double."""
         ...
 
@@ -205,7 +205,7 @@ class Spelling(Protocol):
         """Truncate a date or time to its unit; weeks start on Monday."""
         ...
 
-    def moved(self, x: str, amount: int, unit: str, kind: Type) -> str:
+    def add_interval(self, x: str, amount: int, unit: str, kind: Type) -> str:
         """Add ``amount`` units to a date or time, clamped to the month's end; the result lies in the calendar."""
         ...
 
@@ -237,7 +237,7 @@ class Spelling(Protocol):
         """Write LEAD or LAG over a window; the default stands where there is no such row."""
         ...
 
-    def listed(self, number: int, kind: Type) -> str:
+    def select_parameter_list(self, number: int, kind: Type) -> str:
         """Write a SELECT of the values, as ``x``, of a list that is a parameter of the statement."""
         ...
 

@@ -38,12 +38,12 @@ class DescribedData(Protocol):
         ...
 
     @property
-    def size(self) -> str:
+    def file_size(self) -> str:
         """The size of a file in bytes."""
         ...
 
     @property
-    def file(self) -> str:
+    def file_identity(self) -> str:
         """What all names of one file share: its device and inode."""
         ...
 
@@ -192,7 +192,9 @@ def _describe(source: SourceDescription, fingerprint: str | None, keyed: KeyedHa
     """Describe the source as far as possible without reading the content of a file."""
     part = keyed("part", source.table) if isinstance(source, DescribedData) and source.table else ""
     if isinstance(source, DescribedData) and not _REMOTE_ADDRESS.match(source.address):
-        return JoinedSource(source.address, "", keyed("size", source.size), keyed("file", source.file), part=part)
+        return JoinedSource(
+            source.address, "", keyed("size", source.file_size), keyed("file", source.file_identity), part=part
+        )
     if isinstance(source, DescribedData):
         fingerprint, source = source.fingerprint(), source.address
     address = local_files.checked_path(source, "source").removeprefix("file://")

@@ -169,7 +169,7 @@ class PostgresStore:
         try:
             result_sets = session.run_all(text)
         except psycopg.OperationalError:
-            if not was_connected or not session.is_lost:
+            if not was_connected or not session.is_outcome_unknown:
                 raise
             self._roll_back()
             session = self._session()
@@ -191,7 +191,7 @@ class PostgresStore:
         try:
             rows.finish(max(self._timeout, _MIN_COMMIT_TIMEOUT))
         except psycopg.Error as error:
-            if not rows.session.is_lost or not rows.appended:
+            if not rows.session.is_outcome_unknown or not rows.appended:
                 raise
             self._settle(rows, error)
         else:
@@ -240,7 +240,7 @@ class PostgresStore:
         """
         for session in self._held[:]:
             try:
-                is_usable = session.is_ours and not session.is_lost
+                is_usable = session.is_ours and not session.is_outcome_unknown
                 if is_usable and not session.is_idle:
                     session.run("ROLLBACK")
             except psycopg.Error:

@@ -233,7 +233,7 @@ class PostgresSession:
         return self._connection.info.transaction_status is TransactionStatus.IDLE
 
     @property
-    def is_lost(self) -> bool:
+    def is_outcome_unknown(self) -> bool:
         """Whether the outcome of the last statement is unknown: it was sent, and no answer to it was read."""
         return self._connection.info.transaction_status in (TransactionStatus.UNKNOWN, TransactionStatus.ACTIVE)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sfumato.plan.aggregates.disjoint import with_predicate
+from sfumato.plan.aggregates.disjoint import move_case_to_predicate
 from sfumato.plan.aggregates.measures import AggregateRequest, is_not_null
 from sfumato.plan.values.expressions import Call, Expression
 from sfumato.plan.values.functions.declaring import call, is_never_null
@@ -23,7 +23,7 @@ from sfumato.plan.values.narrowing import limits
 
 def canonical_request(request: AggregateRequest, conditions: Sequence[Expression]) -> AggregateRequest:
     """Return one form for all requests that are equal in rows that meet these conditions."""
-    canonical = with_predicate(request)
+    canonical = move_case_to_predicate(request)
     if canonical is None:
         return request
     where = _without_implied_null_tests(canonical.where, conditions)

@@ -60,7 +60,7 @@ class DisjointMeasures:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
-        if None in map(counted_rows, self.members):
+        if None in map(contributing_rows_predicate, self.members):
             raise InvalidParameter("members", ValueWords("a measure of all rows"), "measures with a predicate each")
 
     @property
@@ -85,22 +85,24 @@ class DisjointMeasures:
         return None
 
     @property
-    def _largest(self) -> Member:
+    def _widest_member(self) -> Member:
         """A member with the step and the range of all."""
         return next((member for member in self.members if member.value is not None), self.members[0])
 
     def step(self, rows: int) -> Fraction:
-        return self._largest.step(rows)
+        return self._widest_member.step(rows)
 
     def step_range(self, step: Fraction) -> tuple[int, int]:
-        return self._largest.step_range(step)
+        return self._widest_member.step_range(step)
 
     def size(self, low: int, high: int) -> int:
-        return self._largest.size(low, high)
+        return self._widest_member.size(low, high)
 
     def contributions(self, step: Fraction, low: int, high: int) -> tuple[Contribution, ...]:
         """Return the contributions of all members; a counted row adds as much as a row of any other member."""
-        predicates = tuple(predicate for member in self.members if (predicate := counted_rows(member)) is not None)
+        predicates = tuple(
+            predicate for member in self.members if (predicate := contributing_rows_predicate(member)) is not None
+        )
         return tuple(
             replace(contribution, part=index, parts=predicates)
             for index, member in enumerate(self.members)
@@ -121,13 +123,13 @@ class DisjointMeasures:
         raise AssertionError(f"only its members are requested, not {len(measured)} together")
 
 
-def counted_rows(member: Member) -> Expression | None:
+def contributing_rows_predicate(member: Member) -> Expression | None:
     """Return the predicate of the rows that add to a measure; None for all rows."""
     return member.rows.where if isinstance(member, Mean) else member.where
 
 
 @dataclass(frozen=True)
-class TakenMeasures:
+class MergedMeasures:
     """The measures to take, and the members that replace some of the requested ones."""
 
     measures: tuple[Measure, ...]
@@ -135,18 +137,18 @@ class TakenMeasures:
     """The members whose totals add up to a requested measure, where it is not taken itself."""
 
 
-def take_together(measures: Sequence[Measure], *, splits_row_count: bool = True) -> TakenMeasures:
+def merge_disjoint_measures(measures: Sequence[Measure], *, splits_row_count: bool = True) -> MergedMeasures:
     """Find measures of disjoint rows, to be taken together; with ``splits_row_count``, COUNT(*) is the sum of such
     measures and of the rows in none of them, where that needs at most ``MAX_NOISES_OF_COUNT`` noises.
     """
     groups: list[list[_Candidate]] = []
     for candidate in filter(None, map(_candidate, measures)):
-        group = next((group for group in groups if _can_join(candidate, group)), None)
+        group = next((group for group in groups if _can_join_group(candidate, group)), None)
         if group is None:
             groups.append([candidate])
         else:
             group.append(candidate)
-    rows_split = _group_to_count(groups) if splits_row_count and Count() in measures else None
+    rows_split = _cheapest_count_group(groups) if splits_row_count and Count() in measures else None
     replacements: dict[Measure, tuple[Measure, ...]] = {}
     taken_by_first: dict[Measure, Measure] = {}
     for group in groups:
@@ -159,7 +161,7 @@ def take_together(measures: Sequence[Measure], *, splits_row_count: bool = True)
             taken_by_first[group[0].measure] = DisjointMeasures(members)
     taken = [taken_by_first.get(measure, measure) for measure in measures]
     kept = (measure for measure in taken if measure not in replacements)
-    return TakenMeasures(tuple(kept), replacements)
+    return MergedMeasures(tuple(kept), replacements)
 
 
 @dataclass(frozen=True)
@@ -181,14 +183,14 @@ class _Candidate:
 
 
 def _candidate(measure: Measure) -> _Candidate | None:
-    member = with_predicate(measure)
-    predicate = None if member is None else counted_rows(member)
+    member = move_case_to_predicate(measure)
+    predicate = None if member is None else contributing_rows_predicate(member)
     if member is None or predicate is None:
         return None
     return _Candidate(measure, member, predicate, limits((predicate,)), frozenset(_conjuncts(predicate)))
 
 
-def with_predicate(measure: AggregateRequest) -> Member | None:
+def move_case_to_predicate(measure: AggregateRequest) -> Member | None:
     """Move the condition of SUM(CASE WHEN p THEN x ELSE 0 END), or of such a mean without ELSE, to the predicate.
 
     None for a measure that is no count, sum or mean of rows.
@@ -197,7 +199,7 @@ def with_predicate(measure: AggregateRequest) -> Member | None:
         return measure
     if not isinstance(measure, (Sum, Mean)):
         return None
-    condition, value = _conditional(measure.value, zero_counts=isinstance(measure, Sum))
+    condition, value = _split_case(measure.value, zero_counts=isinstance(measure, Sum))
     if condition is None:
         return measure
     where = conjunction(measure.where, condition)
@@ -206,7 +208,7 @@ def with_predicate(measure: AggregateRequest) -> Member | None:
     return replace(measure, value=value, where=where)
 
 
-def _conditional(value: Expression, *, zero_counts: bool) -> tuple[Expression | None, Expression]:
+def _split_case(value: Expression, *, zero_counts: bool) -> tuple[Expression | None, Expression]:
     """Split CASE WHEN p THEN x END into p and x, with ``zero_counts`` also one with ELSE 0; None if it is neither."""
     if not isinstance(value, Call) or value.function != "CASE" or len(value.arguments) not in (2, 3):
         return None, value
@@ -218,7 +220,7 @@ def _conditional(value: Expression, *, zero_counts: bool) -> tuple[Expression | 
     return (condition, result) if ends_in_nothing and has_range else (None, value)
 
 
-def _can_join(candidate: _Candidate, group: Sequence[_Candidate]) -> bool:
+def _can_join_group(candidate: _Candidate, group: Sequence[_Candidate]) -> bool:
     return (
         len(group) < MAX_MEMBERS
         and candidate.family == group[0].family
@@ -231,13 +233,13 @@ def _are_disjoint(first: _Candidate, second: _Candidate) -> bool:
     requires what the other negates. An expression with a limit is not NULL.
     """
     return not can_hold_together(first.limits, second.limits) or any(
-        _negated(condition) in other.conjuncts or _tested_for_null(condition) in other.limits
+        _negated(condition) in other.conjuncts or _is_null_operand(condition) in other.limits
         for one, other in ((first, second), (second, first))
         for condition in one.conjuncts
     )
 
 
-def _tested_for_null(condition: Expression) -> Expression | None:
+def _is_null_operand(condition: Expression) -> Expression | None:
     return condition.arguments[0] if isinstance(condition, Call) and condition.function == "IS NULL" else None
 
 
@@ -255,7 +257,7 @@ def _negated(condition: Expression) -> Expression:
     return call("NOT", condition)
 
 
-def _group_to_count(groups: Sequence[list[_Candidate]]) -> list[_Candidate] | None:
+def _cheapest_count_group(groups: Sequence[list[_Candidate]]) -> list[_Candidate] | None:
     """Return the group of counts or means from which COUNT(*) is computed with the fewest noises, if with few."""
     noises = {
         index: sum(candidate.member.noises for candidate in group) + 1

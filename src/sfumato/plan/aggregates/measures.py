@@ -367,7 +367,7 @@ def _row_factors(scaled: MeasureSteps) -> tuple[Fraction, ...]:
 
 @codec.serialisable("distinct-units")
 @dataclass(frozen=True)
-class Distinct(Count):
+class DistinctUnits(Count):
     """The number of units with a row where the predicate holds."""
 
     once_per_unit: ClassVar[bool] = True
@@ -554,10 +554,12 @@ def _value_step(measure: Sum | Mean, largest_contribution: Fraction, rows: int) 
         max_steps = _LARGEST_VALUE if value.domain.type is Type.INTEGER else _EXACT_QUOTIENT
         if largest_value <= natural * max_steps and largest_contribution * rows <= natural * MAX_VALUE_STEPS:
             return natural
-    return power_above(max(largest_contribution * rows / MAX_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP))
+    return power_of_two_above(
+        max(largest_contribution * rows / MAX_VALUE_STEPS, largest_value / _LARGEST_VALUE, _LEAST_STEP)
+    )
 
 
-def power_above(value: Fraction) -> Fraction:
+def power_of_two_above(value: Fraction) -> Fraction:
     """Return the least power of two that is at least this."""
     exponent = math.floor(math.log2(value))
     power = Fraction(2) ** exponent

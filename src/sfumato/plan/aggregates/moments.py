@@ -17,7 +17,7 @@ p = Σ(x − c)(y − d)·t. The possible t are cut into slices. In a slice each
   |covariance| at most that of both standard deviations, and the variance at most (high − mean)(mean − low) (Bhatia &
   Davis 2000).
 
-In such a box the extremes are found exactly (``_most_correlated``, ``_steepest``), and the range of the result is from
+In such a box the extremes are found exactly (``_max_correlation``, ``_max_slope``), and the range of the result is from
 the least to the greatest of all slices. A slice holds all that its numbers of rows allow, so no range is too narrow;
 more slices make it less wide. Where fewer rows than needed are possible, the range is what is known beforehand. ∎
 """
@@ -105,21 +105,21 @@ class SpreadEstimate:
 
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         low_sum, high_sum, squares = totals
-        sums, squares_range = _sums(totals[:2], widths[:2]), _nonnegative_bounds(squares, widths[2])
+        sums, squares_range = _sum_ranges(totals[:2], widths[:2]), _nonnegative_bounds(squares, widths[2])
 
         def variance(inverse_rows_range: Range) -> Range:
             return _scale_to_sample(
-                _variance(self.axis, sums, squares_range, self.rounding, inverse_rows_range),
+                _variance_range(self.axis, sums, squares_range, self.rounding, inverse_rows_range),
                 inverse_rows_range,
                 self.sample,
             )
 
         prior_range = 0.0, (self.axis.width / 2) ** 2 * (2 if self.sample else 1)
-        low, high = _over_slices(_rows(self.axis, sums), 2 if self.sample else 1, variance, prior_range)
+        low, high = _unite_slice_ranges(_rows(self.axis, sums), 2 if self.sample else 1, variance, prior_range)
         rows = (low_sum + high_sum) / self.axis.width
         inverse_rows = _reciprocal(rows)
         value = squares * inverse_rows - _noisy_mean(self.axis, low_sum, inverse_rows) ** 2
-        variance_estimate = _estimate(_sample_scaled(value, rows, self.sample), low, high)
+        variance_estimate = _clipped_estimate(_sample_scaled(value, rows, self.sample), low, high)
         return (
             GroupEstimate(
                 np.sqrt(variance_estimate.value), np.sqrt(variance_estimate.low), np.sqrt(variance_estimate.high)
@@ -145,14 +145,14 @@ class Covariance:
         _require_nonnegative(self, "rounding")
 
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
-        pairs = _Pairs(self.x, self.y, totals, widths, totals[4], widths[4], self.rounding)
+        pairs = _PairSums(self.x, self.y, totals, widths, totals[4], widths[4], self.rounding)
 
         def covariance(inverse_rows_range: Range) -> Range:
             return _scale_to_sample(pairs.covariance(inverse_rows_range), inverse_rows_range, self.sample)
 
         largest = self.x.width * self.y.width / 4 * (2 if self.sample else 1)
-        low, high = _over_slices(pairs.rows, 2 if self.sample else 1, covariance, (-largest, largest))
-        return _estimate(_sample_scaled(pairs.value, pairs.count, self.sample), low, high)
+        low, high = _unite_slice_ranges(pairs.rows, 2 if self.sample else 1, covariance, (-largest, largest))
+        return _clipped_estimate(_sample_scaled(pairs.value, pairs.count, self.sample), low, high)
 
 
 @codec.serialisable("correlation-estimator")
@@ -174,23 +174,23 @@ class Correlation:
 
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         x_rounding, y_rounding, product_rounding = self.roundings
-        pairs = _Pairs(self.x, self.y, totals, widths, totals[6], widths[6], product_rounding)
+        pairs = _PairSums(self.x, self.y, totals, widths, totals[6], widths[6], product_rounding)
         squares_x, squares_y = _nonnegative_bounds(totals[4], widths[4]), _nonnegative_bounds(totals[5], widths[5])
 
         def correlation(inverse_rows_range: Range) -> Range:
             means, products = pairs.means(inverse_rows_range), pairs.products(inverse_rows_range)
             q_x = _squares(self.x, squares_x, x_rounding, inverse_rows_range)
             q_y = _squares(self.y, squares_y, y_rounding, inverse_rows_range)
-            greatest = _most_correlated(products[1], *means, q_x, q_y)
-            least = -_most_correlated(-products[0], means[0], _negate(means[1]), q_x, q_y)
+            greatest = _max_correlation(products[1], *means, q_x, q_y)
+            least = -_max_correlation(-products[0], means[0], _negate(means[1]), q_x, q_y)
             return np.clip(least, -1, 1), np.clip(greatest, -1, 1)
 
-        low, high = _over_slices(pairs.rows, 1, correlation, (-1.0, 1.0))
+        low, high = _unite_slice_ranges(pairs.rows, 1, correlation, (-1.0, 1.0))
         inverse_rows, (mean_x, mean_y) = _reciprocal(pairs.count), pairs.mean_values
         variance_product = _nan_unless_positive(totals[4] * inverse_rows - mean_x**2) * _nan_unless_positive(
             totals[5] * inverse_rows - mean_y**2
         )
-        correlation_estimate = _estimate(pairs.value / np.sqrt(variance_product), low, high)
+        correlation_estimate = _clipped_estimate(pairs.value / np.sqrt(variance_product), low, high)
         return _squared(correlation_estimate) if self.squared else correlation_estimate
 
 
@@ -213,7 +213,7 @@ class RegressionLine:
 
     def estimate(self, totals: Sequence[Floats], widths: Widths) -> GroupEstimate:
         square_rounding, product_rounding = self.roundings
-        pairs = _Pairs(self.x, self.y, totals, widths, totals[5], widths[5], product_rounding)
+        pairs = _PairSums(self.x, self.y, totals, widths, totals[5], widths[5], product_rounding)
         squares_range = _nonnegative_bounds(totals[4], widths[4])
 
         def line(inverse_rows_range: Range) -> Range:
@@ -221,18 +221,18 @@ class RegressionLine:
             return self._intercepts(slope, pairs.means(inverse_rows_range)) if self.intercept else slope
 
         unbounded = -np.inf, np.inf
-        low, high = _over_slices(pairs.rows, 1, line, unbounded)
+        low, high = _unite_slice_ranges(pairs.rows, 1, line, unbounded)
         mean_x, mean_y = pairs.mean_values
         value = pairs.value / _nan_unless_positive(totals[4] * _reciprocal(pairs.count) - mean_x**2)
         if self.intercept:
             value = mean_y + float(self.y.middle) - value * (mean_x + float(self.x.middle))
-        return _estimate(value, low, high)
+        return _clipped_estimate(value, low, high)
 
-    def _slopes(self, pairs: _Pairs, squares_range: Range, rounding: Fraction, inverse_rows_range: Range) -> Range:
+    def _slopes(self, pairs: _PairSums, squares_range: Range, rounding: Fraction, inverse_rows_range: Range) -> Range:
         (m_x, m_y), products = pairs.means(inverse_rows_range), pairs.products(inverse_rows_range)
         q_x = _squares(self.x, squares_range, rounding, inverse_rows_range)
-        greatest = _steepest(products[1], m_x, m_y, q_x)
-        least = -_steepest(-products[0], m_x, _negate(m_y), q_x)
+        greatest = _max_slope(products[1], m_x, m_y, q_x)
+        least = -_max_slope(-products[0], m_x, _negate(m_y), q_x)
         with np.errstate(divide="ignore", invalid="ignore"):  # |slope| ≤ √(variance of y / variance of x)
             limit = np.sqrt(_largest_variance(self.y, m_y) / _variance_from_moments(self.x, m_x, q_x)[0])
         limit = np.where(np.isnan(limit), np.inf, limit)
@@ -251,7 +251,7 @@ class RegressionLine:
 # Two columns
 
 
-class _Pairs:
+class _PairSums:
     """The rows where neither of two columns is NULL."""
 
     def __init__(
@@ -265,7 +265,7 @@ class _Pairs:
         rounding: Fraction,
     ) -> None:
         self.x, self.y, self.totals, self.rounding = x, y, totals, float(rounding)
-        self.sums = _sums(totals[:2], widths[:2]), _sums(totals[2:4], widths[2:4])
+        self.sums = _sum_ranges(totals[:2], widths[:2]), _sum_ranges(totals[2:4], widths[2:4])
         self.held: Range = (products - width, products + width)
         self.product_values = products
 
@@ -320,7 +320,7 @@ class _Pairs:
         return np.clip(least, -limit, limit), np.clip(greatest, -limit, limit)
 
 
-def _most_correlated(product_end: Floats, m_x: Range, m_y: Range, q_x: Range, q_y: Range) -> Floats:
+def _max_correlation(product_end: Floats, m_x: Range, m_y: Range, q_x: Range, q_y: Range) -> Floats:
     """Return the largest N/D, N = p − m·m′, D = √((q − m²)(q′ − m′²)), in a box; p is at its upper end.
 
     In m alone N is linear and D concave, so where N > 0 and D > 0 the quotient is quasi-convex: on the interval of such
@@ -340,13 +340,13 @@ def _most_correlated(product_end: Floats, m_x: Range, m_y: Range, q_x: Range, q_
     def spread(m: Floats, w: Floats, end: int) -> Floats:
         return _deviation(q_x[end], m) * _deviation(q_y[end], w)
 
-    return _largest(product_end, list(product(m_x, m_y)), points, spread)
+    return _largest_quotient(product_end, list(product(m_x, m_y)), points, spread)
 
 
-def _steepest(product_end: Floats, m_x: Range, m_y: Range, q_x: Range) -> Floats:
+def _max_slope(product_end: Floats, m_x: Range, m_y: Range, q_x: Range) -> Floats:
     """Return the largest N/D, N = p − m·m′, D = q − m², in a box; p is at its upper end.
 
-    As in ``_most_correlated`` the largest is at a corner with the least q if N > 0 anywhere. If not, |N|/D is least
+    As in ``_max_correlation`` the largest is at a corner with the least q if N > 0 anywhere. If not, |N|/D is least
     with the largest q; it is linear in m′, which is at an end, and quasi-convex in m: m is at an end, or where the
     derivative is zero, m′·m² − 2·p·m + m′·q = 0. ∎
     """
@@ -358,13 +358,13 @@ def _steepest(product_end: Floats, m_x: Range, m_y: Range, q_x: Range) -> Floats
     def spread(m: Floats, w: Floats, end: int) -> Floats:  # noqa: ARG001
         return np.maximum(q_x[end] - m**2, 0)
 
-    return _largest(product_end, list(product(m_x, m_y)), points, spread)
+    return _largest_quotient(product_end, list(product(m_x, m_y)), points, spread)
 
 
 _Point = tuple[Floats, Floats]
 
 
-def _largest(
+def _largest_quotient(
     product_end: Floats, corners: list[_Point], points: list[_Point], spread: Callable[[Floats, Floats, int], Floats]
 ) -> Floats:
     """Return the largest quotient among the corners if N is positive at one of them; else the one nearest to zero."""
@@ -405,7 +405,7 @@ def _squared(estimate: GroupEstimate) -> GroupEstimate:
 # One column
 
 
-def _sums(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
+def _sum_ranges(totals: Sequence[Floats], widths: Widths) -> tuple[Range, Range]:
     low_sum, high_sum = (_nonnegative_bounds(total, width) for total, width in zip(totals, widths, strict=True))
     return low_sum, high_sum
 
@@ -443,7 +443,7 @@ def _squares(axis: Axis, squares_range: Range, rounding: Fraction, inverse_rows:
     return np.clip(squares_range[0] * first - slack, 0, largest), np.clip(squares_range[1] * last + slack, 0, largest)
 
 
-def _variance(
+def _variance_range(
     axis: Axis, sums: tuple[Range, Range], squares_range: Range, rounding: Fraction, inverse_rows: Range
 ) -> Range:
     return _variance_from_moments(
@@ -469,10 +469,12 @@ def _largest_variance(axis: Axis, mean: Range) -> Floats:
 # Slices
 
 
-def _over_slices(rows: Range, needed: int, ranges: Callable[[Range], Range], prior_range: tuple[float, float]) -> Range:
+def _unite_slice_ranges(
+    rows: Range, needed: int, ranges: Callable[[Range], Range], prior_range: tuple[float, float]
+) -> Range:
     """Unite the ranges of all slices; where fewer rows than needed are possible, return the prior range."""
     fewest = np.maximum(rows[0], needed)
-    slice_ranges = [ranges(inverse_rows) for inverse_rows in _slices(fewest, np.maximum(rows[1], fewest))]
+    slice_ranges = [ranges(inverse_rows) for inverse_rows in _inverse_row_slices(fewest, np.maximum(rows[1], fewest))]
     low = np.minimum.reduce([np.minimum.reduce(slice_lows) for slice_lows, _ in slice_ranges])
     high = np.maximum.reduce([np.maximum.reduce(slice_highs) for _, slice_highs in slice_ranges])
     may_lack_rows = rows[0] < needed
@@ -481,7 +483,7 @@ def _over_slices(rows: Range, needed: int, ranges: Callable[[Range], Range], pri
     )
 
 
-def _slices(fewest_rows: Floats, max_rows: Floats) -> Iterator[Range]:
+def _inverse_row_slices(fewest_rows: Floats, max_rows: Floats) -> Iterator[Range]:
     """Cut [1/most, 1/fewest] into slices whose ends have equal quotients; yield them as arrays of slices × groups, as
     many at once as fit.
     """
@@ -523,7 +525,7 @@ def _nan_unless_positive(value: Floats) -> Floats:
     return np.where(value > 0, value, np.nan)
 
 
-def _estimate(value: Floats, low: Floats, high: Floats) -> GroupEstimate:
+def _clipped_estimate(value: Floats, low: Floats, high: Floats) -> GroupEstimate:
     low, high = np.minimum(low, high), np.maximum(low, high)
     return GroupEstimate(np.clip(value, low, high), low, high)
 

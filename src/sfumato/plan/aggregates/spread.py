@@ -139,7 +139,7 @@ class Pairs:
         return _REAL
 
     @property
-    def sums(self) -> tuple[Mean, Mean]:
+    def means_over_pairs(self) -> tuple[Mean, Mean]:
         """The means of both values, over the rows where the other is not NULL."""
         return Mean(self.x, and_not_null(self.where, self.y)), Mean(self.y, and_not_null(self.where, self.x))
 
@@ -175,7 +175,7 @@ class CovarianceOfPairs(Pairs):
         return -largest, largest
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (*self.sums, self.products)
+        return (*self.means_over_pairs, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, product_steps = measured
@@ -199,7 +199,7 @@ class CorrelationOfPairs(Pairs):
         return Fraction(0 if self.squared else -1), Fraction(1)
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (*self.sums, self.squares_x, self.squares_y, self.products)
+        return (*self.means_over_pairs, self.squares_x, self.squares_y, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, *second_moments = measured
@@ -224,7 +224,7 @@ class RegressionOfPairs(Pairs):
         return None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (*self.sums, self.squares_x, self.products)
+        return (*self.means_over_pairs, self.squares_x, self.products)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:
         x, y, *second_moments = measured

@@ -132,7 +132,7 @@ class UnitSum(_ValueAggregate):
     @property
     def step(self) -> Fraction:
         """The step that values are rounded to before they are added up."""
-        return _step(self.value, self.cap)
+        return _exact_step(self.value, self.cap)
 
     @property
     def step_range(self) -> tuple[int, int]:
@@ -163,7 +163,7 @@ class UnitMean(_ValueAggregate):
 
     @property
     def step(self) -> Fraction:
-        return _step(self.value, 1)
+        return _exact_step(self.value, 1)
 
     @property
     def domain(self) -> Domain:
@@ -249,7 +249,7 @@ def value_step_range(value: Expression, step: Fraction) -> tuple[int, int]:
     return math.floor(low / step), math.ceil(high / step)
 
 
-def _step(value: Expression, rows: int) -> Fraction:
+def _exact_step(value: Expression, rows: int) -> Fraction:
     """Return the declared grid, or a power of two fine enough to lose nothing; coarser until sums are exact doubles."""
     if value.domain.type is Type.INTEGER:
         return Fraction(1)

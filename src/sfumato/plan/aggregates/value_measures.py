@@ -32,7 +32,7 @@ from sfumato.plan.aggregates.measures import (
     conjunction,
     is_not_null,
     natural_step,
-    power_above,
+    power_of_two_above,
     value_range,
 )
 from sfumato.plan.values import calendar
@@ -58,18 +58,18 @@ class RankedValue(Sum):
         low, high = value_range(self.value)
         largest_value, step = max(abs(low), abs(high)), natural_step(self.value)
         if step is None:
-            step = power_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
-        return step * power_above(max(largest_value * rows / (step * MAX_STEPS), Fraction(1)))
+            step = power_of_two_above(largest_value * rows / 2**24) if largest_value else Fraction(1)
+        return step * power_of_two_above(max(largest_value * rows / (step * MAX_STEPS), Fraction(1)))
 
 
 @dataclass(frozen=True)
-class QuantileMoments(Sequence[dt.date]):
+class MomentsFromOrigin(Sequence[dt.date]):
     """The dates, or the times of whole seconds, from an origin on."""
 
     origin: dt.date
 
     @classmethod
-    def since(cls, text: str) -> QuantileMoments:
+    def since(cls, text: str) -> MomentsFromOrigin:
         """Return those from a date or time on, in ISO form."""
         return cls(dt.datetime.fromisoformat(text) if "T" in text else dt.date.fromisoformat(text))
 
@@ -78,7 +78,9 @@ class QuantileMoments(Sequence[dt.date]):
         return Type.TIMESTAMP if isinstance(self.origin, dt.datetime) else Type.DATE
 
     def __len__(self) -> int:
-        return 1 + calendar.between("second" if self.kind is Type.TIMESTAMP else "day", self.origin, dt.datetime.max)
+        return 1 + calendar.periods_between(
+            "second" if self.kind is Type.TIMESTAMP else "day", self.origin, dt.datetime.max
+        )
 
     def __getitem__(self, count: Any) -> Any:
         return self.origin + (dt.timedelta(seconds=count) if self.kind is Type.TIMESTAMP else dt.timedelta(days=count))
@@ -158,7 +160,7 @@ class TimeQuantile(Quantile):
 
     @property
     def result(self) -> Domain:
-        return Domain(QuantileMoments.since(self.origin).kind, nullable=True)
+        return Domain(MomentsFromOrigin.since(self.origin).kind, nullable=True)
 
     @property
     def possible_range(self) -> tuple[Fraction, Fraction] | None:
@@ -201,7 +203,7 @@ class SelectedValueEstimate:
         value, *ends = totals
         if self.origin is not None:
             count = np.clip(value, float(self.low), float(self.high))
-            return GroupEstimate(count, count, count, labels=QuantileMoments.since(self.origin))
+            return GroupEstimate(count, count, count, labels=MomentsFromOrigin.since(self.origin))
         low, high = (np.full_like(value, float(end)) for end in (self.low, self.high))
         prior_estimate = GroupEstimate(np.clip(value, low, high), low, high)
         if np.max(widths[0], initial=0) > 0:
@@ -250,7 +252,7 @@ class DistinctValues:
         """Return a count of rows: a unit changes the counts by as much as if its pairs of group and value were its
         rows.
         """
-        return (Count(_where_present(self.value, self.where)),)
+        return (Count(_with_not_null(self.value, self.where)),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
         return TotalEstimate(whole=True)
@@ -283,7 +285,7 @@ class FrequentValue:
         return None
 
     def measures_for(self, requests: Sequence[AggregateRequest]) -> tuple[Measure, ...]:  # noqa: ARG002
-        return (Count(_where_present(self.value, self.where)),)
+        return (Count(_with_not_null(self.value, self.where)),)
 
     def estimator(self, *measured: MeasureSteps) -> Estimator:  # noqa: ARG002
         return SelectedIndexEstimate()
@@ -301,6 +303,6 @@ class SelectedIndexEstimate:
         return GroupEstimate(index, index, index)
 
 
-def _where_present(value: Expression, where: Expression | None) -> Expression:
+def _with_not_null(value: Expression, where: Expression | None) -> Expression:
     is_present = call("NOT", call("IS NULL", value))
     return is_present if where is None else call("AND", where, is_present)

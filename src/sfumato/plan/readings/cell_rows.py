@@ -202,9 +202,9 @@ class CellRows(PlanReading[CountedCells]):
         return CountedMarginals(dict(zip(self.sets, counted, strict=True)))
 
     @property
-    def by_row(self) -> bool:
+    def counts_row_by_row(self) -> bool:
         """Whether rows are stored as they arrive, and not added up first."""
-        return Marginals(self.bounded, self.cells, ((),)).by_row
+        return Marginals(self.bounded, self.cells, ((),)).counts_row_by_row
 
     def store_batches(self, rows: Iterable[tuple[Sequence[NDArray[Any]], Integers]]) -> CodedRows:
         """Store batches of rows as they arrive: the cell codes of each key, in little memory, and the totals."""

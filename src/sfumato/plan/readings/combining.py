@@ -96,7 +96,7 @@ def _combine(readings: Sequence[GroupTotals]) -> CombinedReading:
         return CombinedReading(single, ((single, slice(0, single.shape[1])),))
     first = readings[0]
     measures = [scaled for reading in readings for scaled in _measures_with_filter(reading.bounded)]
-    bound = replace(first.bounded.bound, input=_without_filter(first.bounded.bound.input))
+    bound = replace(first.bounded.bounding_node, input=_without_filter(first.bounded.bounding_node.input))
     plan = Aggregate(bound, (), tuple(scaled.measure for scaled in measures))
     parts, first_column = [], 0
     for reading in readings:
@@ -109,7 +109,7 @@ def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, 
     """Return a key that is equal for all readings that one statement can execute; None for a reading that stays
     alone.
     """
-    has_filter = isinstance(bounded.bound.input, Filter)
+    has_filter = isinstance(bounded.bounding_node.input, Filter)
     is_combinable = bounded.strategy in _PLAIN and not bounded.plan.keys and not bounded.discovers_groups
     if not is_combinable or any(
         scaled.measure.value is not None or scaled.coordinates > 1 or (has_filter and scaled.measure.where)
@@ -118,7 +118,7 @@ def _combination_key(bounded: BoundedPlan) -> tuple[Relation, Strategy, Limits, 
         return None
     # counted apart from rows, which is faster
     counts_units = tuple({scaled.measure.once_per_unit for scaled in bounded.measures})
-    return _without_filter(bounded.bound.input), bounded.strategy, bounded.limits, counts_units
+    return _without_filter(bounded.bounding_node.input), bounded.strategy, bounded.limits, counts_units
 
 
 def _without_filter(relation: Relation) -> Relation:
@@ -127,7 +127,7 @@ def _without_filter(relation: Relation) -> Relation:
 
 def _measures_with_filter(bounded: BoundedPlan) -> tuple[ScaledMeasure, ...]:
     """Move the WHERE of a query into its measures."""
-    source = bounded.bound.input
+    source = bounded.bounding_node.input
     if not isinstance(source, Filter):
         return bounded.measures
     return tuple(

@@ -96,14 +96,14 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
         return math.prod(len(key_cells) + 1 for key_cells in self.cells)
 
     @property
-    def by_row(self) -> bool:
+    def counts_row_by_row(self) -> bool:
         """Whether rows are counted as they arrive: each counts in full, and there are so many combinations of cells
         that grouping the rows first would hold each combination with its keys, and leave nearly as many.
         """
         return self.bounded.strategy is Strategy.WHOLE and self._combinations > _MAX_GROUPED
 
     @property
-    def by_set(self) -> bool:
+    def counts_set_by_set(self) -> bool:
         """Whether a server adds up every marginal by itself: combinations of all keys would be more rows than the
         cells that are asked for, most of them one person's.
         """
@@ -121,7 +121,7 @@ class Marginals(PlanReading[tuple[Integers, ...]]):
                 _add_to_cells(marginal, [codes[attribute] for attribute in attributes], totals)
         return marginals
 
-    def counted_by_set(
+    def count_set_batches(
         self, rows: Iterable[tuple[Mapping[int, NDArray[Any]], Integers, Integers]]
     ) -> tuple[Integers, ...]:
         """Count every marginal, from batches of rows of single marginals: the cell codes of the keys that sets name,

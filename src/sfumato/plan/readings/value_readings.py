@@ -125,12 +125,12 @@ class ValueTable(PlanReading[Integers]):
     @property
     def cells(self) -> GroupTotals:
         """The same reading as totals, in which each pair of a group and a value is a group."""
-        keyed_plan = replace(self.bounded, plan=with_value(self.bounded, self.value).plan)
+        keyed_plan = replace(self.bounded, plan=with_value_as_key(self.bounded, self.value).plan)
         pairs = itertools.product(self.groups, self.values)
         return GroupTotals(keyed_plan, tuple((*group, value) for group, value in pairs))
 
 
-def with_value(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
+def with_value_as_key(bounded: BoundedPlan, value: Expression) -> BoundedPlan:
     """Return the plan with the value as its last key."""
     return replace(bounded, plan=replace(bounded.plan, keys=(*bounded.plan.keys, value)))
 

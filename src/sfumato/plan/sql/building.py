@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from sqlglot import ErrorLevel, exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import Query
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.aggregations import AggregateText, aggregate_tree
@@ -29,12 +29,12 @@ from sfumato.plan.sql.fragments import (
     conjunction,
     drop_qualifier,
     identifier,
+    nodes_outside_subqueries,
     operand,
-    own_nodes,
     parse_expression,
     qualified_columns,
     quote_text,
-    refused_at,
+    step_in_refusals,
     substitute_columns_in_place,
     substitute_names,
     with_alias,
@@ -61,7 +61,7 @@ class RowSelection:
     """
 
     catalog: Catalog = field(repr=False, compare=False)
-    table: Described = field(repr=False, compare=False)
+    table: CatalogTable = field(repr=False, compare=False)
     """The private table it began with: its id names the unit of a row."""
     alias: str
     steps: tuple[str, ...] = field(compare=False)
@@ -105,7 +105,7 @@ class RowSelection:
 
 def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelection:
     """Start with all rows of one private table."""
-    with refused_at(f"table {quote_text(name)}"):
+    with step_in_refusals(f"table {quote_text(name)}"):
         table = _table(catalog, name)
         shown_name = table.name if alias is None else alias
         tree = _select_from(_table_node(table, shown_name))
@@ -115,7 +115,7 @@ def selection(catalog: Catalog, name: str, alias: str | None = None) -> RowSelec
         ).with_step(step, tree)
 
 
-def _table(catalog: Catalog, name: object) -> Described:
+def _table(catalog: Catalog, name: object) -> CatalogTable:
     tables = {table.name.lower(): table for table in catalog.tables.values()}
     table_name = identifier(name)
     if table_name.name.lower() not in tables:
@@ -127,7 +127,7 @@ def _select_from(source: Tree) -> exp.Select:
     return exp.Select(from_=exp.From(this=source))
 
 
-def _table_node(table: Described, alias: str) -> exp.Table:
+def _table_node(table: CatalogTable, alias: str) -> exp.Table:
     node = exp.Table(this=identifier(table.name))
     if alias != table.name:
         node.set("alias", _table_alias(alias))
@@ -136,7 +136,7 @@ def _table_node(table: Described, alias: str) -> exp.Table:
 
 def where(source: RowSelection, text: str) -> RowSelection:
     """Keep the rows that meet a condition."""
-    with refused_at(step := f"where {quote_text(text)}"):
+    with step_in_refusals(step := f"where {quote_text(text)}"):
         tree = source.tree.copy()
         conditions = [] if tree.args.get("where") is None else [tree.args["where"].this]
         tree.set(
@@ -150,7 +150,7 @@ def where(source: RowSelection, text: str) -> RowSelection:
 
 def derive(source: RowSelection, name: str, text: str) -> RowSelection:
     """Add a column: an expression over one row, or a window function over a unit's rows."""
-    with refused_at(step := f"derive {name} = {quote_text(text)}"):
+    with step_in_refusals(step := f"derive {name} = {quote_text(text)}"):
         derived_tree = substitute_names(parse_expression(text, source.names), source.names)
         identifier(name)
         if derived_tree.find(exp.Window) is not None:
@@ -189,7 +189,7 @@ def _table_alias(name: str) -> exp.TableAlias:
 class _Side:
     """The right side of a join."""
 
-    table: Described
+    table: CatalogTable
     alias: str
     tree: Tree
     names: Names
@@ -199,7 +199,7 @@ def join(source: RowSelection, other: RowSelection | str, on: On, *, left: bool)
     """Join each row with the matching rows of another table; with ``left``, rows without a match are kept."""
     name = other.alias if isinstance(other, RowSelection) else quote_text(other)
     on_text = "" if on is None else f" on {quote_text(on if isinstance(on, str) else ', '.join(map(str, on)))}"
-    with refused_at(step := f"{'left join' if left else 'join'} {name}{on_text}"):
+    with step_in_refusals(step := f"{'left join' if left else 'join'} {name}{on_text}"):
         right = _join_side(source.catalog, other)
         where_clause = source.tree.args.get("where")
         if not right.table.public and where_clause is not None and where_clause.find(exp.Query) is not None:
@@ -263,7 +263,7 @@ def _match_units(source: RowSelection, right: _Side) -> tuple[list[str], Tree | 
     )
 
 
-def _period_trees(table: Described, alias: str) -> list[Tree]:
+def _period_trees(table: CatalogTable, alias: str) -> list[Tree]:
     """Return the trees of a row's period, where a unit is an id within a period."""
     if table.period is None:
         return []
@@ -309,7 +309,7 @@ def _public_columns(source: RowSelection, right: _Side, same: Sequence[str]) -> 
 
 def union_all(source: RowSelection, other: RowSelection) -> RowSelection:
     """Concatenate the rows of two selections about the same units, with the columns that both have."""
-    with refused_at(step := f"union all {other.alias}"):
+    with step_in_refusals(step := f"union all {other.alias}"):
         shared = [shown_name for key, (shown_name, _) in source.names.items() if key in other.names]
         members = [_union_member(member, shared) for member in (source, other)]
         union = exp.Union(this=members[0], expression=members[1], distinct=False)
@@ -335,7 +335,7 @@ def _union_member(source: RowSelection, shared: Sequence[str]) -> exp.Select:
 
 def per_unit(source: RowSelection, keys: Sequence[str], aggregates: Mapping[str, AggregateText]) -> RowSelection:
     """Aggregate the rows to one row for each unit (and key)."""
-    with refused_at(step := f"per {source.table.id or 'unit'}: {_step_text(keys, aggregates)}"):
+    with step_in_refusals(step := f"per {source.table.id or 'unit'}: {_step_text(keys, aggregates)}"):
         if source.table.id is None:
             raise _refuse_without_unit(source.table)
         key_trees = lower_keys(source, keys, {})
@@ -354,7 +354,7 @@ def per_unit(source: RowSelection, keys: Sequence[str], aggregates: Mapping[str,
         )
 
 
-def _refuse_without_unit(table: Described) -> Unsupported:
+def _refuse_without_unit(table: CatalogTable) -> Unsupported:
     if table.every_row:
         rule = "in this table every row is its own unit, so a group per unit would hold one row"
         return Unsupported("rows-are-units", rule, fix="leave out per_unit(…) and use the columns directly")
@@ -405,7 +405,7 @@ class QuestionBuilder:
     @property
     def query(self) -> Query:
         """The query it means, or a refusal, decided as for a text."""
-        with refused_at(self.steps[-1]):
+        with step_in_refusals(self.steps[-1]):
             return lower_query(self.tree, self.source.catalog)
 
     @property
@@ -416,7 +416,7 @@ class QuestionBuilder:
 
 def lower_keys(source: RowSelection, keys: Sequence[OutputColumn], computed_keys: Mapping[str, OutputColumn]) -> Keys:
     """Lower the keys of GROUP BY: columns, histograms of them, and named expressions."""
-    with refused_at(f"group by {_step_text(keys, computed_keys)}"):
+    with step_in_refusals(f"group by {_step_text(keys, computed_keys)}"):
         plain_keys = [(_key_name(key), key) for key in keys]
         named_keys = [(identifier(name).name, key) for name, key in computed_keys.items()]
         row_source = source.rows
@@ -446,7 +446,7 @@ def _lower_key(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[
 def statement(source: RowSelection, keys: Keys, aggregates: Mapping[str, AggregateText]) -> QuestionBuilder:
     """Return the query for these aggregates of every group."""
     group_step = [f"group by {', '.join(name for name, _, _ in keys)}"] if keys else []
-    with refused_at(step := f"measure {_step_text((), aggregates)}"):
+    with step_in_refusals(step := f"measure {_step_text((), aggregates)}"):
         results = {name.lower(): (name, tree) for name, _, tree in keys}
         for name, request in aggregates.items():
             if name.lower() in results:
@@ -459,7 +459,7 @@ def statement(source: RowSelection, keys: Keys, aggregates: Mapping[str, Aggrega
 
 def having(builder: QuestionBuilder, text: str) -> QuestionBuilder:
     """Keep the groups whose noisy numbers meet a condition."""
-    with refused_at(step := f"having {quote_text(text)}"):
+    with step_in_refusals(step := f"having {quote_text(text)}"):
         conditions = [] if builder.condition is None else [builder.condition]
         condition = conjunction([*conditions, _resolve_output_names(parse_expression(text), builder)])
         return replace(builder, condition=condition, steps=(*builder.steps, step))
@@ -467,7 +467,7 @@ def having(builder: QuestionBuilder, text: str) -> QuestionBuilder:
 
 def order_by(builder: QuestionBuilder, texts: Sequence[str]) -> QuestionBuilder:
     """Sort the groups by these columns, each with ASC or DESC."""
-    with refused_at(step := f"order by {', '.join(map(quote_text, texts))}"):
+    with step_in_refusals(step := f"order by {', '.join(map(quote_text, texts))}"):
         # bins in their order, not their labels'
         sort_columns = {name.lower(): (name, tree) for name, tree, _ in builder.keys}
         sortable = replace(builder, results={**builder.results, **sort_columns})
@@ -482,7 +482,7 @@ def head(builder: QuestionBuilder, count: int, skipped: int) -> QuestionBuilder:
 
 def select(builder: QuestionBuilder, names: Sequence[str], computed_columns: Mapping[str, str]) -> QuestionBuilder:
     """Choose the columns of the answer: some of the existing ones, and arithmetic over them."""
-    with refused_at(step := f"select {_step_text(names, computed_columns)}"):
+    with step_in_refusals(step := f"select {_step_text(names, computed_columns)}"):
         for name in names:
             if not isinstance(name, str) or name.lower() not in builder.results:
                 rule = f"the answer has no column named {str(name)[:60]}"
@@ -503,7 +503,7 @@ def _resolve_output_names(node: Tree, builder: QuestionBuilder) -> Tree:
     """Resolve names within an aggregate of rows as columns of rows; elsewhere, and in a window over the groups, as
     columns of the answer first.
     """
-    aggregate_nodes = [part for part in own_nodes(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
+    aggregate_nodes = [part for part in nodes_outside_subqueries(node) if isinstance(part, (exp.AggFunc, exp.Filter))]
     aggregates = [part for part in aggregate_nodes if not isinstance(part.parent, exp.Window)]
     for part in aggregates:
         for argument in list(part.iter_expressions()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sfumato.errors import InvalidPolicy, Unsupported
-from sfumato.plan.sql.fragments import own_nodes, parse_expression
+from sfumato.plan.sql.fragments import nodes_outside_subqueries, parse_expression
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import suggest_name
 from sfumato.plan.values.expressions import Column, Expression, Field
@@ -14,7 +14,7 @@ from sfumato.policy import Table
 from sfumato.policy.codings import CELLS_RULE
 
 
-def impossible(table: Table) -> tuple[Expression, ...]:
+def impossible_row_conditions(table: Table) -> tuple[Expression, ...]:
     """Return the conditions that no row of a table meets; refuse anything but conditions on one row's coded columns."""
     return tuple(
         _condition(table, text, f"tables.{table.name}.impossible[{index}]")
@@ -25,7 +25,7 @@ def impossible(table: Table) -> tuple[Expression, ...]:
 def _condition(table: Table, text: str, policy_path: str) -> Expression:
     try:
         tree = parse_expression(text)
-        if any(isinstance(part, exp.Query) for part in own_nodes(tree)[1:]):
+        if any(isinstance(part, exp.Query) for part in nodes_outside_subqueries(tree)[1:]):
             raise Unsupported(
                 "subquery", "this condition can only read columns of the same row", fix="leave out the subquery"
             )

@@ -21,7 +21,7 @@ _MAX_QUOTED = 100
 
 
 @contextmanager
-def refused_at(step: str) -> Iterator[None]:
+def step_in_refusals(step: str) -> Iterator[None]:
     """Add the builder step to a refusal, since there is no text to point at."""
     try:
         yield
@@ -53,7 +53,7 @@ def substitute_names(node: Tree, names: Names, not_entered: Collection[int] = ()
     """
     replacements = [
         (part, names[part.name.lower()][1])
-        for part in own_nodes(node, not_entered)
+        for part in nodes_outside_subqueries(node, not_entered)
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in names
     ]
     if sum(size(tree) for _, tree in replacements) > MAX_TOKENS:
@@ -74,7 +74,7 @@ def substitute_columns_in_place(pattern: Tree, arguments: Mapping[str, Tree]) ->
     return pattern
 
 
-def own_nodes(node: Tree, not_entered: Collection[int] = ()) -> list[Tree]:
+def nodes_outside_subqueries(node: Tree, not_entered: Collection[int] = ()) -> list[Tree]:
     """List a node and the nodes below it: nested queries and ``not_entered`` nodes too, but nothing in them."""
 
     def is_closed(part: Tree) -> bool:
@@ -142,7 +142,7 @@ def drop_qualifier(select: exp.Select, alias: str) -> exp.Select:
     if select.args.get("joins"):
         return select
     clauses = [*select.expressions, *(select.args[part] for part in ("where", "group") if select.args.get(part))]
-    for part in (node for clause in clauses for node in own_nodes(clause)):
+    for part in (node for clause in clauses for node in nodes_outside_subqueries(clause)):
         if isinstance(part, exp.Column) and part.table == alias:
             part.set("table", None)
     return select

@@ -52,7 +52,7 @@ def fold_joins(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str,
         return (asked or [views[0].table.lower()])[0], statement
     tables = [node for node in (source.this, *(join.this for join in joins)) if isinstance(node, exp.Table)]
     aliases = {table.name.lower(): table.alias_or_name for table in tables}
-    view, path = _view_of(joins, aliases, views)
+    view, path = _matching_view(joins, aliases, views)
     _check_keys(joins, view, path, aliases)
     statement.set("joins", None)
     source.set("this", next(table for table in tables if table.name.lower() == view.table.lower()))
@@ -65,7 +65,7 @@ def fold_joins(statement: exp.Select, views: Sequence[LinkedView]) -> tuple[str,
 _ROWS = 'tables.write("folder")'
 
 
-def _view_of(
+def _matching_view(
     joins: Sequence[exp.Join], aliases: Mapping[str, str], views: Sequence[LinkedView]
 ) -> tuple[LinkedView, tuple[Ancestor, ...]]:
     """Return the view of the lowest of the joined tables, and the others; refuse tables that are no chain of links."""

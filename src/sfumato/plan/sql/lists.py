@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.nodes import Filter, Join, Relation, Scan, Unnest, next_source
+from sfumato.plan.nodes import Filter, PublicJoin, Relation, Scan, Unnest, unused_source_number
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.text_positions import refuse, suggest_name
 from sfumato.plan.values.expressions import Field
@@ -38,12 +38,12 @@ def lower_unnest(join: exp.Join, relation: Relation, lists: Lists) -> tuple[str,
         )
     items, column = _resolve_list(unnest_node.expressions[0], lists)
     base = relation
-    while isinstance(base, (Filter, Join, Unnest)):
+    while isinstance(base, (Filter, PublicJoin, Unnest)):
         base = base.input
     if not isinstance(base, Scan):
         rule = "a list must be unnested before its table is joined with another private table"
         raise _refuse_unnest(join, rule, lists, " JOIN …: UNNEST comes right after the table")
-    source = next_source(relation)
+    source = unused_source_number(relation)
     return table_alias.name, columns[0].name, Unnest(relation, items, source, column.max_items, column.items)
 
 

@@ -23,7 +23,7 @@ from sfumato.plan.noisy_rows import (
     NoisySelect,
     NoisySource,
     NoisyUnion,
-    Outer,
+    OuterSelect,
     Output,
     WithScalars,
     selects_by_noise,
@@ -40,7 +40,7 @@ from sfumato.plan.sql.outer import (
     with_referenced_ctes,
 )
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
-from sfumato.plan.sql.unit_joins import check_no_value_of_others
+from sfumato.plan.sql.unit_joins import check_no_scalar_subquery
 from sfumato.plan.values.expressions import (
     Call,
     Column,
@@ -71,7 +71,7 @@ def combines_noisy_rows(select: exp.Select, catalog: Catalog) -> bool:
 
 def lower_combined(select: exp.Select, catalog: Catalog, lower_leaf: LowerLeaf) -> Query:
     """Return the query of a SELECT that combines noisy rows."""
-    lowering = _Combining(_Shape(catalog), lower_leaf, [], [])
+    lowering = _CombiningBuilder(_Shape(catalog), lower_leaf, [], [])
     rows = lowering.select(select, {})
     assert isinstance(rows.relation, NoisySelect)
     return replace(
@@ -86,11 +86,11 @@ class _Shape:
     catalog: Catalog
 
     def combines(self, select: exp.Select, visible: Scope) -> bool:
-        visible = own_scope(select, visible)
+        visible = cte_scope(select, visible)
         if select.args.get("from_") is None:
             return any(self.scalar_subqueries(select, visible))
         sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-        bodies = [body_of(source, visible) for source in sources]
+        bodies = [source_body(source, visible) for source in sources]
         if any(body is None for body in bodies):
             return any(self.scalar_subqueries(select, visible))
         if len(bodies) > 1:
@@ -107,12 +107,12 @@ class _Shape:
     def is_noisy(self, node: exp.Expr, visible: Scope) -> bool:
         """Return whether the rows of a SELECT or UNION are noisy, not rows of tables or of units."""
         if isinstance(node, exp.SetOperation):
-            return all(self.is_noisy(body_node(side), visible) for side in (node.this, node.expression))
+            return all(self.is_noisy(without_parentheses(side), visible) for side in (node.this, node.expression))
         if not isinstance(node, exp.Select):
             return False
         if self.combines(node, visible):
             return True
-        whole = with_scope(node, visible)
+        whole = with_scope_ctes(node, visible)
         if not self._reads_private(whole):
             return False
         if has_aggregates(node):
@@ -130,40 +130,40 @@ class _Shape:
                 subquery.parent, (exp.From, exp.Join, exp.In, exp.Exists, exp.SetOperation, exp.CTE)
             ):
                 continue
-            if self.is_noisy(body_node(subquery), own_scope(select, visible)):
+            if self.is_noisy(without_parentheses(subquery), cte_scope(select, visible)):
                 yield subquery
 
 
-def own_scope(select: exp.Expr, visible: Scope) -> Scope:
+def cte_scope(select: exp.Expr, visible: Scope) -> Scope:
     """Return the common table expressions that a SELECT may reference, its own included."""
     for cte in select.args["with_"].expressions if select.args.get("with_") else ():
         visible = {**visible, cte.alias.lower(): (cte, visible)}
     return visible
 
 
-def body_of(source: exp.Expr, visible: Scope) -> tuple[exp.Expr, Scope] | None:
+def source_body(source: exp.Expr, visible: Scope) -> tuple[exp.Expr, Scope] | None:
     """Return the SELECT or UNION that a source in FROM stands for, with its scope; None for a table."""
     if isinstance(source, exp.Subquery):
-        return body_node(source), visible
+        return without_parentheses(source), visible
     if isinstance(source, exp.Table) and not source.args.get("db") and source.name.lower() in visible:
         cte, scope = visible[source.name.lower()]
         return cte.this, scope
     return None
 
 
-def body_node(node: exp.Expr) -> exp.Expr:
+def without_parentheses(node: exp.Expr) -> exp.Expr:
     while isinstance(node, (exp.Subquery, exp.Paren)):
         node = node.this
     return node
 
 
-def with_scope(select: exp.Select, visible: Scope) -> exp.Select:
+def with_scope_ctes(select: exp.Select, visible: Scope) -> exp.Select:
     """Return the SELECT with the common table expressions that it references."""
     return with_referenced_ctes(select, {name: cte for name, (cte, _) in visible.items()})
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _LoweredRows:
     """A lowered relation with its columns."""
 
     relation: NoisyRelation
@@ -175,7 +175,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Combining:
+class _CombiningBuilder:
     """Lowers a tree of SELECTs over noisy rows, and collects the queries at its leaves."""
 
     shape: _Shape
@@ -183,34 +183,34 @@ class _Combining:
     queries: list[Query]
     texts: list[str]
 
-    def rows(self, node: exp.Expr, visible: Scope) -> _Rows:
-        node = body_node(node)
+    def rows(self, node: exp.Expr, visible: Scope) -> _LoweredRows:
+        node = without_parentheses(node)
         if isinstance(node, exp.SetOperation):
-            return self._union(node, own_scope(node, visible))
+            return self._union(node, cte_scope(node, visible))
         assert isinstance(node, exp.Select)
         return self.select(node, visible) if self.shape.combines(node, visible) else self._leaf(node, visible)
 
-    def _leaf(self, select: exp.Select, visible: Scope) -> _Rows:
-        query = self.lower_leaf(with_scope(select, visible))
+    def _leaf(self, select: exp.Select, visible: Scope) -> _LoweredRows:
+        query = self.lower_leaf(with_scope_ctes(select, visible))
         if not query.plan.measures and not undeclared_keys(query.plan.keys, conditions(query.plan.source)):
             rule = "a SELECT that is combined with others needs an aggregate: its keys alone are known from the policy"
             raise refuse(select, "no-aggregate", rule, "add COUNT(*) to each SELECT")
         if query not in self.queries:
             self.queries.append(query)
-            self.texts.append(with_scope(select, visible).sql(dialect=DIALECT))
+            self.texts.append(with_scope_ctes(select, visible).sql(dialect=DIALECT))
         if len(self.queries) > MAX_QUERIES:
             rule = f"a question can combine the results of at most {MAX_QUERIES} SELECTs"
             raise refuse(
                 select, "too-many-queries", rule, "ask two questions, and combine the answers in pandas, which is free"
             )
-        return _Rows(
+        return _LoweredRows(
             NoisySource(self.queries.index(query)),
             query.outputs,
             _query_keys(query),
             selects_by_noise(query.finish, query.outer),
         )
 
-    def _union(self, union: exp.SetOperation, visible: Scope) -> _Rows:
+    def _union(self, union: exp.SetOperation, visible: Scope) -> _LoweredRows:
         """Lower UNION ALL, or UNION, which keeps one of several equal rows."""
         if not isinstance(union, exp.Union) or union.args.get("by_name"):
             rule = "aggregated results can be combined with UNION ALL and UNION, not with INTERSECT, EXCEPT or BY NAME"
@@ -226,27 +226,27 @@ class _Combining:
                 "the SELECTs of a UNION have different numbers of columns",
                 "select the same columns in each",
             )
-        outputs = tuple(_united(union, *pair) for pair in zip(first.outputs, second.outputs, strict=True))
+        outputs = tuple(_union_output(union, *pair) for pair in zip(first.outputs, second.outputs, strict=True))
         parts = [part for member in members for part in _members(member.relation)]
         distinct = bool(union.args.get("distinct"))
         compares_noise = distinct and any(noise_count(output.expression) for output in outputs)
         selected = compares_noise or any(member.selected for member in members)
-        return _Rows(NoisyUnion(tuple(parts), distinct), outputs, None, selected)
+        return _LoweredRows(NoisyUnion(tuple(parts), distinct), outputs, None, selected)
 
-    def select(self, select: exp.Select, visible: Scope) -> _Rows:
+    def select(self, select: exp.Select, visible: Scope) -> _LoweredRows:
         """Lower a SELECT whose sources are noisy rows."""
-        scope = own_scope(select, visible)
+        scope = cte_scope(select, visible)
         scalars = list(self.shape.scalar_subqueries(select, visible))
         if select.args.get("from_") is None:
             rows, columns = self._scalar(scalars[0], scope), []  # its one row
-        elif body_of(select.args["from_"].this, scope) is None or (
+        elif source_body(select.args["from_"].this, scope) is None or (
             scalars and not self._reads_noisy_rows(select, scope)
         ):
             select, leaf = _lift_scalars(select)
             for clause in filter(
                 None, (leaf.args.get("where"), leaf.args.get("group"), *(leaf.args.get("joins") or ()))
             ):
-                check_no_value_of_others(clause)
+                check_no_scalar_subquery(clause)
             rows = self._leaf(leaf, visible)
             scalars = list(self.shape.scalar_subqueries(select, scope))
             columns = scope_columns("", rows.outputs)
@@ -270,14 +270,14 @@ class _Combining:
             WithScalars(rows.relation, tuple(scalar.relation for scalar in lowered)) if lowered else rows.relation
         )
         selected = rows.selected or selects_by_noise(Finish(()), (outer,))
-        return _Rows(NoisySelect(relation, outer), outer.finish.outputs, _stage_keys(outer, rows.keys), selected)
+        return _LoweredRows(NoisySelect(relation, outer), outer.finish.outputs, _stage_keys(outer, rows.keys), selected)
 
     def _reads_noisy_rows(self, select: exp.Select, scope: Scope) -> bool:
         sources = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
-        bodies = [body_of(source, scope) for source in sources]
+        bodies = [source_body(source, scope) for source in sources]
         return all(body is not None and self.shape.is_noisy(*body) for body in bodies)
 
-    def _sources(self, select: exp.Select, scope: Scope) -> tuple[_Rows, list[ScopeColumn]]:
+    def _sources(self, select: exp.Select, scope: Scope) -> tuple[_LoweredRows, list[ScopeColumn]]:
         """Lower FROM and its joins, from left to right."""
         first = select.args["from_"].this
         rows = self._source(first, scope)
@@ -287,15 +287,15 @@ class _Combining:
             rows, columns = _lower_join(join, rows, columns, right)
         return rows, columns
 
-    def _source(self, source: exp.Expr, scope: Scope) -> _Rows:
-        body = body_of(source, scope)
+    def _source(self, source: exp.Expr, scope: Scope) -> _LoweredRows:
+        body = source_body(source, scope)
         assert body is not None
         return self.rows(*body)
 
-    def _scalar(self, subquery: exp.Subquery, scope: Scope) -> _Rows:
+    def _scalar(self, subquery: exp.Subquery, scope: Scope) -> _LoweredRows:
         """Lower a scalar subquery: one column, and one row whatever the data."""
         rows = self.rows(subquery, scope)
-        body = body_node(subquery)
+        body = without_parentheses(subquery)
         limit = body.args.get("limit")
         is_one = rows.keys == frozenset() or (limit is not None and limit.expression.name == "1")
         if len(rows.outputs) != 1 or not is_one:
@@ -333,7 +333,7 @@ def _members(relation: NoisyRelation) -> tuple[NoisyRelation, ...]:
     return relation.members if isinstance(relation, NoisyUnion) and not relation.distinct else (relation,)
 
 
-def _united(union: exp.Expr, first: Output, second: Output) -> Output:
+def _union_output(union: exp.Expr, first: Output, second: Output) -> Output:
     """Return a column of a union: it has the first name, and the type of both."""
     try:
         merged = call("COALESCE", first.expression, second.expression)
@@ -345,8 +345,8 @@ def _united(union: exp.Expr, first: Output, second: Output) -> Output:
 
 
 def _lower_join(
-    join: exp.Join, left: _Rows, columns: list[ScopeColumn], right: _Rows
-) -> tuple[_Rows, list[ScopeColumn]]:
+    join: exp.Join, left: _LoweredRows, columns: list[ScopeColumn], right: _LoweredRows
+) -> tuple[_LoweredRows, list[ScopeColumn]]:
     """Lower a join of noisy rows on their keys."""
     side = str(join.args.get("side") or "").upper()
     kind = str(join.args.get("kind") or "").upper()
@@ -362,19 +362,21 @@ def _lower_join(
     pairs += _on_pairs(join, OuterBuilder(exp.select("*"), [*columns, *right_columns]), first)
     relation = NoisyJoin(
         left.relation, right.relation,
-        tuple((pair[0], _shifted(pair[1], -first)) for pair in pairs),
+        tuple((pair[0], _shift_columns(pair[1], -first)) for pair in pairs),
         side in ("LEFT", "FULL"), side in ("RIGHT", "FULL"),
     )  # fmt: skip
     keys = _joined_keys(join, left, right, relation)
     scope = _merged_scope(columns, right_columns, using, side)
     nullable = [(side in ("RIGHT", "FULL"), left.outputs), (side in ("LEFT", "FULL"), right.outputs)]
     outputs = tuple(
-        _output(output, index, is_nullable) for is_nullable, outputs in nullable for index, output in enumerate(outputs)
+        _joined_output(output, index, is_nullable)
+        for is_nullable, outputs in nullable
+        for index, output in enumerate(outputs)
     )
-    return _Rows(relation, outputs, keys, False), scope
+    return _LoweredRows(relation, outputs, keys, False), scope
 
 
-def _output(output: Output, index: int, is_nullable: bool) -> Output:
+def _joined_output(output: Output, index: int, is_nullable: bool) -> Output:
     domain = output.expression.domain
     return Output(
         output.name,
@@ -426,9 +428,9 @@ def _on_pairs(join: exp.Join, builder: OuterBuilder, first: int) -> list[tuple[E
     pairs = []
     for part in conjuncts(None if condition is None else builder.read_column(condition)):
         operands = part.arguments if isinstance(part, Call) and part.function == "=" else ()
-        sides = sorted(operands, key=lambda side: _places(side)[:1])
-        left = bool(sides) and bool(_places(sides[0])) and max(_places(sides[0])) < first
-        right = bool(sides) and bool(_places(sides[1])) and min(_places(sides[1])) >= first
+        sides = sorted(operands, key=lambda side: _column_indices(side)[:1])
+        left = bool(sides) and bool(_column_indices(sides[0])) and max(_column_indices(sides[0])) < first
+        right = bool(sides) and bool(_column_indices(sides[1])) and min(_column_indices(sides[1])) >= first
         if not (left and right):
             rule = "ON of aggregated rows takes equalities between a key of each side, joined by AND"
             raise refuse(join, "join", rule, "write ON a.month = b.month, and other conditions in WHERE")
@@ -438,20 +440,22 @@ def _on_pairs(join: exp.Join, builder: OuterBuilder, first: int) -> list[tuple[E
     return pairs
 
 
-def _places(expression: Expression) -> list[int]:
+def _column_indices(expression: Expression) -> list[int]:
     return sorted(reference.index for reference in columns_read(expression) if isinstance(reference, NoisyColumn))
 
 
-def _shifted(expression: Expression, offset: int) -> Expression:
+def _shift_columns(expression: Expression, offset: int) -> Expression:
     if isinstance(expression, Call):
-        return replace(expression, arguments=tuple(_shifted(argument, offset) for argument in expression.arguments))
+        return replace(
+            expression, arguments=tuple(_shift_columns(argument, offset) for argument in expression.arguments)
+        )
     if isinstance(expression, Column) and isinstance(expression.reference, NoisyColumn):
         reference = expression.reference
         return Column(replace(reference, index=reference.index + offset), expression.domain)
     return expression
 
 
-def _joined_keys(join: exp.Join, left: _Rows, right: _Rows, relation: NoisyJoin) -> frozenset[int] | None:
+def _joined_keys(join: exp.Join, left: _LoweredRows, right: _LoweredRows, relation: NoisyJoin) -> frozenset[int] | None:
     """Return the columns that identify a joined row; refuse a join in which a row could have several matches on both
     sides.
     """
@@ -473,19 +477,19 @@ def _query_keys(query: Query) -> frozenset[int] | None:
     """Return the columns of a query that identify a row: its group keys, all of them."""
     if query.finish.sets:
         return None
-    keys = _bare_outputs(query.finish, [Key(index) for index in range(len(query.plan.keys))])
+    keys = _outputs_showing(query.finish, [Key(index) for index in range(len(query.plan.keys))])
     for outer in query.outer:
         keys = _stage_keys(outer, keys)
     return keys
 
 
-def _stage_keys(outer: Outer, below: frozenset[int] | None) -> frozenset[int] | None:
+def _stage_keys(outer: OuterSelect, below: frozenset[int] | None) -> frozenset[int] | None:
     if outer.grouped:
-        return _bare_outputs(outer.finish, [Key(index) for index in range(len(outer.keys))])
-    return None if below is None else _bare_outputs(outer.finish, [NoisyColumn(index) for index in sorted(below)])
+        return _outputs_showing(outer.finish, [Key(index) for index in range(len(outer.keys))])
+    return None if below is None else _outputs_showing(outer.finish, [NoisyColumn(index) for index in sorted(below)])
 
 
-def _bare_outputs(finish: Finish, references: Sequence[Key | NoisyColumn]) -> frozenset[int] | None:
+def _outputs_showing(finish: Finish, references: Sequence[Key | NoisyColumn]) -> frozenset[int] | None:
     """Return the outputs that show these columns; None where one is not shown as it is."""
     found = []
     for reference in references:

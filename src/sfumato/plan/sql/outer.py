@@ -2,7 +2,7 @@
 
 Where it only selects, computes and orders, it leaves no node: its columns are substituted into the inner SELECT, and
 its WHERE is a HAVING. So two texts that mean the same are the same query. Where it aggregates rows, has windows
-(OVER), or reads rows that a LIMIT has cut, it is an ``Outer``.
+(OVER), or reads rows that a LIMIT has cut, it is an ``OuterSelect``.
 
 A subquery that groups by the unit's id has rows of units, which are private: it is lowered with the rows (``rows``).
 
@@ -19,7 +19,7 @@ from sqlglot import exp
 from sfumato.errors import Unsupported
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, Outer, Output, RowTotal
+from sfumato.plan.noisy_rows import FINISHING, Finish, NoisyWindow, OuterSelect, Output, RowTotal
 from sfumato.plan.sql.noisy_windows import (
     PAIR_TOTALS,
     ROW_TOTALS,
@@ -196,7 +196,7 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
         raise refuse(
             select, "no-aggregate", rule, "write the inner SELECT with GROUP BY and COUNT(*), without DISTINCT"
         )
-    is_plain = _is_plain(select, inner)
+    is_plain = _can_absorb(select, inner)
     alias = select.args["from_"].this.alias_or_name
     building = OuterBuilder(select, scope_columns(alias, inner.outputs, defined=is_plain))
     if is_plain:
@@ -204,11 +204,11 @@ def lower_outer_select(select: exp.Select, inner: Query) -> Query:
     return replace(inner, outer=(*inner.outer, building.outer()))
 
 
-def _is_plain(select: exp.Select, inner: Query) -> bool:
+def _can_absorb(select: exp.Select, inner: Query) -> bool:
     """Return whether the inner SELECT can absorb an outer one: no rows are aggregated, and none were cut before."""
     finish = inner.finish
     has_cut = finish.limit is not None or finish.offset or finish.windows or finish.qualify or inner.outer
-    return not (has_aggregates(select) or has_cut or select.args.get("qualify") or any(_own_windows(select)))
+    return not (has_aggregates(select) or has_cut or select.args.get("qualify") or any(_select_windows(select)))
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ _CLAUSES = {
 """The supported clauses. DISTINCT is none of them: noisy rows are not compared."""
 
 
-def _own_windows(select: exp.Select) -> Iterator[exp.Expr]:
+def _select_windows(select: exp.Select) -> Iterator[exp.Expr]:
     """Iterate over the windows of a SELECT, without those of its subqueries."""
     return (node for node in select.find_all(exp.Window) if node.find_ancestor(exp.Select) is select)
 
@@ -288,7 +288,7 @@ class OuterBuilder:
             inner.sets,
         )
 
-    def outer(self) -> Outer:
+    def outer(self) -> OuterSelect:
         """Return this SELECT as one over the rows below it."""
         where = self._condition("where")
         self._read_keys()
@@ -305,7 +305,7 @@ class OuterBuilder:
             windows=tuple(self.windows),
             qualify=qualify,
         )
-        return Outer(finish, where, tuple(self.keys), tuple(self.totals))
+        return OuterSelect(finish, where, tuple(self.keys), tuple(self.totals))
 
     def _read_keys(self) -> None:
         group = self.select.args.get("group")
@@ -409,7 +409,7 @@ class OuterBuilder:
             raise refuse(part, "not-grouped", f"{node_text(part)} is neither in GROUP BY nor inside an aggregate", fix)
         return None
 
-    def _renamed(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
+    def _lower_named_part(self, part: exp.Expr, read: ReadExpression) -> Expression | None:
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in self.named:
             return self.named[part.name.lower()]
         return self._lower_finish_part(part, read)
@@ -453,7 +453,7 @@ class OuterBuilder:
         node = self.select.args.get(clause)
         if node is None:
             return None
-        predicate = self._read(node.this, self._renamed if renamed else self._column)
+        predicate = self._read(node.this, self._lower_named_part if renamed else self._column)
         if predicate.domain.type is not Type.BOOLEAN:
             raise refuse(
                 node,
@@ -464,7 +464,7 @@ class OuterBuilder:
         return predicate
 
     def _order(self, outputs: tuple[Output, ...]) -> tuple[Order, ...]:
-        return lower_order_by(self.select, outputs, lambda node: self._read(node, self._renamed))
+        return lower_order_by(self.select, outputs, lambda node: self._read(node, self._lower_named_part))
 
 
 def lower_order_by(select: exp.Select, outputs: tuple[Output, ...], read: ReadExpression) -> tuple[Order, ...]:

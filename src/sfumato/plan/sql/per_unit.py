@@ -19,7 +19,7 @@ from sfumato.plan.aggregates.unit_measures import (
     WindowFunction,
 )
 from sfumato.plan.descriptions import expression_sql, unit_measure_sql, window_sql
-from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, next_source
+from sfumato.plan.nodes import Filter, PerUnit, Relation, Window, unused_source_number
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.sql_expressions import cached_lowering, lower_expression, lower_with
 from sfumato.plan.sql.text_positions import node_text, refuse
@@ -86,7 +86,7 @@ def lower_per_unit(select: exp.Select, inside: SubqueryRows) -> LoweredSubquery:
         grouping_text = ", ".join([*map(node_text, group_nodes), inside.period])
         rule = "a unit is an id within one period here, so grouping by the id alone would merge its periods"
         raise refuse(group_nodes[0], "not-by-period", rule, f"write GROUP BY {grouping_text}")
-    builder = _PerUnitBuilder(inside, list(dict.fromkeys(keys)), next_source(inside.relation))
+    builder = _PerUnitBuilder(inside, list(dict.fromkeys(keys)), unused_source_number(inside.relation))
     columns: dict[str, Expression] = {}
     owners: list[str] = []
     for item in select.expressions:
@@ -197,7 +197,7 @@ class _PerUnitBuilder:
             if lowered in self._names:
                 return Column(Field(self.source, "", self._names[lowered]), lowered.domain)
             if isinstance(part, exp.Column):
-                return self._named(part, named or {})
+                return self._resolve_name(part, named or {})
             return None
 
         return lower_with(node, lower_part)
@@ -244,7 +244,7 @@ class _PerUnitBuilder:
 
     def _column(self, measure: UnitMeasure, node: exp.Expr) -> Column:
         if measure not in self.results:
-            if isinstance(measure, UnitFirst) and self._firsts >= MAX_WINDOWS:
+            if isinstance(measure, UnitFirst) and self._ordered_result_count >= MAX_WINDOWS:
                 rule = (
                     f"a subquery can have at most {MAX_WINDOWS} FIRST and LAST values, since each sorts a unit's rows"
                 )
@@ -253,11 +253,11 @@ class _PerUnitBuilder:
         return Column(Field(self.source, "", self.results[measure]), measure.domain)
 
     @property
-    def _firsts(self) -> int:
+    def _ordered_result_count(self) -> int:
         """The number of results so far that order a unit's rows."""
         return sum(isinstance(measure, UnitFirst) for measure in self.results)
 
-    def _named(self, part: exp.Column, definitions: dict[str, Expression]) -> Expression:
+    def _resolve_name(self, part: exp.Column, definitions: dict[str, Expression]) -> Expression:
         definition = None if part.table else definitions.get(part.name.lower())
         if definition is not None:
             return definition
@@ -303,7 +303,7 @@ class WindowColumns:
             inside.period,
             inside.periods,
         )
-        self._source = next_source(inside.relation)
+        self._source = unused_source_number(inside.relation)
 
     @property
     def relation(self) -> Relation:

@@ -45,18 +45,18 @@ class PivotedRows:
 def pivot_fix(pivot: exp.Pivot, fields: Sequence[exp.Expr], aggregates: Sequence[exp.Expr], rows: PivotedRows) -> str:
     """Propose the PIVOT statement nearest to the question, with values that can be typed."""
     names = [(field.this if isinstance(field, exp.In) else field).name for field in fields]
-    key = next(filter(None, map(rows.column, (*names, *_listed(rows)))), None)
+    key = next(filter(None, map(rows.column, (*names, *_listed_columns(rows)))), None)
     if key is None:
         return "write the values after IN, one aggregate after USING, and the columns of a row after GROUP BY"
     values = _typed_values(fields, key) or _example_values(rows.domains[key])
-    used = ", ".join(map(whole_text, aggregates)) or _total(rows, key)
+    used = ", ".join(map(whole_text, aggregates)) or _total_fix(rows, key)
     read = {key.lower(), *(column.name.lower() for node in aggregates for column in node.find_all(exp.Column))}
     group = _group_by(pivot, names, read, rows)
-    source = rows.text if group or not rows.private else _narrowed(read, rows)
+    source = rows.text if group or not rows.private else _subquery_fix(read, rows)
     return f"write {rows.prefix}PIVOT {source} ON {quoted(key)} IN ({', '.join(values)}) USING {used}{group}"
 
 
-def _narrowed(read: set[str], rows: PivotedRows) -> str:
+def _subquery_fix(read: set[str], rows: PivotedRows) -> str:
     """Return a subquery of the columns that are read: a pivot of it has one row, and needs no group."""
     columns = ", ".join(quoted(name) for name in rows.domains if name.lower() in read)
     return f"(SELECT {columns} FROM {rows.text})"
@@ -67,12 +67,12 @@ def _group_by(pivot: exp.Pivot, names: Sequence[str], read: set[str], rows: Pivo
     group = pivot.args.get("group")
     if group is not None and all(isinstance(item, exp.Column) for item in group.expressions):
         return f" {whole_text(pivot.args['group']).strip()}"
-    typed_first = sorted(_listed(rows), key=lambda name: name.lower() not in {typed.lower() for typed in names})
+    typed_first = sorted(_listed_columns(rows), key=lambda name: name.lower() not in {typed.lower() for typed in names})
     chosen = next((name for name in typed_first if name.lower() not in read), None)
     return "" if chosen is None else f" GROUP BY {quoted(chosen)}"
 
 
-def _listed(rows: PivotedRows) -> list[str]:
+def _listed_columns(rows: PivotedRows) -> list[str]:
     """Return the columns whose values are declared."""
     return [name for name, domain in rows.domains.items() if domain.values or domain.type is Type.BOOLEAN]
 
@@ -96,7 +96,7 @@ def _example_values(domain: Domain) -> list[str]:
     return [literal_sql(value, domain.type) for value in values]
 
 
-def _total(rows: PivotedRows, key: str) -> str:
+def _total_fix(rows: PivotedRows, key: str) -> str:
     """Return an aggregate for a question without one."""
     numeric = [name for name, domain in rows.domains.items() if domain.type.numeric and name.lower() != key.lower()]
     return "COUNT(*)" if rows.private or not numeric else f"SUM({quoted(numeric[-1])})"
@@ -112,11 +112,11 @@ def unpivot_fix(chosen: Sequence[str], rows: PivotedRows) -> str:
     if not columns:
         return "write UNPIVOT over a subquery that aggregates, ON the columns that it selects"
     shown = ", ".join(map(quoted, columns))
-    source = f"({_aggregated(columns, numeric, rows)})" if rows.private else rows.text
+    source = f"({_aggregated_fix(columns, numeric, rows)})" if rows.private else rows.text
     return f"write {rows.prefix}UNPIVOT {source} ON {shown} INTO NAME name VALUE value"
 
 
-def _aggregated(columns: Sequence[str], numeric: Sequence[str], rows: PivotedRows) -> str:
+def _aggregated_fix(columns: Sequence[str], numeric: Sequence[str], rows: PivotedRows) -> str:
     """Return the SELECT of one aggregate of each column, all of the same type."""
     function = "AVG" if set(columns) <= set(numeric) else "COUNT"
     items = (f"{function}({quoted(name)}) AS {quoted(name)}" for name in columns)

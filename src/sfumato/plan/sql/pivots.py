@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.nodes import Query
 from sfumato.plan.sql.pivot_fixes import PivotedRows, pivot_fix, unpivot_fix
 from sfumato.plan.sql.text_positions import default_column_name, node_text, refuse
@@ -54,7 +54,7 @@ def _pivoted_rows(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: Low
     tables = {name.lower(): table for name, table in catalog.tables.items()}
     if isinstance(bare, exp.Table) and bare.name.lower() not in names and bare.name.lower() in tables:
         return PivotedRows(bare, scope, dict(tables[bare.name.lower()].columns), private=True)
-    probe = exp.select("*").from_(_from(bare))
+    probe = exp.select("*").from_(_select_from(bare))
     if scope:
         probe.set("with_", exp.With(expressions=[cte.copy() for cte in scope]))
     try:
@@ -67,7 +67,7 @@ def _pivoted_rows(source: exp.Expr, bare: exp.Expr, catalog: Catalog, lower: Low
     return PivotedRows(bare, scope, {output.name: output.expression.domain for output in outputs}, private=False)
 
 
-def _selected_domains(bare: exp.Expr, tables: Sequence[Described]) -> dict[str, Domain]:
+def _selected_domains(bare: exp.Expr, tables: Sequence[CatalogTable]) -> dict[str, Domain]:
     """Return the domains of the bare columns that a subquery selects; of all, if it selects ``*``."""
     known = {name.lower(): domain for table in tables for name, domain in table.columns.items()}
     selected = bare.this.expressions if isinstance(bare.this, exp.Select) else []
@@ -114,11 +114,11 @@ def _pivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Select:
     keys = _group_columns(pivot, key, aggregates, rows, fix)
     items: list[exp.Expr] = [exp.column(name, quoted=True) for name in keys]
     items += [
-        _filtered(aggregate, key, value, _column_name(label, aggregate, len(aggregates)))
+        _filtered_aggregate(aggregate, key, value, _column_name(label, aggregate, len(aggregates)))
         for value, label in values
         for aggregate in aggregates
     ]
-    select = exp.select(*items).from_(_from(rows.source))
+    select = exp.select(*items).from_(_select_from(rows.source))
     return select.group_by(*(exp.column(name, quoted=True) for name in keys)) if keys else select
 
 
@@ -174,7 +174,7 @@ def _selects_only(subquery: exp.Expr, names: set[str]) -> bool:
     return bool(selected) and {item.alias_or_name.lower() for item in selected} <= names
 
 
-def _filtered(aggregate: exp.Expr, key: exp.Expr, value: exp.Expr, name: str) -> exp.Expr:
+def _filtered_aggregate(aggregate: exp.Expr, key: exp.Expr, value: exp.Expr, name: str) -> exp.Expr:
     condition = exp.EQ(this=key.copy(), expression=value.copy())
     filtered = exp.Filter(this=aggregate.unalias().copy(), expression=exp.Where(this=condition))
     return exp.alias_(filtered, name, quoted=True)
@@ -200,7 +200,7 @@ def _unpivot(pivot: exp.Pivot, rows: PivotedRows) -> exp.Expr:
         items: list[exp.Expr] = [exp.column(other, quoted=True) for other in kept]
         items += [exp.alias_(exp.Literal.string(column), name, quoted=True)]
         items += [exp.alias_(exp.column(column, quoted=True), value, quoted=True)]
-        members.append(exp.select(*items).from_(_from(rows.source)))
+        members.append(exp.select(*items).from_(_select_from(rows.source)))
     united: exp.Expr = members[0]
     for member in members[1:]:
         united = exp.Union(this=united, expression=member, distinct=False)
@@ -219,5 +219,5 @@ def _unpivoted_names(pivot: exp.Pivot, rows: PivotedRows) -> tuple[str, str, lis
     return fields[0].this.name, pivot.expressions[0].name, chosen
 
 
-def _from(source: exp.Expr) -> exp.Expr:
+def _select_from(source: exp.Expr) -> exp.Expr:
     return source.copy() if isinstance(source, exp.Table) else _aliased(source)

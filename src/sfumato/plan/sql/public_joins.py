@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
-from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.nodes import Join, next_source
+from sfumato.plan.catalog import Catalog, CatalogTable
+from sfumato.plan.nodes import PublicJoin, unused_source_number
 from sfumato.plan.sql.sql_expressions import lower_expression
 from sfumato.plan.sql.text_positions import refuse, suggest_name
 from sfumato.plan.sql.unit_joins import NamedRelation, conjuncts
@@ -31,7 +31,7 @@ class MatchedPublicTable:
     """A public table under an alias."""
 
     alias: str
-    table: Described
+    table: CatalogTable
 
     def column(self, name: str, node: exp.Expr) -> str:
         for column in self.table.columns:
@@ -45,7 +45,7 @@ class MatchedPublicTable:
 
 def public_join(
     left: NamedRelation, right: MatchedPublicTable, node: exp.Join, outer: bool, catalog: Catalog
-) -> tuple[Join, tuple[str, ...]]:
+) -> tuple[PublicJoin, tuple[str, ...]]:
     """Lower a join with a public table; return it with the columns of USING."""
     using = tuple(right.column(column_node.name, node) for column_node in node.args.get("using") or [])
     _check_id_declared(left, [exp.column(name) for name in using], node)
@@ -67,8 +67,8 @@ def public_join(
         _check_distinct(operand, right.table.columns[column], node)
     equalities, comparisons = tuple(sorted(set(pairs), key=repr)), tuple(sorted(set(bands), key=repr))
     multiplicity = _max_matches(right.table.name, equalities, comparisons, catalog)
-    source = next_source(left.relation)
-    return Join(
+    source = unused_source_number(left.relation)
+    return PublicJoin(
         left.relation, right.table.name, source, equalities, outer, multiplicity, right.table.columns, comparisons
     ), using
 

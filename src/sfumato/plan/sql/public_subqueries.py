@@ -16,7 +16,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.sql.sql_expressions import lower_expression, with_position
 from sfumato.plan.sql.text_positions import node_text, refuse, suggest_name
 from sfumato.plan.sql.unit_joins import conjunction, conjuncts
@@ -35,7 +35,7 @@ class _PublicSelect:
     """A SELECT of rows of one public table."""
 
     node: exp.Select
-    table: Described
+    table: CatalogTable
     alias: str
     catalog: Catalog
 
@@ -78,13 +78,13 @@ def inline_public_subqueries(statement: exp.Select, catalog: Catalog) -> exp.Sel
         return statement
     statement = statement.copy()
     for node in reversed(list(statement.find_all(*kinds))):
-        replacement = _inlined(node, statement, catalog)
+        replacement = _inline_subquery(node, statement, catalog)
         if replacement is not None:
             node.replace(replacement)
     return statement
 
 
-def _inlined(node: exp.Expr, statement: exp.Select, catalog: Catalog) -> exp.Expr | None:
+def _inline_subquery(node: exp.Expr, statement: exp.Select, catalog: Catalog) -> exp.Expr | None:
     """Return what stands for a subquery over a public table; None for any other node."""
     if isinstance(node, exp.In):
         select = _public_select(node.args.get("query"), statement, catalog)
@@ -149,7 +149,7 @@ def _exists(select: _PublicSelect) -> exp.Expr:
     outside = [condition for condition in select.conditions if condition not in own]
     if not outside:
         return exp.true() if _count_rows(select, own) else exp.false()
-    pair = _equated(outside[0], select) if len(outside) == 1 else None
+    pair = _correlated_equality(outside[0], select) if len(outside) == 1 else None
     if pair is None:
         rule = "EXISTS over a public table can compare one of its columns with one expression outside, by ="
         raise refuse(select.node, "public-subquery", rule, _FIX)
@@ -157,7 +157,7 @@ def _exists(select: _PublicSelect) -> exp.Expr:
     return exp.func("COALESCE", _in_list(pair[1], select, own, pair[0]), exp.false())
 
 
-def _equated(node: exp.Expr, select: _PublicSelect) -> tuple[exp.Expr, exp.Expr] | None:
+def _correlated_equality(node: exp.Expr, select: _PublicSelect) -> tuple[exp.Expr, exp.Expr] | None:
     """Return the side of an equality that reads the public table, and the other."""
     if not isinstance(node, exp.EQ):
         return None
@@ -187,7 +187,7 @@ def _scalar(select: _PublicSelect) -> exp.Expr:
         item = select.node.expressions[0].unalias()
         aggregate = _AGGREGATES.get(type(item))
         if aggregate is not None:
-            return _literal(aggregate(_aggregated(item, select)))
+            return _literal(aggregate(_aggregate_values(item, select)))
     values = select.values(lower_expression(_only_item(select), select.resolve), select.conditions)
     values = list(dict.fromkeys(values)) if select.node.args.get("distinct") else values
     if len(values) > 1:
@@ -198,7 +198,7 @@ def _scalar(select: _PublicSelect) -> exp.Expr:
     return _literal(values[0] if values else None)
 
 
-def _aggregated(item: exp.Expr, select: _PublicSelect) -> list[Value]:
+def _aggregate_values(item: exp.Expr, select: _PublicSelect) -> list[Value]:
     """Return the values that an aggregate of public rows is over, NULL aside."""
     if isinstance(item, exp.Count) and (item.this is None or isinstance(item.this, exp.Star)):
         return [1] * _count_rows(select, select.conditions)

@@ -46,13 +46,13 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
     operand, origin = _rank_by_number(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
         is_listed = not isinstance(node, exp.Median)
-        return _quantile(operand, _FIXED_PROBABILITIES[type(node)], where, is_listed, origin)
+        return _make_quantile(operand, _FIXED_PROBABILITIES[type(node)], where, is_listed, origin)
     probability = _parse_probability(node, probability_node if share is None else share)
     is_discrete = isinstance(node.this if isinstance(node, exp.WithinGroup) else node, _DISCRETE_QUANTILES)
-    return _quantile(operand, 1 - probability if descending else probability, where, is_discrete, origin)
+    return _make_quantile(operand, 1 - probability if descending else probability, where, is_discrete, origin)
 
 
-def _quantile(
+def _make_quantile(
     operand: Expression, probability: Fraction, where: Expression | None, listed: bool, origin: str | None
 ) -> Quantile:
     if origin is None:

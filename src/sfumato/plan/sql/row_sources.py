@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from sqlglot import exp
 
 from sfumato.errors import Unsupported
-from sfumato.plan.catalog import Catalog, Described
-from sfumato.plan.nodes import Relation, Scan, Union, next_source, relations, shift_sources
+from sfumato.plan.catalog import Catalog, CatalogTable
+from sfumato.plan.nodes import Relation, Scan, Union, relations, shift_sources, unused_source_number
 from sfumato.plan.quoting import quoted
 from sfumato.plan.sql.lists import Lists, refuse_list_column
 from sfumato.plan.sql.per_unit import SubqueryRows
@@ -26,7 +26,7 @@ class RowSource:
 
     relation: Relation
     scope: Mapping[str, Mapping[str, Expression]]
-    table: Described
+    table: CatalogTable
     """The first private table."""
     unit_columns: Mapping[str, tuple[str, ...]]
     """By alias, the names of the id columns of the unit."""
@@ -114,7 +114,7 @@ class RowSource:
 
 def renumbered_apart(right: RowSource, left: RowSource) -> RowSource:
     """Return the right rows with source numbers that the left has not."""
-    offset = next_source(left.relation)
+    offset = unused_source_number(left.relation)
     scope = {
         alias: {name: shift_sources(definition, offset) for name, definition in columns.items()}
         for alias, columns in right.scope.items()
@@ -133,7 +133,7 @@ def materialised(right: RowSource) -> RowSource:
     ]
     if all(isinstance(definition, Column) for _, definition in definitions):
         return right
-    source = next_source(right.relation)
+    source = unused_source_number(right.relation)
     typed_names = tuple((name, definition.domain) for name, definition in definitions)
     relation = Union(((right.relation, tuple(definition for _, definition in definitions)),), source, typed_names)
     scope = {

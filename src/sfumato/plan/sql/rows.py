@@ -14,14 +14,14 @@ from sfumato.plan.nodes import (
     Columns,
     ExistsTest,
     Filter,
-    Join,
+    PublicJoin,
     Relation,
     Scan,
     UnitJoin,
     Unnest,
-    next_source,
     relations,
     shift_sources,
+    unused_source_number,
 )
 from sfumato.plan.sql.lists import is_unnest, lower_unnest, move_unnest_to_from
 from sfumato.plan.sql.per_unit import WindowColumns, find_aggregates, lower_per_unit
@@ -36,8 +36,8 @@ from sfumato.plan.sql.unit_joins import (
     UnionMember,
     check_id_positions,
     check_no_subquery,
-    clauses,
     conjunction,
+    conjunctive_clauses,
     conjuncts,
     exists_test,
     is_subquery_test,
@@ -82,12 +82,12 @@ def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ct
         return source
     condition = without_id_tests(where.this, source)
     where_conjuncts = [] if condition is None else conjuncts(condition)
-    where_clauses = [clause for conjunct in where_conjuncts for clause in clauses(conjunct)]
+    where_clauses = [clause for conjunct in where_conjuncts for clause in conjunctive_clauses(conjunct)]
     tests = [clause for clause in where_clauses if any(map(is_subquery_test, clause))]
     row_conditions = [_disjunction(clause) for clause in where_clauses if clause not in tests]
     for alternative in (*row_conditions, *(node for clause in tests for node in clause if not is_subquery_test(node))):
         check_no_subquery(alternative)
-    _check_levels(source.relation, where)
+    _check_nesting(source.relation, where)
     if row_conditions:
         whole = [] if condition is None or tests or isinstance(source.relation, UnitJoin) else [condition]
         relation, remaining = push_down_filters(
@@ -174,7 +174,7 @@ def _lower_tested_subquery(test: SubqueryTest, catalog: Catalog, ctes: Ctes) -> 
     return joined, [conjunct for conjunct in where_conjuncts if not is_subquery_test(conjunct)]
 
 
-def _check_levels(relation: Relation, node: exp.Expr) -> None:
+def _check_nesting(relation: Relation, node: exp.Expr) -> None:
     if sum(1 for _ in relations(relation)) > MAX_LEVELS:
         rule = f"at most {MAX_LEVELS} joins and conditions can be nested"
         raise refuse(node, "too-deep", rule, "combine conditions with AND")
@@ -242,7 +242,7 @@ def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
             )
             raise refuse(qualify, "qualify", rule, fix)
         grouped = lower_per_unit(select, source.subquery_rows)
-        _check_levels(grouped.relation, select)
+        _check_nesting(grouped.relation, select)
         return _as_subquery(source, grouped.relation, grouped.columns, grouped.owners)
     columns: dict[str, Expression] = {}
     owners: list[str] = []
@@ -260,7 +260,7 @@ def lower_subquery(select: exp.Expr, catalog: Catalog, ctes: Ctes) -> RowSource:
         if not windows.functions:
             raise refuse(qualify, "qualify", "QUALIFY needs a window function", "use WHERE")
         relation = Filter(windows.relation, predicate)
-    _check_levels(relation, select)
+    _check_nesting(relation, select)
     return _as_subquery(source, relation, columns, owners)
 
 
@@ -285,15 +285,15 @@ def _lower_union(node: exp.SetOperation, catalog: Catalog, ctes: Ctes) -> RowSou
     selects = union_selects(node)
     first = lower_subquery(selects[0], catalog, ctes)
     members = [UnionMember(first.relation, list(first.scope[""].items()), selects[0])]
-    source_number = next_source(first.relation)
+    source_number = unused_source_number(first.relation)
     for select in selects[1:]:
         member = lower_subquery(name_columns(select), catalog, ctes)
         columns = [(name, shift_sources(definition, source_number)) for name, definition in member.scope[""].items()]
         check_id_positions(selects[0], first.unit_columns[""], select, member.unit_columns[""])
         members.append(UnionMember(shift_sources(member.relation, source_number), columns, select))
-        source_number += next_source(member.relation)
+        source_number += unused_source_number(member.relation)
     relation = lower_union(members, source_number)
-    _check_levels(relation, node)
+    _check_nesting(relation, node)
     return _as_subquery(first, relation, _columns_by_name(relation.columns), [])
 
 
@@ -509,8 +509,8 @@ def _check_join(left: RowSource, right: Mapping[str, object], node: exp.Expr) ->
     for alias in right:
         if alias.lower() in {taken_alias.lower() for taken_alias in left.scope}:
             raise refuse(node, "duplicate-alias", f"two tables are named {alias}", "give one an alias with AS")
-    _check_levels(left.relation, node)
-    if sum(isinstance(relation, (Join, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MAX_JOINS:
+    _check_nesting(left.relation, node)
+    if sum(isinstance(relation, (PublicJoin, Unnest, UnitJoin)) for relation in relations(left.relation)) >= MAX_JOINS:
         raise refuse(node, "too-many-joins", f"a question can join at most {MAX_JOINS} tables", "join fewer tables")
 
 

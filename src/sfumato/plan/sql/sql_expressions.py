@@ -19,7 +19,7 @@ from sfumato.plan.sql.dialect import function_name
 from sfumato.plan.sql.expression_refusals import refusal
 from sfumato.plan.values.expressions import Expression, Literal, Resolve, size
 from sfumato.plan.values.functions import FUNCTIONS, call, literal, null
-from sfumato.plan.values.functions.declaring import written
+from sfumato.plan.values.functions.declaring import require_literal
 from sfumato.plan.values.functions.temporal import COMPOSED_PARTS, PARTS
 from sfumato.plan.values.functions.textual import LONGEST
 from sfumato.policy.domains import LARGEST_INTEGER, Type
@@ -381,7 +381,7 @@ def _date_add(node: exp.DateAdd, read: Read) -> Expression:
 def _contains(node: exp.Contains, read: Read) -> Expression:
     """Lower CONTAINS to LIKE if the text has no wildcard; else test whether REPLACE removes it."""
     x, text_node = read(node.this), read(node.expression)
-    search_text = str(written(text_node, Type.TEXT, "the text to find"))
+    search_text = str(require_literal(text_node, Type.TEXT, "the text to find"))
     if not search_text or not {"%", "_"}.intersection(search_text):
         return call("LIKE", x, literal(Type.TEXT, f"%{search_text}%"))
     return call("<>", call("REPLACE", x, text_node, literal(Type.TEXT, "")), x)
@@ -404,8 +404,8 @@ def _ends_with(x: Expression, end: Expression) -> Expression:
 def _pad(node: exp.Pad, read: Read) -> Expression:
     """Lower LPAD and RPAD: cut from a text with enough fill at one end."""
     x, fill_node = read(node.this), node.args.get("fill_pattern")
-    length = written(read(node.expression), Type.INTEGER, "the length")
-    fill = " " if fill_node is None else str(written(read(fill_node), Type.TEXT, "the fill"))
+    length = require_literal(read(node.expression), Type.INTEGER, "the length")
+    fill = " " if fill_node is None else str(require_literal(read(fill_node), Type.TEXT, "the fill"))
     if not isinstance(length, int) or not 0 <= length <= LONGEST or len(fill) != 1:
         rule = f"LPAD and RPAD take a length of 0 to {LONGEST:,} and one character to fill with"
         raise Unsupported("pad", rule, fix="write LPAD(x, 5, '0')")

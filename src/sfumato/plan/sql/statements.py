@@ -14,7 +14,7 @@ from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import (
     AggregateRequest,
     Count,
-    Distinct,
+    DistinctUnits,
     Mean,
     ReadingKind,
     Sum,
@@ -30,7 +30,7 @@ from sfumato.plan.aggregates.spread import (
     and_not_null,
 )
 from sfumato.plan.aggregates.value_measures import MOST_FREQUENT, DistinctValues, FrequentValue
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.costs import check_cost
 from sfumato.plan.nodes import Aggregate, Query
 from sfumato.plan.noisy_rows import Finish, NoisyWindow, Output
@@ -218,18 +218,20 @@ class _SelectBuilder:
         domain = self.keys[index].domain
         return replace(domain, nullable=domain.nullable or any(index not in grouping_set for grouping_set in self.sets))
 
-    def measure(self, found: AggregateRequest) -> Column:
+    def measure_column(self, request: AggregateRequest) -> Column:
         """Return the column of a measure; equal measures share one."""
-        return self.measures.setdefault(found, Column(Result(len(self.measures), found.noises), found.result))
+        return self.measures.setdefault(request, Column(Result(len(self.measures), request.noises), request.result))
 
-    def key(self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None) -> Column | None:
+    def key_column(
+        self, node: exp.Expr, attempt: Callable[[exp.Expr], Expression | None] | None = None
+    ) -> Column | None:
         """Return the key that this node is, if it is one."""
         if not self.keys or not isinstance(node, (exp.Condition, exp.Func)) or isinstance(node, exp.Literal):
             return None
         lowered = (attempt or self.attempt)(node)
         return None if lowered is None else self._named.get(lowered)
 
-    def definition(self, node: exp.Expr) -> exp.Expr | None:
+    def alias_definition(self, node: exp.Expr) -> exp.Expr | None:
         """Return what an output is defined as, for its name in another one; a column of a table comes first.
 
         It must not use such names itself: each would be lowered again and again.
@@ -240,9 +242,9 @@ class _SelectBuilder:
         names = {column.name.lower() for column in definition.find_all(exp.Column) if self.attempt(column) is None}
         return None if names & self.aliases.keys() else definition
 
-    def grouping(self, node: exp.Expr) -> Expression:
+    def lower_grouping_flags(self, node: exp.Expr) -> Expression:
         """Lower GROUPING(a, b): one binary digit for each key, 1 where a row is a subtotal over it."""
-        grouped_keys = [self.key(argument) for argument in node.expressions]
+        grouped_keys = [self.key_column(argument) for argument in node.expressions]
         if not grouped_keys or None in grouped_keys or len(grouped_keys) > _MAX_BITS:
             rule = f"GROUPING takes columns of GROUP BY, at most {_MAX_BITS}"
             raise refuse(node, "grouping", rule, "write GROUPING(<column of GROUP BY>)")
@@ -283,7 +285,7 @@ def _lower_outputs(item: exp.Expr, building: _SelectBuilder) -> tuple[Output, ..
     if _is_measure_list(inner):
         name, measures = _lower_measure_list(inner, building.source)
         name = item.alias if isinstance(item, exp.Alias) else name
-        return tuple(Output(f"{name}_{ending}", building.measure(measure)) for ending, measure in measures)
+        return tuple(Output(f"{name}_{ending}", building.measure_column(measure)) for ending, measure in measures)
     name = item.alias_or_name if isinstance(item, (exp.Alias, exp.Column)) else default_column_name(inner)
     return (Output(name, _lower_finish_expression(inner, building)),)
 
@@ -332,9 +334,9 @@ def _lower_finish_expression(
             rule = f"{node_text(part)} returns several columns, so it cannot be part of an expression"
             raise refuse(part, "list", rule, "select it on its own, and compute with its columns in an outer SELECT")
         if isinstance(part, (exp.Filter, exp.WithinGroup, *_AGGREGATES)):
-            return building.measure(_lower_aggregate(part, building.source))
+            return building.measure_column(_lower_aggregate(part, building.source))
         if isinstance(part, (exp.Grouping, exp.GroupingId)):
-            return building.grouping(part)
+            return building.lower_grouping_flags(part)
         if isinstance(part, exp.Window) and building.aggregated and windows:
             window, domain = lower_noisy_window(part, read)
             return windowed_column(building.windows, window, domain)
@@ -347,8 +349,8 @@ def _lower_finish_expression(
             raise refuse_aggregate(part, building.source)
         if renamed and isinstance(part, exp.Column) and not part.table and part.name.lower() in building.outputs:
             return building.outputs[part.name.lower()][1]
-        key = building.key(part, attempt)
-        definition = None if key is not None else building.definition(part)
+        key = building.key_column(part, attempt)
+        definition = None if key is not None else building.alias_definition(part)
         if definition is not None and definition is not part:
             return read(definition)
         return key or (_refuse_ungrouped(part, building) if isinstance(part, exp.Column) else None)
@@ -485,7 +487,7 @@ def _lower_distinct(
         rule = "DISTINCT can only be counted: COUNT(DISTINCT …)"
         raise refuse(node, "distinct", rule, _distinct_advice(table))
     if _counts_units(columns_counted, source):
-        return Distinct(where)
+        return DistinctUnits(where)
     if any(source.is_unit(column) or _is_id_elsewhere(column, source) for column in columns_counted):
         period = table.period
         rule = "ids can only be counted by themselves, not together with other values"
@@ -527,7 +529,7 @@ def _is_id_elsewhere(node: exp.Expr, source: RowSource) -> bool:
     return is_named_like_id and cached_lowering(source.resolve)(node) is None
 
 
-def _distinct_advice(table: Described) -> str:
+def _distinct_advice(table: CatalogTable) -> str:
     """Suggest how to count units in a table."""
     if table.every_row:
         return "use COUNT(*): in this table every row is its own unit"

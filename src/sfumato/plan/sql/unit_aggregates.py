@@ -246,7 +246,7 @@ _WINDOW_FIX = "use ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VA
 _FRAME_FIX = "leave out the frame, or write ROWS UNBOUNDED PRECEDING"
 
 
-def _rank_among_all(node: exp.Window) -> Unsupported:
+def _refuse_rank_over_units(node: exp.Window) -> Unsupported:
     """Return the refusal of a function that tells where a row is among the rows of others: quantiles answer it."""
     order = node.args.get("order")
     value = node_text(order.expressions[0].this) if order else "<column>"
@@ -276,7 +276,7 @@ class WindowParsing:
         """Lower the window function of a subquery."""
         is_by_unit = any(map(self.is_unit, node.args.get("partition_by") or []))
         if not is_by_unit and isinstance(node.this, (exp.Ntile, exp.PercentRank, exp.CumeDist)):
-            raise _rank_among_all(node)
+            raise _refuse_rank_over_units(node)
         for part, value in node.args.items():
             if value and part not in _WINDOW_PARTS:
                 rule = "window options other than PARTITION BY and ORDER BY are not supported"

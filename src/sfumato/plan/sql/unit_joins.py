@@ -12,7 +12,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.join_conditions import is_separable, reads_one_side
 from sfumato.plan.nodes import (
     AnySemiJoin,
@@ -53,7 +53,7 @@ class NamedRelation(Protocol):
     def unit_columns(self) -> Mapping[str, tuple[str, ...]]: ...
 
     @property
-    def table(self) -> Described: ...
+    def table(self) -> CatalogTable: ...
 
     def resolve(self, qualifier: str | None, name: str) -> Expression: ...
 
@@ -339,7 +339,7 @@ def _missing_using_fix(first: str, second: str) -> str:
     return f"write ON instead of USING, with AND {first} = {second}"
 
 
-def period_sql(table: Described, alias: str = "") -> str:
+def period_sql(table: CatalogTable, alias: str = "") -> str:
     """Write the SQL expression of a row's period."""
     assert table.period is not None
     column = quoted(table.period.column)
@@ -352,7 +352,7 @@ def _side_period_words(side: NamedRelation) -> str:
     return period_sql(side.table, next(iter(side.scope), ""))
 
 
-def period_expression(table: Described, source: int) -> Expression:
+def period_expression(table: CatalogTable, source: int) -> Expression:
     """Return the expression of the period of a row of a scan."""
     assert table.period is not None
     column, every = table.period.column, table.period.every
@@ -458,7 +458,7 @@ MAX_CLAUSES = 64
 """The most alternatives-under-AND that a condition with EXISTS is written out to."""
 
 
-def clauses(node: exp.Expr, *, negated: bool = False) -> list[list[exp.Expr]]:
+def conjunctive_clauses(node: exp.Expr, *, negated: bool = False) -> list[list[exp.Expr]]:
     """Write a condition as clauses that all must hold, each a list of alternatives, where tests stand under OR.
 
     AND, OR and NOT of three truth values obey the laws of distribution and of De Morgan, so the rows for which a
@@ -466,13 +466,15 @@ def clauses(node: exp.Expr, *, negated: bool = False) -> list[list[exp.Expr]]:
     """
     node = node.unnest()
     if isinstance(node, exp.Not):
-        return clauses(node.this, negated=not negated)
+        return conjunctive_clauses(node.this, negated=not negated)
     if not any(map(is_subquery_test, node.find_all(exp.Exists, exp.In))) or is_subquery_test(node):
         return [[exp.not_(node) if negated else node]]
     if isinstance(node, exp.And if not negated else exp.Or):
-        return [clause for side in (node.this, node.expression) for clause in clauses(side, negated=negated)]
+        return [
+            clause for side in (node.this, node.expression) for clause in conjunctive_clauses(side, negated=negated)
+        ]
     if isinstance(node, (exp.And, exp.Or)):
-        left, right = (clauses(side, negated=negated) for side in (node.this, node.expression))
+        left, right = (conjunctive_clauses(side, negated=negated) for side in (node.this, node.expression))
         if len(left) * len(right) > MAX_CLAUSES:
             rule = f"a condition with EXISTS can have at most {MAX_CLAUSES} alternatives once AND and OR are expanded"
             raise refuse(node, "subquery-place", rule, "use fewer ORs beside EXISTS")
@@ -494,10 +496,10 @@ def check_no_subquery(node: exp.Expr) -> None:
             "EXISTS (…) and x IN (SELECT …) can only be conditions of WHERE, joined by AND, OR and NOT",
             "write WHERE EXISTS (…) OR x > 5 instead of CASE, functions and comparisons of them",
         )
-    check_no_value_of_others(node)
+    check_no_scalar_subquery(node)
 
 
-def check_no_value_of_others(node: exp.Expr) -> None:
+def check_no_scalar_subquery(node: exp.Expr) -> None:
     """Refuse a scalar subquery in a condition on rows: its value would be that of other people's rows."""
     scalar_subqueries = (
         subquery

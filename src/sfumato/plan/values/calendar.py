@@ -44,7 +44,7 @@ def period_number(unit: str, moment: dt.date) -> int:
     return (days * 86400 + seconds) // _SECONDS[unit]
 
 
-def between(unit: str, start: dt.date, end: dt.date) -> int:
+def periods_between(unit: str, start: dt.date, end: dt.date) -> int:
     """Return the number of unit boundaries crossed; weeks are full seven days, as in the engine."""
     if unit != "week":
         return period_number(unit, end) - period_number(unit, start)

@@ -99,11 +99,11 @@ def is_constant_within_hours(column: Column, expressions: tuple[Expression, ...]
         for node in walk(expression):
             uses += isinstance(node, Column) and node.reference == column.reference
             if isinstance(node, Call) and column in node.arguments:
-                hourly_uses += _hour_or_coarser(node)
+                hourly_uses += _is_constant_within_hour(node)
     return uses == hourly_uses
 
 
-def _hour_or_coarser(node: Call) -> bool:
+def _is_constant_within_hour(node: Call) -> bool:
     if node.function == "CAST":
         return node.domain.type is Type.DATE
     if node.function == "IS NULL":

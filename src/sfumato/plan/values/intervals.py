@@ -54,7 +54,9 @@ def integer_domain(low: int, high: int, *, nullable: bool) -> Domain | None:
     return Domain(Type.INTEGER, bounds=(low, high), nullable=nullable)
 
 
-def corners(function: Callable[[float, float], float], first: Ends | None, second: Ends | None) -> list[float] | None:
+def corner_values(
+    function: Callable[[float, float], float], first: Ends | None, second: Ends | None
+) -> list[float] | None:
     """Evaluate the function at the corners of two ranges; None when a range is unknown or a corner is no number."""
     if first is None or second is None:
         return None

@@ -42,7 +42,7 @@ class Limit:
 
     def intersect(self, other: Limit) -> Limit:
         among = other.among if self.among is None else self.among if other.among is None else self.among & other.among
-        return Limit(_pick_known(max, self.low, other.low), _pick_known(min, self.high, other.high), among)
+        return Limit(_pick_of_known(max, self.low, other.low), _pick_of_known(min, self.high, other.high), among)
 
     def hull(self, other: Limit) -> Limit:
         low = None if self.low is None or other.low is None else min(self.low, other.low)
@@ -65,7 +65,7 @@ class Limit:
 Limits = Mapping[Expression, Limit]
 
 
-def _pick_known(pick: Any, first: Any, second: Any) -> Any:
+def _pick_of_known(pick: Any, first: Any, second: Any) -> Any:
     return second if first is None else first if second is None else pick(first, second)
 
 
@@ -99,7 +99,7 @@ def _condition_limits(condition: Expression) -> Limits:
     if condition.function == "OR":
         return functools.reduce(_unite_limits, map(_condition_limits, condition.arguments))
     comparison = as_comparison(condition)
-    return {} if comparison is None else _propagate_limit(comparison.operand, _limit(*comparison))
+    return {} if comparison is None else _propagate_limit(comparison.operand, _comparison_limit(*comparison))
 
 
 class LiteralComparison(NamedTuple):
@@ -126,7 +126,7 @@ def as_comparison(condition: Call) -> LiteralComparison | None:
     return None
 
 
-def _limit(operator: str, operand: Expression, values: tuple[Any, ...]) -> Limit:
+def _comparison_limit(operator: str, operand: Expression, values: tuple[Any, ...]) -> Limit:
     kind = operand.domain.type
     if operator == "<>" or kind is Type.BOOLEAN:
         return Limit()

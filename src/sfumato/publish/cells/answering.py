@@ -29,7 +29,7 @@ from sfumato.plan.aggregates.measures import (
     is_not_null,
     value_range,
 )
-from sfumato.plan.catalog import Catalog, Described
+from sfumato.plan.catalog import Catalog, CatalogTable
 from sfumato.plan.caveats import published_caveats
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import Filter, GroupKey, Query, Relation, Scan
@@ -99,7 +99,7 @@ class QueryableTable:
         for name, (place, texts) in self.decided.items():
             values = tuple(dict.fromkeys(filter(None, texts)))
             domains_by_name[name] = Domain(Type.TEXT, values=values, nullable=self.domains[place].nullable)
-        return Catalog({self.table: Described(self.table, domains_by_name, public=False)}, _refuse_join)
+        return Catalog({self.table: CatalogTable(self.table, domains_by_name, public=False)}, _refuse_join)
 
     def _labels(self, place: int, level: int) -> list[str | None]:
         return level_labels(self.attributes[place], level)
@@ -173,7 +173,7 @@ def answer_query(
     if groups is not None:
         evaluator.check_groups(groups())
     if resolve_totals is not None:
-        evaluator.settle(resolve_totals)
+        evaluator.resolve_bounded_totals(resolve_totals)
     finished = finish(query, evaluator.rows, evaluator.estimates, joint=together)
     receipt = replace(face.receipt, question=text, free=True, confidence=written(confidence_level), joint=together)
     basis = evaluator.basis(finished.shown.tolist())
@@ -303,17 +303,18 @@ class GroupedTotals:
         grid = np.zeros(self.groups.shape)
         grid.ravel()[self.groups.grid_index] = group_values
         spread_parts = (
-            cell_weights.low * grid[..., index].reshape(self._keyed) for index, cell_weights in enumerate(self.weights)
+            cell_weights.low * grid[..., index].reshape(self._key_axis_sizes)
+            for index, cell_weights in enumerate(self.weights)
         )
         return np.asarray(sum(spread_parts, start=np.zeros((1,) * len(self.axes))))
 
     @property
     def cut(self) -> bool:
         """Whether rows of one cell count differently."""
-        return any(bool(cell_weights.split_cells.any()) for cell_weights in self.weights)
+        return any(bool(cell_weights.ambiguous_cells.any()) for cell_weights in self.weights)
 
     @property
-    def _keyed(self) -> tuple[int, ...]:
+    def _key_axis_sizes(self) -> tuple[int, ...]:
         """The number of cells along each key axis, and 1 along the others."""
         size_by_axis = dict(zip(self.groups.axes, self.groups.sizes, strict=True))
         return tuple(size_by_axis.get(place, 1) for place in self.axes)
@@ -386,13 +387,13 @@ class _QuestionEvaluator:
         self.groupings = [self._groups(grouping_set) for grouping_set in sets]
         self.quantities: list[list[tuple[GroupedTotals | ResolvedTotals, ...]]] = [
             [
-                self._quantities(measure, *grouping)
+                self._measure_totals(measure, *grouping)
                 for grouping in zip(self.groupings, map(self._key_conditions, sets), strict=True)
             ]
             for measure in query.plan.measures
         ]
 
-    def settle(self, settle: TotalsResolver) -> None:
+    def resolve_bounded_totals(self, settle: TotalsResolver) -> None:
         """Settle measures that the synopsis only bounds, unless rows of one cell count differently."""
         total_count = sum(len(totals) for by_grouping in self.quantities for totals in by_grouping)
         for by_grouping in self.quantities:
@@ -416,13 +417,13 @@ class _QuestionEvaluator:
     def attributes_read(self, expressions: Iterable[Expression]) -> AttributeSet:
         """Return the attributes that expressions read."""
         references = {reference for expression in expressions for reference in columns(expression)}
-        return tuple(sorted({self._place(reference)[0] for reference in references}))
+        return tuple(sorted({self._attribute_and_level(reference)[0] for reference in references}))
 
     def named_columns(self, expression: Expression) -> tuple[tuple[Reference, int, int | None], ...]:
         """Return the columns that an expression names, each with its attribute and level."""
-        return tuple((reference, *self._place(reference)) for reference in columns(expression))
+        return tuple((reference, *self._attribute_and_level(reference)) for reference in columns(expression))
 
-    def _place(self, reference: Reference) -> tuple[int, int | None]:
+    def _attribute_and_level(self, reference: Reference) -> tuple[int, int | None]:
         """Return the attribute of a column, and its level."""
         assert isinstance(reference, Field)
         if reference.name in self.face.decided:
@@ -439,7 +440,7 @@ class _QuestionEvaluator:
         return evaluate(expression, column_cells, len(axes))
 
     def _column(self, reference: Reference, axes: AttributeSet) -> CellOutcomes:
-        place, level = self._place(reference)
+        place, level = self._attribute_and_level(reference)
         attribute = self.face.attributes[place]
         if level is None:
             cells = self.face.cells[place]
@@ -459,7 +460,7 @@ class _QuestionEvaluator:
         group_keys = []
         for key in keys:
             axes = self.attributes_read([key])
-            column = isinstance(key, Column) and self._place(key.reference)
+            column = isinstance(key, Column) and self._attribute_and_level(key.reference)
             attribute = self.face.attributes[axes[0]] if column and column[1] is None else None
             group_keys.append(evaluate_group_key(key, axes, self.cells(key, axes), attribute))
         groups = group_cells(group_keys, self.face.attributes)
@@ -532,7 +533,7 @@ class _QuestionEvaluator:
             is_not_null(key) for index, key in enumerate(keys) if index not in key_indices and not key.domain.nullable
         ]
 
-    def _quantities(
+    def _measure_totals(
         self, measure: AggregateRequest, groups: CellGroups, key_conditions: Sequence[Expression]
     ) -> tuple[GroupedTotals, ...]:
         """Return the totals of a measure: one, or two for a mean."""
@@ -544,11 +545,15 @@ class _QuestionEvaluator:
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
         self.checked_axes(axes, groups.count)
         counted = self._condition(conditions, axes)
-        weights_of_totals = [_count_weights(counted)] if measure.value is None else self._adding(measure, counted, axes)
+        weights_of_totals = (
+            [_count_weights(counted)] if measure.value is None else self._contribution_weights(measure, counted, axes)
+        )
         self._record_cut_bins(weights_of_totals, axes)
-        return tuple(self._quantity(weights, axes, groups) for weights in weights_of_totals)
+        return tuple(self._grouped_totals(weights, axes, groups) for weights in weights_of_totals)
 
-    def _adding(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[CellWeights]:
+    def _contribution_weights(
+        self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet
+    ) -> list[CellWeights]:
         assert measure.value is not None
         value = as_ranges(self.cells(measure.value, axes))
         if isinstance(measure, Mean):
@@ -559,7 +564,7 @@ class _QuestionEvaluator:
         least, greatest = map(float, value_range(measure.value))
         return [_value_weights(counted, value, (least, greatest))]
 
-    def _quantity(self, weights: CellWeights, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
+    def _grouped_totals(self, weights: CellWeights, axes: AttributeSet, groups: CellGroups) -> GroupedTotals:
         parts = [weights]
         if groups.joined_axes:
             parts = [weights.masked(self._may_be_in_group(groups, axes, index)) for index in range(groups.count)]
@@ -576,7 +581,7 @@ class _QuestionEvaluator:
         for axis, place in enumerate(axes):
             other_axes = tuple(axis_index for axis_index in range(len(axes)) if axis_index != axis)
             for weights in weights_of_totals:
-                is_cut = np.atleast_1d(weights.split_cells.any(other_axes))
+                is_cut = np.atleast_1d(weights.ambiguous_cells.any(other_axes))
                 cells = self.face.attributes[place].cells
                 if len(is_cut) == len(cells) and any(isinstance(cell, (RangeCell, GroupCell)) for cell in cells):
                     self.cuts.setdefault(place, set()).update(np.flatnonzero(is_cut).tolist())
@@ -631,7 +636,11 @@ class _QuestionEvaluator:
         """Yield notes on which numbers are bounds, and why."""
         if self.face.where:
             yield f"the synopsis covers only the rows where {self.face.where}"
-        binned = {key.reference.name for key in self.query.plan.keys if isinstance(key, Column) and self._binned(key)}  # type: ignore[union-attr]
+        binned = {
+            key.reference.name
+            for key in self.query.plan.keys
+            if isinstance(key, Column) and self._has_binned_attribute(key)
+        }  # type: ignore[union-attr]
         for name in sorted(binned):
             yield f"{name}: each key is the start of a bin, and stands for the whole bin"
         for axes in sorted(self.outside):
@@ -652,8 +661,8 @@ class _QuestionEvaluator:
                 rule = "the question splits bins, and only whole bins were published"
                 yield f"{attribute.name}: {rule}, so such numbers are two bounds ({bin_names}{remainder})"
 
-    def _binned(self, key: Column) -> bool:
-        place, level = self._place(key.reference)
+    def _has_binned_attribute(self, key: Column) -> bool:
+        place, level = self._attribute_and_level(key.reference)
         return level is None and self.face.attributes[place].has_bins
 
 

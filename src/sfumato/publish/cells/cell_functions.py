@@ -28,7 +28,7 @@ from sfumato.publish.cells.cell_values import (
     CellOutcomes,
     CellTexts,
     PossibleTruths,
-    TextAmong,
+    TextOneOf,
     ValueRanges,
     as_ranges,
     as_truths,
@@ -71,16 +71,16 @@ def _compare_texts(left: CellTexts, right: CellTexts, operate: Callable[[Any, An
     true = np.fromiter(flat, bool, pairs[0].size).reshape(pairs[0].shape)
     uncertain = left.unknown | right.unknown
     if operate in (operator.eq, operator.ne):
-        never_equal = _never_equal(left, right) | _never_equal(right, left)
+        never_equal = _surely_unequal(left, right) | _surely_unequal(right, left)
         true, uncertain = np.where(never_equal, operate is operator.ne, true), uncertain & ~never_equal
     return PossibleTruths((true & ~null) | uncertain, (~true & ~null) | uncertain, null | uncertain)
 
 
-def _never_equal(among: CellTexts, known: CellTexts) -> Bools:
+def _surely_unequal(among: CellTexts, known: CellTexts) -> Bools:
     """Return where a text that is one of several is compared with a known text that is none of them."""
     pairs = np.broadcast_arrays(among.value, known.value, known.unknown | known.null)
     flat = (
-        not is_open and isinstance(text, TextAmong) and other not in text.options
+        not is_open and isinstance(text, TextOneOf) and other not in text.options
         for text, other, is_open in zip(*(array.ravel() for array in pairs), strict=True)
     )
     return np.fromiter(flat, bool, pairs[0].size).reshape(pairs[0].shape)

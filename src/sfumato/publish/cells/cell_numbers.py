@@ -393,7 +393,7 @@ def _diff(call: Call, arguments: list[CellOutcomes]) -> CellOutcomes:
     def count_units(first: float, last: float) -> float:
         if not (math.isfinite(first) and math.isfinite(last)):
             return math.nan
-        return calendar.between(unit, moment(first, kind), moment(last, kind))
+        return calendar.periods_between(unit, moment(first, kind), moment(last, kind))
 
     apply = np.vectorize(count_units, otypes=[float])
     low, high = apply(start.high, end.low), apply(start.low, end.high)

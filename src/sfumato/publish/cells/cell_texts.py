@@ -29,17 +29,17 @@ def _like(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     template = grammars.lower(str(pattern.value)) if ignore_case else str(pattern.value)
     parts = (".*" if character == "%" else "." if character == "_" else re.escape(character) for character in template)
     regex = re.compile("".join(parts), re.DOTALL)
-    return _tested(argument, lambda text: bool(regex.fullmatch(grammars.lower(text) if ignore_case else text)))
+    return _test_texts(argument, lambda text: bool(regex.fullmatch(grammars.lower(text) if ignore_case else text)))
 
 
 def _regexp_matches(call: Call, arguments: list[CellOutcomes]) -> PossibleTruths:
     pattern = call.arguments[1]
     assert isinstance(pattern, Literal)
     regex = re.compile(python_pattern(parse_pattern(str(pattern.value))))
-    return _tested(arguments[0], lambda text: bool(regex.search(text)))
+    return _test_texts(arguments[0], lambda text: bool(regex.search(text)))
 
 
-def _tested(argument: CellOutcomes, test: Callable[[str], bool]) -> PossibleTruths:
+def _test_texts(argument: CellOutcomes, test: Callable[[str], bool]) -> PossibleTruths:
     """Apply a test to the text of each cell."""
     if not isinstance(argument, CellTexts):
         argument = CellTexts(

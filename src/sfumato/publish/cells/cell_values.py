@@ -79,13 +79,13 @@ class CellTexts:
         return np.asarray(self.value == None)  # noqa: E711 - cell by cell
 
 
-class TextAmong(str):
+class TextOneOf(str):
     """The first of several texts, which stands for any of them: it is unknown which one a row has."""
 
     options: frozenset[str]
 
     @classmethod
-    def of(cls, texts: Sequence[Any]) -> TextAmong:
+    def of(cls, texts: Sequence[Any]) -> TextOneOf:
         among = cls(texts[0])
         among.options = frozenset(texts)
         return among
@@ -114,10 +114,10 @@ def column_outcomes(attribute: Attribute, domain: Domain) -> CellOutcomes:
     cell_values = [cell.value if isinstance(cell, ListedCell) else None for cell in attribute.cells]
     if kind is Type.TEXT:
         texts = [
-            TextAmong.of(cell.values) if isinstance(cell, GroupCell) else cell_value
+            TextOneOf.of(cell.values) if isinstance(cell, GroupCell) else cell_value
             for cell, cell_value in zip(attribute.cells, cell_values, strict=True)
         ]
-        return CellTexts(_object_array(texts), np.array([isinstance(text, TextAmong) for text in texts]))
+        return CellTexts(_object_array(texts), np.array([isinstance(text, TextOneOf) for text in texts]))
     if kind is Type.BOOLEAN:
         true, false = (np.array([cell_value is truth for cell_value in cell_values], bool) for truth in (True, False))
         return PossibleTruths(true, false, ~(true | false))

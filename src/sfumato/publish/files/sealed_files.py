@@ -53,7 +53,7 @@ def write_atomically(content: bytes, path: str | os.PathLike[str]) -> None:
             partial.unlink()
 
 
-def check_place(path: str | os.PathLike[str]) -> None:
+def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path where no file can be written, before something that will be written there is paid for."""
     target = Path(path)
     probe = target.with_name(f".{target.name}.{os.getpid()}.probe")
@@ -104,7 +104,7 @@ def build_zip(members: Mapping[str, bytes]) -> bytes:
     return bytes(archive + directory + _END_RECORD + end)
 
 
-def content_of(path: str | os.PathLike[str]) -> bytes:
+def read_file_bytes(path: str | os.PathLike[str]) -> bytes:
     """Read the bytes of a file, if it exists and is not too long."""
     place = str(path)
     try:

@@ -23,7 +23,7 @@ from sfumato.publish.files import sealed_files
 from sfumato.publish.files.sealed_files import MANIFEST, FileKind, NumberMember, damaged_file_error
 from sfumato.publish.marginals.chains import Integers
 from sfumato.publish.marginals.faces import PublicTableFacts
-from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, shapes_of
+from sfumato.publish.marginals.measuring import PublishedMarginals, encode_integers, measured_shapes
 from sfumato.publish.marginals.planning import NoisePlan
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
@@ -125,7 +125,7 @@ def read(content: bytes, place: str = "the file") -> tuple[PublishedMarginals, R
     manifest, blocks = _KIND.read(SynopsisManifest, content, place)
     if manifest.charge != plan_cost(manifest.plan):
         raise damaged_file_error(place, "the plan does not cost what the file states")
-    count = sum(math.prod(shape) for shape in shapes_of(manifest.plan))
+    count = sum(math.prod(shape) for shape in measured_shapes(manifest.plan))
     if count > _MAX_NUMBERS:
         raise damaged_file_error(place, f"{BLOCKS} has more than {_MAX_NUMBERS:,} numbers")
     numbers = _BLOCKS.read(blocks, count, place)
@@ -143,7 +143,7 @@ def read(content: bytes, place: str = "the file") -> tuple[PublishedMarginals, R
 
 def _split(numbers: Integers, plan: NoisePlan) -> Iterator[str]:
     offset = 0
-    for shape in shapes_of(plan):
+    for shape in measured_shapes(plan):
         size = math.prod(shape)
         yield encode_integers(numbers[offset : offset + size])
         offset += size

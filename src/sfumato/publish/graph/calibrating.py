@@ -25,8 +25,8 @@ from sfumato.publish.graph.tables import (
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
-    shape_of,
     sum_to,
+    table_shape,
 )
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes
 from sfumato.quick_dataclass import dataclass
@@ -65,7 +65,7 @@ class Propagation:
         self.tree, self.axes = tree, tuple(canonical_order(places, sizes) for places in tree.cliques)
         self.sets = tuple(canonical_order(places, sizes) for places in sets)
         self._shared = tuple(canonical_order(places, sizes) for places in tree.separators)
-        self._homes = tuple(_home(places, tree, sizes) for places in sets)
+        self._homes = tuple(_smallest_clique_with(places, tree, sizes) for places in sets)
         self._merged = tuple(
             CliqueMerging.of(axes, self._sets_of_clique(index), sizes) for index, axes in enumerate(self.axes)
         )
@@ -73,12 +73,12 @@ class Propagation:
 
     def tables(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
         """Compute the counts of every clique."""
-        products, _ = self._run(potentials, total)
+        products, _ = self._propagate(potentials, total)
         return [merged.whole(product) for merged, product in zip(self._merged, products, strict=True)]
 
     def counts(self, potentials: Sequence[Floats], total: float) -> list[Floats]:
         """Compute the counts of each potential's set."""
-        _, sums = self._run(potentials, total)
+        _, sums = self._propagate(potentials, total)
         sets_and_homes = zip(self.sets, self._homes, strict=True)
         return [sums[home][places] for places, home in sets_and_homes]
 
@@ -88,7 +88,7 @@ class Propagation:
         child_separators = [self._shared[child] for child, parent in enumerate(self.tree.parents) if parent == index]
         return [*potential_sets, *child_separators, self._shared[index]]
 
-    def _run(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
+    def _propagate(self, potentials: Sequence[Floats], total: float) -> tuple[list[Tables], list[Tables]]:
         terms: list[list[LogFactor]] = [[] for _ in self.axes]
         for places, logs, home in zip(self.sets, potentials, self._homes, strict=True):
             terms[home].append(_require_possible(LogFactor.of(places, logs)))
@@ -112,10 +112,10 @@ class Propagation:
         """Multiply a clique's terms; return the product with the logarithm of what was divided by."""
         if sum(term.depth for term in terms) > _DEEPEST:
             axes, shared = self.axes[index], self._shared[index]
-            table = np.zeros(shape_of(axes, self._sizes))
-            shift = _added_logs(table, axes, shared, terms)
+            table = np.zeros(table_shape(axes, self._sizes))
+            shift = _exp_of_summed_logs(table, axes, shared, terms)
             return {axes: table}, shift
-        return self._merged[index].multiplied([(term.places, np.exp(term.logs)) for term in terms]), 0.0
+        return self._merged[index].multiply_into_parts([(term.places, np.exp(term.logs)) for term in terms]), 0.0
 
     def _distribute(self, products: list[Tables], sums: list[Floats], total: float) -> list[Tables]:
         """Scale each clique to what its parent has, and sum it to all its sets."""
@@ -161,7 +161,7 @@ class CliqueMerging:
         above |= {places: top for places in waiting if places != top}
         return cls(top, (top,), above, sizes)
 
-    def multiplied(self, terms: Sequence[tuple[AttributeSet, Floats]]) -> Tables:
+    def multiply_into_parts(self, terms: Sequence[tuple[AttributeSet, Floats]]) -> Tables:
         """Multiply terms up to the parts."""
         waiting: dict[AttributeSet, list[tuple[AttributeSet, Floats]]] = {}
         for places, term in terms:
@@ -172,7 +172,7 @@ class CliqueMerging:
         return {part: self._product_table(part, waiting.get(part, [])) for part in self.parts}
 
     def _product_table(self, part: AttributeSet, terms: list[tuple[AttributeSet, Floats]]) -> Floats:
-        table = np.ones(shape_of(part, self.sizes))
+        table = np.ones(table_shape(part, self.sizes))
         if len(terms) > 1:
             np.multiply(broadcast_to_places(terms[0][1], terms[0][0], part), _product(terms[1:], part), out=table)
         elif terms:
@@ -181,14 +181,14 @@ class CliqueMerging:
 
     def rescale(self, products: Tables, places: AttributeSet, factors: Floats) -> None:
         """Multiply by factors for the cells of one of the sets."""
-        part = self._part_of(places) if self.top not in products else self.top
+        part = self._merged_part_with(places) if self.top not in products else self.top
         products[part] *= broadcast_to_places(factors, places, part)
 
     def whole(self, products: Tables) -> Floats:
         """Multiply the parts out to the table of the whole clique."""
         if self.top in products:
             return products[self.top]
-        table = np.ones(shape_of(self.top, self.sizes))
+        table = np.ones(table_shape(self.top, self.sizes))
         for places, product in products.items():
             table *= broadcast_to_places(product, places, self.top)
         return table
@@ -206,7 +206,7 @@ class CliqueMerging:
             return self._sum_of_part(products, places)
         return sum_to(self.sum_to(products, self.above[places]), self.above[places], places)
 
-    def _part_of(self, places: AttributeSet) -> AttributeSet:
+    def _merged_part_with(self, places: AttributeSet) -> AttributeSet:
         while places in self.above:
             places = self.above[places]
         return places
@@ -228,7 +228,7 @@ def _product(terms: Sequence[tuple[AttributeSet, Floats]], wider: AttributeSet) 
     return reduce(np.multiply, (broadcast_to_places(term, places, wider) for places, term in terms))
 
 
-def _added_logs(table: Floats, axes: AttributeSet, shared: AttributeSet, terms: list[LogFactor]) -> Floats:
+def _exp_of_summed_logs(table: Floats, axes: AttributeSet, shared: AttributeSet, terms: list[LogFactor]) -> Floats:
     for term in terms:
         table += broadcast_to_places(term.logs, term.places, axes)
     largest = table.max(axis=tuple(axis for axis, place in enumerate(axes) if place not in shared))
@@ -238,13 +238,13 @@ def _added_logs(table: Floats, axes: AttributeSet, shared: AttributeSet, terms: 
     return np.asarray(largest)
 
 
-def _home(places: AttributeSet, tree: JunctionTree, sizes: Sizes) -> int:
+def _smallest_clique_with(places: AttributeSet, tree: JunctionTree, sizes: Sizes) -> int:
     """Return the clique with the fewest cells that holds these places."""
     wanted_places = set(places)
     candidates = [index for index, clique in enumerate(tree.cliques) if wanted_places.issubset(clique)]
     if not candidates:
         raise InvalidParameter("places", places, "attributes that lie in one clique of the tree")
-    return min(candidates, key=lambda index: np.prod(shape_of(tree.cliques[index], sizes), dtype=float))
+    return min(candidates, key=lambda index: np.prod(table_shape(tree.cliques[index], sizes), dtype=float))
 
 
 def _require_possible(term: LogFactor | None) -> LogFactor:
@@ -254,4 +254,4 @@ def _require_possible(term: LogFactor | None) -> LogFactor:
 
 
 def _cells(places: AttributeSet, sizes: Sizes) -> int:
-    return math.prod(shape_of(places, sizes))
+    return math.prod(table_shape(places, sizes))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InvalidParameter
 from sfumato.publish.graph.calibrating import Propagation
 from sfumato.publish.graph.models import GraphicalModel, Potential
-from sfumato.publish.graph.tables import Floats, canonical_order, shape_of, transpose_to
+from sfumato.publish.graph.tables import Floats, canonical_order, table_shape, transpose_to
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
 from sfumato.quick_dataclass import dataclass
 
@@ -81,43 +81,50 @@ def check_zeros(zeros: Iterable[Zeros], sizes: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Target:
+class _CombinedObservation:
     """The combined observation of one set: the mean weighted by precision, and the summed precision."""
 
     mean: Floats
     precision: float
 
 
-def _targets(observations: Iterable[Observation], sizes: Sizes, total: float) -> dict[AttributeSet, _Target]:
+def _targets(
+    observations: Iterable[Observation], sizes: Sizes, total: float
+) -> dict[AttributeSet, _CombinedObservation]:
     """Combine observations of equal sets, and shift each evenly to the total: that moves no minimum."""
-    targets: dict[AttributeSet, _Target] = {}
+    targets: dict[AttributeSet, _CombinedObservation] = {}
     for observation in observations:
         values = np.asarray(observation.values, float)
         places = checked_places(tuple(observation.places), len(sizes), "places")
-        if values.shape != shape_of(places, sizes) or not np.isfinite(values).all():
+        if values.shape != table_shape(places, sizes) or not np.isfinite(values).all():
             raise InvalidParameter(
-                "values", values.shape, f"finite numbers in an array of shape {shape_of(places, sizes)}"
+                "values", values.shape, f"finite numbers in an array of shape {table_shape(places, sizes)}"
             )
         if not 0 < observation.deviation < math.inf:
             raise InvalidParameter("deviation", observation.deviation, "a number above 0")
         laid_places = canonical_order(places, sizes)
         observed = transpose_to(values + (total - values.sum()) / values.size, places, laid_places)
         precision = observation.deviation**-2
-        target = targets.get(laid_places, _Target(observed, 0.0))
+        target = targets.get(laid_places, _CombinedObservation(observed, 0.0))
         weight = precision / (target.precision + precision)
-        targets[laid_places] = _Target(target.mean + weight * (observed - target.mean), target.precision + precision)
+        targets[laid_places] = _CombinedObservation(
+            target.mean + weight * (observed - target.mean), target.precision + precision
+        )
     return targets
 
 
 def _starting_logs(
-    targets: dict[AttributeSet, _Target], zeros: Iterable[Zeros], start: GraphicalModel | None, sizes: Sizes
+    targets: dict[AttributeSet, _CombinedObservation],
+    zeros: Iterable[Zeros],
+    start: GraphicalModel | None,
+    sizes: Sizes,
 ) -> dict[AttributeSet, Floats]:
     """Return the initial potential of each set: that of the starting model, corrected where a set is new to it, or an
     even one; and -∞ for what is impossible.
 
     Without a model to start from, attributes are independent, each with the counts that were observed of it.
     """
-    logs = {places: np.zeros(shape_of(places, sizes)) for places in targets}
+    logs = {places: np.zeros(table_shape(places, sizes)) for places in targets}
     for places, target in targets.items() if start is None else ():
         if len(places) == 1:
             logs[places] = np.log(np.maximum(target.mean, target.precision**-0.5 / 2))
@@ -129,8 +136,8 @@ def _starting_logs(
     for zero_places, impossible in zeros:
         checked_zero_places = checked_places(tuple(zero_places), len(sizes), "zeros")
         cells = np.asarray(impossible, bool)
-        if cells.shape != shape_of(checked_zero_places, sizes):
-            raise InvalidParameter("zeros", cells.shape, f"an array of shape {shape_of(checked_zero_places, sizes)}")
+        if cells.shape != table_shape(checked_zero_places, sizes):
+            raise InvalidParameter("zeros", cells.shape, f"an array of shape {table_shape(checked_zero_places, sizes)}")
         laid_places = canonical_order(checked_zero_places, sizes)
         logs[laid_places] = logs.get(laid_places, 0.0) + transpose_to(
             np.where(cells, -np.inf, 0.0), checked_zero_places, laid_places
@@ -139,7 +146,7 @@ def _starting_logs(
 
 
 def _corrections(
-    targets: dict[AttributeSet, _Target], start: GraphicalModel, sizes: Sizes
+    targets: dict[AttributeSet, _CombinedObservation], start: GraphicalModel, sizes: Sizes
 ) -> dict[AttributeSet, Floats]:
     """Scale the starting model on every set that it has no potential of: a step of iterative proportional fitting, by
     (observed + σ) / (expected + σ), so that cells within the noise hardly move. It saves most of the descent.
@@ -164,13 +171,17 @@ class _Descent:
     """
 
     def __init__(
-        self, propagation: Propagation, targets: Mapping[AttributeSet, _Target], base: tuple[Floats, ...], total: float
+        self,
+        propagation: Propagation,
+        targets: Mapping[AttributeSet, _CombinedObservation],
+        base: tuple[Floats, ...],
+        total: float,
     ) -> None:
         self.total, self._base, self._propagation = total, base, propagation
         self._moved = [index for index, places in enumerate(propagation.sets) if places in targets]
         set_targets = [targets[propagation.sets[index]] for index in self._moved]
         self._ends = np.cumsum([target.mean.size for target in set_targets], dtype=int)
-        self._goal = _flat([target.mean for target in set_targets])
+        self._goal = _concatenate_flat([target.mean for target in set_targets])
         self._precision = np.repeat(
             [target.precision for target in set_targets], [target.mean.size for target in set_targets]
         )
@@ -210,7 +221,7 @@ class _Descent:
 
     def _counts(self, change: Floats) -> Floats:
         counts = self._propagation.counts(self._logs(change), self.total)
-        return _flat([counts[index] for index in self._moved])
+        return _concatenate_flat([counts[index] for index in self._moved])
 
     def _loss(self, counts: Floats) -> float:
         # summed in this thread: a BLAS product wakes others above 10,000 numbers, which takes ten times as long
@@ -221,5 +232,5 @@ def _has_settled(losses: list[float], tolerance: float) -> bool:
     return len(losses) > _IN_A_ROW and losses[-1 - _IN_A_ROW] - losses[-1] <= _IN_A_ROW * tolerance * losses[-1]
 
 
-def _flat(tables: Sequence[Floats]) -> Floats:
+def _concatenate_flat(tables: Sequence[Floats]) -> Floats:
     return np.concatenate([np.empty(0), *(table.reshape(-1) for table in tables)])

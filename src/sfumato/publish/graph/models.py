@@ -25,8 +25,8 @@ from sfumato.publish.graph.tables import (
     canonical_order,
     divide_or_zero,
     multiply_and_sum,
-    shape_of,
     sum_to,
+    table_shape,
     transpose_to,
 )
 from sfumato.publish.graph.trees import AttributeSet, JunctionTree, Sizes, checked_places
@@ -98,7 +98,7 @@ class GraphicalModel:
         return tuple(propagation.tables(logs, self.total))
 
     @cached_property
-    def _parts(self) -> _CliqueSums:
+    def _clique_sums(self) -> _CliqueSums:
         return _CliqueSums(self)
 
     def marginal(self, places: Sequence[int]) -> Floats:
@@ -109,7 +109,7 @@ class GraphicalModel:
         """Return the counts of many sets at once; what they share is computed once."""
         checked_sets = [checked_places(tuple(places), len(self.sizes), "set") for places in sets]
         laid_places = {frozenset(places): canonical_order(places, self.sizes) for places in checked_sets}
-        counts_by_set = {key: self._parts.marginal(laid) for key, laid in laid_places.items()}
+        counts_by_set = {key: self._clique_sums.marginal(laid) for key, laid in laid_places.items()}
         return [
             transpose_to(counts_by_set[frozenset(places)], laid_places[frozenset(places)], places)
             for places in checked_sets
@@ -159,7 +159,7 @@ class _CliqueSums:
             if component_places:
                 part = canonical_order(tuple(component_places), self._sizes)
                 wider = canonical_order((*done_places, *part), self._sizes)
-                counts = self._connected(cliques, part)
+                counts = self._connected_marginal(cliques, part)
                 share = counts if not done_places else divide_or_zero(counts, np.array(self._total))
                 product = (
                     broadcast_to_places(product, done_places, wider) * broadcast_to_places(share, part, wider)
@@ -169,11 +169,11 @@ class _CliqueSums:
                 done_places = wider
         return product
 
-    def _connected(self, cliques: list[int], places: AttributeSet) -> Floats:
+    def _connected_marginal(self, cliques: list[int], places: AttributeSet) -> Floats:
         wanted_places = set(places)
         candidates = [index for index in cliques if wanted_places.issubset(self._tree.cliques[index])]
         if candidates:
-            best = min(candidates, key=lambda index: math.prod(shape_of(self._tree.cliques[index], self._sizes)))
+            best = min(candidates, key=lambda index: math.prod(table_shape(self._tree.cliques[index], self._sizes)))
             return self.sum_of(best, places)
         nodes = _connecting_cliques(self._tree, cliques, wanted_places)
         root = (
@@ -188,7 +188,7 @@ class _CliqueSums:
         clique_places = set(self._tree.cliques[index])
         neighbours = (other for other in nodes if self._are_adjacent(index, other))
         sides = (self._requested_on_side(other, index, nodes, requested) - clique_places for other in neighbours)
-        return max(math.prod(shape_of(tuple(side), self._sizes)) for side in sides)
+        return max(math.prod(table_shape(tuple(side), self._sizes)) for side in sides)
 
     def _requested_on_side(self, index: int, parent: int, nodes: list[int], requested: set[int]) -> frozenset[int]:
         """Return the requested places on one side of the tree."""

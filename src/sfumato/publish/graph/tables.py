@@ -29,7 +29,7 @@ def canonical_order(places: Iterable[int], sizes: Sizes) -> AttributeSet:
     return tuple(sorted(places, key=lambda place: (sizes[place], place)))
 
 
-def shape_of(places: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
+def table_shape(places: Sequence[int], sizes: Sizes) -> tuple[int, ...]:
     """Return the shape of a table with these axes."""
     return tuple(sizes[place] for place in places)
 
@@ -62,7 +62,7 @@ def sum_to(table: Floats, places: AttributeSet, kept: AttributeSet) -> Floats:
         return table
     steps, shape = _sum_steps(table.shape, places, kept)
     for step in steps:
-        table = _without_middle(table.reshape(step))
+        table = _sum_middle_axis(table.reshape(step))
     return table.reshape(shape)
 
 
@@ -85,7 +85,7 @@ def _sum_steps(
     return tuple(steps), tuple(length for place, length in lengths if place in kept_places)
 
 
-def _without_middle(table: Floats) -> Floats:
+def _sum_middle_axis(table: Floats) -> Floats:
     """Sum along the middle one of three axes."""
     before, length, after = table.shape
     if after == 1:
@@ -129,11 +129,11 @@ def _join_plan(left_places: AttributeSet, right_places: AttributeSet, kept: Attr
     shared = tuple(place for place in left if place not in kept_places)
     rows = tuple(place for place in left if place not in shared_places)
     columns = tuple(place for place in right if place not in shared_places)
-    count, height, depth, width = (math.prod(shape_of(part, sizes)) for part in (stack, rows, shared, columns))
+    count, height, depth, width = (math.prod(table_shape(part, sizes)) for part in (stack, rows, shared, columns))
     order = (*stack, *rows, *columns)
     first, second = (*stack, *rows, *shared), (*stack, *shared, *columns)
     shapes = (count, height, depth), (count, depth, width)
-    return _JoinPlan(left, right, first, second, *shapes, order, shape_of(order, sizes))
+    return _JoinPlan(left, right, first, second, *shapes, order, table_shape(order, sizes))
 
 
 def divide_or_zero(table: Floats, by: Floats) -> Floats:

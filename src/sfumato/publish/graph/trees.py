@@ -39,19 +39,19 @@ class JunctionTree:
     @classmethod
     def of(cls, sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> Self:
         """Build the tree for the sets that are measured; an attribute in none of them is a clique by itself."""
-        cliques = _maximal(_eliminate(_neighbours(sets, len(sizes)), tuple(sizes)))
+        cliques = _maximal_cliques(_eliminate(_neighbours(sets, len(sizes)), tuple(sizes)))
         order = _spanning_order(cliques)
         shared = [cliques[clique_index] & cliques[parent] if parent >= 0 else 0 for clique_index, parent in order]
         new_index = {clique_index: index for index, (clique_index, _) in enumerate(order)}
         return cls(
-            tuple(places_of(cliques[clique_index]) for clique_index, _ in order),
+            tuple(attributes_in_mask(cliques[clique_index]) for clique_index, _ in order),
             tuple(new_index.get(parent, -1) for _, parent in order),
-            tuple(places_of(separator) for separator in shared),
+            tuple(attributes_in_mask(separator) for separator in shared),
         )
 
     def cells(self, sizes: Sequence[int]) -> int:
         """Return the number of cells of all cliques."""
-        return sum(_cells(mask_of(clique), sizes) for clique in self.cliques)
+        return sum(_cells(bit_mask(clique), sizes) for clique in self.cliques)
 
     def clique_index_with(self, places: Sequence[int]) -> int | None:
         """Return the smallest index of a clique that holds all these places, or None."""
@@ -64,7 +64,7 @@ def predicted_cells(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
     return _predicted_clique_cells(tuple(_neighbours(sets, len(sizes))), tuple(sizes))
 
 
-class GrowingSets:
+class GrowingModelSize:
     """Sets to which others are added one by one, and the number of cells with one more."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -72,13 +72,13 @@ class GrowingSets:
 
     def predicted_with(self, places: Sequence[int]) -> int:
         """Return what ``predicted_cells`` does for all sets so far and this one."""
-        return _predicted_clique_cells(tuple(self._with(places)), self._sizes)
+        return _predicted_clique_cells(tuple(self._masks_with(places)), self._sizes)
 
     def add(self, places: Sequence[int]) -> None:
-        self._masks = self._with(places)
+        self._masks = self._masks_with(places)
 
-    def _with(self, places: Sequence[int]) -> list[int]:
-        masks, mask = self._masks.copy(), mask_of(places)
+    def _masks_with(self, places: Sequence[int]) -> list[int]:
+        masks, mask = self._masks.copy(), bit_mask(places)
         for place in places:
             masks[place] |= mask
         return masks
@@ -86,7 +86,7 @@ class GrowingSets:
 
 @lru_cache(maxsize=4096)
 def _predicted_clique_cells(neighbours: tuple[int, ...], sizes: Sizes) -> int:
-    return sum(_cells(clique, sizes) for clique in _maximal(_eliminate(list(neighbours), sizes)))
+    return sum(_cells(clique, sizes) for clique in _maximal_cliques(_eliminate(list(neighbours), sizes)))
 
 
 def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
@@ -97,13 +97,13 @@ def predicted_bytes(sets: Iterable[Sequence[int]], sizes: Sequence[int]) -> int:
     attribute_sizes, measured_sets = tuple(sizes), [tuple(places) for places in sets]
     cliques = [
         _cells(clique, attribute_sizes)
-        for clique in _maximal(_eliminate(_neighbours(measured_sets, len(attribute_sizes)), attribute_sizes))
+        for clique in _maximal_cliques(_eliminate(_neighbours(measured_sets, len(attribute_sizes)), attribute_sizes))
     ]
-    measured_cells = sum(_cells(mask, attribute_sizes) for mask in {mask_of(places) for places in measured_sets})
+    measured_cells = sum(_cells(mask, attribute_sizes) for mask in {bit_mask(places) for places in measured_sets})
     return _CELL_BYTES * (sum(cliques) + 2 * max(cliques, default=0) + 16 * measured_cells)
 
 
-def mask_of(places: Iterable[int]) -> int:
+def bit_mask(places: Iterable[int]) -> int:
     """Encode a set as bits."""
     mask = 0
     for place in places:
@@ -111,7 +111,7 @@ def mask_of(places: Iterable[int]) -> int:
     return mask
 
 
-def places_of(mask: int) -> AttributeSet:
+def attributes_in_mask(mask: int) -> AttributeSet:
     """Decode a set from its bits."""
     return tuple(_bits(mask))
 
@@ -148,7 +148,7 @@ def _neighbours(sets: Iterable[Sequence[int]], count: int) -> list[int]:
     """Return for each attribute the mask of those that are measured with it, itself among them."""
     neighbours = [1 << place for place in range(count)]
     for places in sets:
-        mask = mask_of(places)
+        mask = bit_mask(places)
         for place in places:
             neighbours[place] |= mask
     return neighbours
@@ -199,7 +199,7 @@ def _first_simplicial(unchecked: int, neighbours: list[int]) -> tuple[int, int]:
     return -1, 0
 
 
-def _maximal(cliques: list[int]) -> list[int]:
+def _maximal_cliques(cliques: list[int]) -> list[int]:
     """Keep what no other holds; of equal ones the first."""
     maximal_cliques: list[int] = []
     for clique in cliques:

@@ -107,7 +107,7 @@ class ModelPair:
         link = self.link
         bands = self._cell_bands(self.parent)[cells[:, self.parent.columns.index(link.count_column)]]
         widths = np.array(link.band_widths)[bands]
-        return np.asarray(np.array(link.bands)[bands] + bits.random_each_below(widths))
+        return np.asarray(np.array(link.bands)[bands] + bits.random_below_limits(widths))
 
     def _cell_bands(self, model: Synthetic) -> Integers:
         """Return the band of each cell of the number of children; missing counts as none."""
@@ -121,7 +121,7 @@ class ModelPair:
         band_cells = np.argsort(self._cell_bands(child)[:-1])  # the cell of each band from 1 on
         bands = np.searchsorted(np.array(link.bands), children, side="right") - 1
         codes[:, child.columns.index(link.count_column)] = band_cells[np.maximum(bands - 1, 0)][owners]
-        for column, given_name in link.parent_given.items():
+        for column, given_name in link.parent_conditioning_columns.items():
             parent_place = self.parent.columns.index(column)
             codes[:, child.columns.index(given_name)] = parent_cells[owners, parent_place]
         self._draw_columns(codes, children)
@@ -129,7 +129,7 @@ class ModelPair:
 
     def _draw_columns(self, codes: Codes, children: Integers) -> None:
         """Draw the columns of all children; with an order, all first ones, then all second ones, and so on."""
-        given = [self.child.columns.index(name) for name in self.link.given_names]
+        given = [self.child.columns.index(name) for name in self.link.conditioning_columns]
         conditionals = conditionals_given(self.child.sampling_model, given)
         if not self.link.previous_columns:
             extend_codes(conditionals, codes)
@@ -143,8 +143,8 @@ class ModelPair:
             rows = first[children > position] + position
             drawn = np.asfortranarray(codes[rows])
             for previous_place, place in pairs:
-                last_cell = self.child.attributes[previous_place].size - 1
-                drawn[:, previous_place] = codes[rows - 1, place] if position else last_cell
+                missing_value_cell = self.child.attributes[previous_place].size - 1
+                drawn[:, previous_place] = codes[rows - 1, place] if position else missing_value_cell
             extend_codes(conditionals, drawn)
             codes[rows] = drawn
 

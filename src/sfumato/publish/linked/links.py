@@ -19,11 +19,11 @@ _EXACT_BANDS = 5
 _BAND_GROWTH = 1.4
 
 
-def count_bands(limit: int) -> tuple[int, ...]:
+def child_count_bands(limit: int) -> tuple[int, ...]:
     """Return the least number of children of each band: every number up to a small limit, otherwise growing bands. The
     last band is the limit itself: so many, or more.
 
-    >>> count_bands(3), count_bands(30)
+    >>> child_count_bands(3), child_count_bands(30)
     ((0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 7, 9, 12, 16, 22, 30))
     """
     if limit <= _MAX_LIMIT_OF_EXACT_BANDS:
@@ -83,7 +83,7 @@ class TableLink:
 
     @property
     def bands(self) -> tuple[int, ...]:
-        return count_bands(self.max_children)
+        return child_count_bands(self.max_children)
 
     def band_label(self, band: int) -> str:
         """Return the text of a band: ``3``, ``5-6``, or ``10 or more``."""
@@ -121,7 +121,7 @@ class TableLink:
         return f"previous {column}"
 
     @property
-    def given_names(self) -> tuple[str, ...]:
+    def conditioning_columns(self) -> tuple[str, ...]:
         """The columns of the child's model that are set before a child is drawn."""
         return (
             self.count_column,
@@ -131,7 +131,7 @@ class TableLink:
         )
 
     @property
-    def parent_given(self) -> dict[str, str]:
+    def parent_conditioning_columns(self) -> dict[str, str]:
         """The name in the child's model of each column of the parent's model that children are drawn given."""
         own_columns = {column: self.linked_name(column) for column in self.linked_columns}
         return {**own_columns, **{name: name for name in self.inherited_columns}}

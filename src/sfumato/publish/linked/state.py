@@ -90,8 +90,8 @@ class LinkedState:
         """
         parent_state = self.states[link.parent]
         parent, child = parent_state.setting.attributes, self.states[link.child].setting.attributes
-        parent_places = _places(parent, (link.count_column, *link.parent_given))
-        child_places = _places(child, (link.count_column, *link.parent_given.values()))
+        parent_places = _places(parent, (link.count_column, *link.parent_conditioning_columns))
+        child_places = _places(child, (link.count_column, *link.parent_conditioning_columns.values()))
         parents = parent_state.model.marginal(parent_places)
         counts = np.zeros([child[place].size for place in child_places])
         child_cell = {cell: index for index, cell in enumerate(child[child_places[0]].cells)}

@@ -367,7 +367,7 @@ class SyntheticTables:
 
 def _link_text(link: TableLink) -> str:
     keys = f"{link.parent}.{link.parent_key} = {link.child}.{link.child_key}"
-    return f"link       {keys}; {link.child} are drawn given {', '.join(link.given_names)}"
+    return f"link       {keys}; {link.child} are drawn given {', '.join(link.conditioning_columns)}"
 
 
 def _limits_text(links: Sequence[TableLink]) -> str:

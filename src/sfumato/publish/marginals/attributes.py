@@ -108,9 +108,9 @@ class Attribute:
         if type(self.name) is not str or not self.name:
             raise InvalidParameter("name", self.name, "a non-empty string", fix="give the column's name")
         object.__setattr__(self, "type", Type.of(self.type))
-        object.__setattr__(self, "cells", _cells(self.type, self.cells))
-        object.__setattr__(self, "levels", _levels(self.levels, self.size))
-        object.__setattr__(self, "labels", _labels(self.labels, self.levels))
+        object.__setattr__(self, "cells", _checked_cells(self.type, self.cells))
+        object.__setattr__(self, "levels", _checked_levels(self.levels, self.size))
+        object.__setattr__(self, "labels", _checked_labels(self.labels, self.levels))
 
     def __hash__(self) -> int:
         """Hash only the ends of a long list: the hash is asked for again and again."""
@@ -156,18 +156,18 @@ def with_branching_levels(attribute: Attribute, branching: int) -> Attribute:
     return replace(attribute, levels=tuple(levels), labels=())
 
 
-def _cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
+def _checked_cells(kind: Type, cells: Any) -> tuple[Cell, ...]:
     if not isinstance(cells, (tuple, list)) or not 1 <= len(cells) <= MAX_CELLS:
         raise InvalidParameter("cells", cells, f"a list of 1 to {MAX_CELLS:,} cells")
     if cells[-1] != OtherCell() or any(type(cell) not in (ListedCell, RangeCell, GroupCell) for cell in cells[:-1]):
         raise InvalidParameter("cells", cells, "listed values, ranges or groups, with Other() only as the last")
-    typed_cells = tuple(_typed(kind, cell) for cell in cells)
+    typed_cells = tuple(_cell_of_type(kind, cell) for cell in cells)
     if len(set(typed_cells)) != len(typed_cells):
         raise InvalidParameter("cells", cells, "a list of distinct cells")
     return typed_cells
 
 
-def _typed(kind: Type, cell: Cell) -> Cell:
+def _cell_of_type(kind: Type, cell: Cell) -> Cell:
     """Convert the values of a cell to the column's type: texts of dates are dates again."""
     if isinstance(cell, ListedCell):
         return ListedCell(parse_value(kind, cell.value, "value"))
@@ -182,7 +182,7 @@ def _typed(kind: Type, cell: Cell) -> Cell:
     return cell
 
 
-def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
+def _checked_levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     if not isinstance(levels, (tuple, list)) or not all(isinstance(level, (tuple, list)) for level in levels):
         raise InvalidParameter("levels", levels, "a list for each level, with the part of each cell")
     checked_levels = tuple(tuple(level) for level in levels)
@@ -202,7 +202,7 @@ def _levels(levels: Any, size: int) -> tuple[tuple[int, ...], ...]:
     return checked_levels
 
 
-def _labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
+def _checked_labels(labels: Any, levels: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
     if not isinstance(labels, (tuple, list)) or not all(isinstance(names, (tuple, list)) for names in labels):
         raise InvalidParameter("labels", labels, "a list of names for each level")
     checked_labels = tuple(tuple(names) for names in labels)
@@ -226,7 +226,7 @@ class CodedColumn:
     """What the key is in each cell but the last, in order."""
 
 
-def attribute_of(name: str, domain: Domain, coding: Coding | None) -> Attribute:
+def coded_attribute(name: str, domain: Domain, coding: Coding | None) -> Attribute:
     """Return the cells of a coded column, and the levels that join them; the last cell is a part of its own."""
     if coding is None or not coding.starts:
         cells: list[ListedCell | RangeCell | OtherCell] = [ListedCell(value) for value in single_value_cells(domain)]
@@ -273,7 +273,7 @@ def _code_column(
     column, coding = resolve(None, declared_name), table.codings.get(declared_name)
     assert isinstance(column, Column)
     key, codes = coded_key(column, coding)
-    return CodedColumn(attribute_of(declared_name, table.columns[declared_name], coding), key, codes)
+    return CodedColumn(coded_attribute(declared_name, table.columns[declared_name], coding), key, codes)
 
 
 def _is_unit(table: Table, name: str) -> bool:

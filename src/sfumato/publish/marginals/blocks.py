@@ -154,10 +154,12 @@ def sensitivity(
             default=0,
         )
         squares, largest, total = 2 * (squares + opposed), largest + lowest, 2 * total
-    return _whole_change(math.prod(shape(block, attributes)), size * largest, size * total, size**2 * squares, relation)
+    return _integer_sensitivity(
+        math.prod(shape(block, attributes)), size * largest, size * total, size**2 * squares, relation
+    )
 
 
-def _whole_change(count: int, largest: int, total: int, squares: int, neighbours: Neighbours) -> Sensitivity:
+def _integer_sensitivity(count: int, largest: int, total: int, squares: int, neighbours: Neighbours) -> Sensitivity:
     """Return bounds on whole numbers: what the squares imply for the others is rounded down, as no change is
     between.
     """
@@ -182,7 +184,7 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     values = marginal
     for axis, difference in enumerate(parts):
         values = difference.sums(values, axis)
-    max_count = most_count(block, attributes, grid)
+    max_count = max_unclipped_count(block, attributes, grid)
     if values.size and not -max_count <= values.min() <= values.max() <= max_count:
         values = np.clip(values, -max_count, max_count)
     for axis, difference in enumerate(parts):
@@ -190,7 +192,7 @@ def scaled_residual(marginal: Integers, block: Block, attributes: Attributes, gr
     return np.asarray(values * grid if grid > 1 else values)
 
 
-def most_count(block: Block, attributes: Attributes, grid: int = 1) -> int:
+def max_unclipped_count(block: Block, attributes: Attributes, grid: int = 1) -> int:
     """Return the count at which totals are clipped, so that no number on the way to what is measured reaches 2^62."""
     steps = (
         int((difference.weights * difference.children).max(initial=1)) for difference in differences(block, attributes)

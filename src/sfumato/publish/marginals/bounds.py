@@ -73,7 +73,7 @@ class CellWeights:
         return (self.low + self.high) / 2
 
     @property
-    def split_cells(self) -> NDArray[np.bool_]:
+    def ambiguous_cells(self) -> NDArray[np.bool_]:
         """Which cells have rows that count differently."""
         return self.low != self.high
 
@@ -109,8 +109,12 @@ class BoundedTotals:
 
     def ends(self, beta: float, cells: int) -> tuple[Floats, Floats]:
         """Return the least and the greatest that the truths of so many such totals may be, all at once."""
-        lower_widths = [_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.lowers]
-        upper_widths = [_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.uppers]
+        lower_widths = [
+            _summed_half_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.lowers
+        ]
+        upper_widths = [
+            _summed_half_width(noises, beta * self.share, self.bound_count, cells) for _, noises in self.uppers
+        ]
         lower_ends = [value - width for (value, _), width in zip(self.lowers, lower_widths, strict=True)]
         upper_ends = [
             self._clip_at_zero(value) + width for (value, _), width in zip(self.uppers, upper_widths, strict=True)
@@ -129,7 +133,7 @@ class BoundedTotals:
         return np.where(self.measured, self.value, np.clip(self.value, low, high))
 
 
-def _width(noises: tuple[TotalError, ...], beta: float, count: int, cells: int) -> Floats:
+def _summed_half_width(noises: tuple[TotalError, ...], beta: float, count: int, cells: int) -> Floats:
     """Add the half-widths of the noises of one of so many bounds, each of which may fail on its own side."""
     shares = count * len(noises)
     widths = (noise.width(beta if shares == 1 else noise.sides * beta / shares, cells) for noise in noises)
@@ -143,25 +147,25 @@ def bound_totals(
     nonnegative = bool((weights.low >= 0).all())
     if known.covers(axes):
         return _measured_totals(known, weights, axes, keys, nonnegative)
-    sets, possible = _largest(axes, known.sets), known.possible(axes)
+    sets, possible = _maximal_measured_parts(axes, known.sets), known.possible(axes)
     uppers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.high, -np.inf), np.maximum)
     lowers = _ExtremeWeights(known, axes, keys, np.where(possible, weights.low, np.inf), np.minimum)
     lower_bounds = [lowers.bound(places) for places in sets if not nonnegative or lowers.has_weight(places)]
     if nonnegative:
-        are_alike = bool(possible.all()) and not weights.split_cells.any()
+        are_alike = bool(possible.all()) and not weights.ambiguous_cells.any()
         greatest = uppers if are_alike else _ExtremeWeights(known, axes, keys, weights.low, np.maximum)
-        lower_bounds += _conjunctions(greatest, sets)
-    counts = _kept_model(known, axes, sets) if known.model_marginal is None else known.model_marginal(axes)
+        lower_bounds += _bounds_from_two_marginals(greatest, sets)
+    counts = _cached_model(known, axes, sets) if known.model_marginal is None else known.model_marginal(axes)
     value = _sum_to_keys(weights.middle * counts, axes, keys)
     measured = np.zeros((1,) * len(axes), bool)
     zero_bound = [(np.zeros((1,) * len(axes)), ())]
     lower, upper = tuple(lower_bounds or zero_bound), tuple(map(uppers.bound, sets))
     if known.prior_precisions is None:
         return BoundedTotals(value, lower, upper, measured, nonnegative, len(lower) + len(upper))
-    return BoundedTotals(value, lower, upper, measured, nonnegative, possible_bounds(len(axes)), 1 - _MEASURED)
+    return BoundedTotals(value, lower, upper, measured, nonnegative, max_bound_count(len(axes)), 1 - _MEASURED)
 
 
-def possible_bounds(attributes: int) -> int:
+def max_bound_count(attributes: int) -> int:
     """Count the bounds that there may be where not all attributes were measured together, whatever was measured."""
     subset_count, pair_count = 2**attributes - 1, 3**attributes - 2 * 2**attributes + 1
     return 2 * subset_count + pair_count // 2
@@ -172,7 +176,7 @@ def _measured_totals(
 ) -> BoundedTotals:
     summed_axes = tuple(axis for axis, place in enumerate(axes) if place not in keys)
     low, noise = known.totals(weights.low, axes, axes, keys)
-    measured = np.asarray(~weights.split_cells.any(summed_axes, keepdims=True))
+    measured = np.asarray(~weights.ambiguous_cells.any(summed_axes, keepdims=True))
     share = (
         1.0 if known.prior_precisions is None or not axes else _MEASURED
     )  # the number of rows is measured in any case
@@ -184,7 +188,7 @@ def _measured_totals(
     return BoundedTotals(value, ((low, (noise,)),), ((high, (upper_noise,)),), measured, nonnegative, 2, share)
 
 
-def _largest(axes: AttributeSet, sets: tuple[AttributeSet, ...]) -> list[AttributeSet]:
+def _maximal_measured_parts(axes: AttributeSet, sets: tuple[AttributeSet, ...]) -> list[AttributeSet]:
     """Return what the measured marginals have of these attributes, without what is within another; and the total."""
     parts = {tuple(place for place in axes if place in set(part)) for part in sets}
     maximal_parts = [part for part in parts if not any(set(part) < set(other) for other in parts)]
@@ -234,7 +238,9 @@ class _ExtremeWeights:
         return value, (noise,)
 
 
-def _conjunctions(greatest: _ExtremeWeights, sets: list[AttributeSet]) -> list[tuple[Floats, tuple[TotalError, ...]]]:
+def _bounds_from_two_marginals(
+    greatest: _ExtremeWeights, sets: list[AttributeSet]
+) -> list[tuple[Floats, tuple[TotalError, ...]]]:
     """Bound from below by two marginals that together have all attributes, where the weights allow it."""
     bounds: list[tuple[Floats, tuple[TotalError, ...]]] = []
     for first_set, second_set in combinations(sets, 2):
@@ -254,7 +260,7 @@ def _sum_to_keys(values: Floats, axes: AttributeSet, keys: AttributeSet) -> Floa
     return np.asarray(values.sum(tuple(axis for axis, place in enumerate(axes) if place not in keys), keepdims=True))
 
 
-def _kept_model(known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet]) -> Floats:
+def _cached_model(known: SynopsisEstimates, axes: AttributeSet, sets: Sequence[AttributeSet]) -> Floats:
     """Return the cached model of some attributes; large ones are computed again."""
     if axes in known.models:
         return known.models[axes]

@@ -68,7 +68,7 @@ class LevelDifference:
     @cached_property
     def largest(self) -> int:
         """A bound on how far one row moves an entry."""
-        return max((int(a) * (int(k) - 1) for a, k in self._kinds), default=0)
+        return max((int(a) * (int(k) - 1) for a, k in self._weight_and_children_pairs), default=0)
 
     @property
     def total(self) -> int:
@@ -78,15 +78,15 @@ class LevelDifference:
     @cached_property
     def squares(self) -> int:
         """A bound on the squares by which one row moves all entries."""
-        return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._kinds), default=0)
+        return max((int(a) ** 2 * int(k) * (int(k) - 1) for a, k in self._weight_and_children_pairs), default=0)
 
     @cached_property
     def max_negative_product(self) -> int:
         """A bound on −⟨u, v⟩ for what two rows move: two children of one parent have −a²k, others nothing below 0."""
-        return max((int(a) ** 2 * int(k) for a, k in self._kinds), default=0)
+        return max((int(a) ** 2 * int(k) for a, k in self._weight_and_children_pairs), default=0)
 
     @property
-    def _kinds(self) -> set[tuple[int, int]]:
+    def _weight_and_children_pairs(self) -> set[tuple[int, int]]:
         return set(zip(self.weights.tolist(), self.children.tolist(), strict=True))
 
     @cached_property
@@ -194,7 +194,7 @@ class CellHierarchy:
         shares, differences = np.ones(size), []
         for upper, lower in zip(reversed(numbered[:-1]), reversed(numbered[1:]), strict=True):
             children = np.bincount(upper[_part_starts(lower)])
-            differences.append(_difference(order, upper, lower, children, shares))
+            differences.append(_build_difference(order, upper, lower, children, shares))
             shares = shares / children[upper]
         cell_shares = np.empty(size)
         cell_shares[order] = shares
@@ -233,7 +233,9 @@ def _number_parts(parts: Places) -> Places:
     return np.cumsum(np.diff(parts, prepend=parts[:1]) != 0)
 
 
-def _difference(order: Places, upper: Places, lower: Places, children: Integers, shares: Floats) -> LevelDifference:
+def _build_difference(
+    order: Places, upper: Places, lower: Places, children: Integers, shares: Floats
+) -> LevelDifference:
     """Build the difference between two levels, each given as the part of each cell in order."""
     is_split = children > 1
     is_measured = is_split[upper]

@@ -77,13 +77,13 @@ def make_consistent(
     if not all(map(estimates.covers, maximal_sets)):
         raise InvalidParameter("sets", sets, "marginals of attributes that were measured together")
     problem = _Problem(
-        estimates, maximal_sets, {places: _zeros(places, impossible, estimates) for places in maximal_sets}
+        estimates, maximal_sets, {places: _implied_zero_cells(places, impossible, estimates) for places in maximal_sets}
     )
     parts, gap = problem.solve(rounds)
     return Consistent(replace(estimates, parts=parts), maximal_sets, impossible, gap)
 
 
-def _zeros(places: AttributeSet, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
+def _implied_zero_cells(places: AttributeSet, zeros: Zeros, estimates: Estimates) -> NDArray[np.bool_]:
     """Return the cells of a marginal that a declared zero of it, or of a smaller one, rules out."""
     sizes = tuple(estimates.attributes[place].size for place in places)
     is_zero = np.zeros(sizes, bool)
@@ -111,13 +111,13 @@ class _Problem:
         blocks = {block for places in self.sets for block in blocks_within(places, attributes)}
         start = {block: self.estimates.parts[block] for block in blocks}
         start_marginals = {places: marginal_from_blocks(start, places, attributes) for places in self.sets}
-        step = 1 / _steepest(self.sets, self.estimates.variances, attributes)
+        step = 1 / _largest_eigenvalue_bound(self.sets, self.estimates.variances, attributes)
         multipliers = {places: np.zeros_like(start_marginals[places]) for places in self.sets}
         extrapolated, inertia, max_shortfall = multipliers, 1.0, _CLOSE * max(1.0, float(start[()]))
         for _ in range(rounds):
             parts = self._move_blocks(start, extrapolated)
             marginals = {places: marginal_from_blocks(parts, places, attributes) for places in self.sets}
-            if self._shortfall(marginals) <= max_shortfall and self._is_nearest(
+            if self._worst_cell_violation(marginals) <= max_shortfall and self._is_nearest(
                 extrapolated, marginals, start_marginals
             ):
                 break
@@ -133,7 +133,7 @@ class _Problem:
                 for places in self.sets
             }
             multipliers, inertia = next_multipliers, next_inertia
-        return {**self.estimates.parts, **parts}, self._shortfall(marginals)
+        return {**self.estimates.parts, **parts}, self._worst_cell_violation(marginals)
 
     def _is_nearest(self, multipliers: _Cells, marginals: _Cells, start_marginals: _Cells) -> bool:
         """Return whether the blocks are as near as any, up to a millionth: ⟨μ, cells⟩ is at least how much nearer the
@@ -158,7 +158,7 @@ class _Problem:
     def _project_multipliers(self, places: AttributeSet, multipliers: Floats) -> Floats:
         return np.where(self.zeros[places], multipliers, np.maximum(multipliers, 0))
 
-    def _shortfall(self, marginals: Mapping[AttributeSet, Floats]) -> float:
+    def _worst_cell_violation(self, marginals: Mapping[AttributeSet, Floats]) -> float:
         """Compute how far any cell is below zero, or from a declared zero."""
         sizes = (np.where(self.zeros[places], np.abs(values), -values).max() for places, values in marginals.items())
         return max(0.0, *map(float, sizes))
@@ -168,7 +168,9 @@ def _inner_product(first: _Cells, second: _Cells) -> float:
     return sum(float((first[places] * second[places]).sum()) for places in first)
 
 
-def _steepest(sets: Sequence[AttributeSet], variances: Mapping[Block, float], attributes: Attributes) -> float:
+def _largest_eigenvalue_bound(
+    sets: Sequence[AttributeSet], variances: Mapping[Block, float], attributes: Attributes
+) -> float:
     """Bound the largest eigenvalue of Σ_A V⁻¹·L_Aᵀ·L_A; without uneven levels it is attained."""
     totals: dict[Block, float] = {}
     for places in sets:

@@ -59,10 +59,10 @@ def half_width(variance: float, beta: float, cells: int = 1) -> float:
     >>> round(half_width(1, 0.05), 6)
     1.963764
     """
-    return math.sqrt(variance) * width_of_one(beta, cells)
+    return math.sqrt(variance) * unit_variance_half_width(beta, cells)
 
 
-def width_of_one(beta: float, cells: int = 1) -> float:
+def unit_variance_half_width(beta: float, cells: int = 1) -> float:
     """Return the half-width over the square root of the variance."""
     cell_beta = _beta_per_cell(beta, cells)
     return -_NORMAL.inv_cdf(0.999 * cell_beta / 2) + 3 / MIN_STEPS * math.sqrt(2 * math.log(2000 / cell_beta))
@@ -101,7 +101,7 @@ def adaptive_half_width(blocks: Iterable[tuple[float, float]], beta: float, eta:
     if not eta > 0:
         raise InvalidParameter("eta", eta, "a number > 0")
     block_beta = _beta_per_cell(beta, cells * max(1, len(asked_blocks)))
-    return sum(norm * _mixture(precision, eta, block_beta) for norm, precision in asked_blocks)
+    return sum(norm * _mixture_half_width(precision, eta, block_beta) for norm, precision in asked_blocks)
 
 
 def adaptive_laplace_width(cells: float, beta: float) -> float:
@@ -140,7 +140,7 @@ def _unsigned_moments(size: float, laplace: bool) -> tuple[float, Floats, Floats
     return float((np.exp(logs) * support).sum() / total), slopes, moments
 
 
-def _mixture(precision: float, eta: float, beta: float) -> float:
+def _mixture_half_width(precision: float, eta: float, beta: float) -> float:
     summed_precision = precision + eta
     return math.sqrt(summed_precision * (math.log(summed_precision / eta) - 2 * math.log(beta))) / precision
 

@@ -99,7 +99,7 @@ class ResidualBlock:
 
 def has_fixed_total(bounded: BoundedPlan) -> bool:
     """Return whether replacing a unit leaves the number of rows unchanged: every row is a unit, and all rows count."""
-    return bounded.every_row and isinstance(bounded.bound.input, Scan)
+    return bounded.every_row and isinstance(bounded.bounding_node.input, Scan)
 
 
 def largest_sets(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
@@ -125,7 +125,7 @@ def measured_sets(plan: NoisePlan) -> tuple[AttributeSet, ...]:
     return tuple(marginal.places for marginal in plan.marginals) or largest_sets(plan.workload.sets)
 
 
-def batch_of(plan: NoisePlan, reading: Marginals) -> Batch:
+def measurement_batch(plan: NoisePlan, reading: Marginals) -> Batch:
     """Build the measurements of a plan, in its order, on what is read for it."""
     # Imported here because readers of a file draw no noise.
     from sfumato.mechanisms import Gaussian, Laplace
@@ -173,7 +173,7 @@ def largest_variance(plan: NoisePlan, places: AttributeSet) -> float:
 
     Cells of one attribute differ only in how their levels split, so one cell of each kind is enough.
     """
-    kinds = [_kinds(plan.attributes[place]) for place in places]
+    kinds = [_variance_factors(plan.attributes[place]) for place in places]
     variances: Any = 0.0
     for block in block_algebra.blocks_within(places, plan.attributes):
         levels = dict(block)
@@ -185,7 +185,7 @@ def largest_variance(plan: NoisePlan, places: AttributeSet) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _kinds(attribute: Attribute) -> Floats:
+def _variance_factors(attribute: Attribute) -> Floats:
     """Return, for no difference and each of an attribute's own, the factor of its variance in each kind of cell."""
     chain = attribute.chain
     return np.unique([chain.shares**2, *(difference.variances for difference in chain.differences)], axis=1)
@@ -242,7 +242,7 @@ class PublishedMarginals:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        shapes = list(shapes_of(self.plan))
+        shapes = list(measured_shapes(self.plan))
         if len(self.values) != len(shapes):
             raise InvalidParameter(
                 "values", len(self.values), f"a list of {len(shapes)} strings, one for each part of the plan"
@@ -279,11 +279,11 @@ class PublishedMarginals:
         )
 
     def _arrays(self) -> Iterator[Integers]:
-        for text, shape in zip(self.values, shapes_of(self.plan), strict=True):
+        for text, shape in zip(self.values, measured_shapes(self.plan), strict=True):
             yield decode_integers(text).reshape(shape)
 
 
-def shapes_of(plan: NoisePlan) -> Iterator[tuple[int, ...]]:
+def measured_shapes(plan: NoisePlan) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of what is measured, in the order of the plan."""
     for block in plan.blocks:
         yield block_algebra.shape(block.block, plan.attributes)
@@ -313,7 +313,7 @@ def _encode_largest(count: int) -> str:
 
 def _without_largest_parts(plan: NoisePlan) -> NoisePlan:
     """Leave out the largest parts of a plan with many numbers; a total replaces a part that is the whole plan."""
-    sizes = np.array([math.prod(shape) for shape in shapes_of(plan)])
+    sizes = np.array([math.prod(shape) for shape in measured_shapes(plan)])
     order = np.argsort(sizes, kind="stable")
     kept_parts = sorted(order[np.cumsum(sizes[order]) <= _MAX_DRY_RUN_CELLS].tolist())
     if len(kept_parts) == len(sizes):
@@ -343,7 +343,7 @@ class MarginalsDraw:
         (scaled,) = self.reading.bounded.measures
         if self.plan.max_weight != scaled.add_remove_sensitivity.total or self.plan.unit_value != scaled.unit_value:
             raise InvalidParameter("plan", float(self.plan.rows), "made for the number of rows per unit that is read")
-        numbers = sum(map(math.prod, shapes_of(self.plan)))
+        numbers = sum(map(math.prod, measured_shapes(self.plan)))
         if numbers > MAX_NUMBERS:
             raise Unsupported(
                 "too-many-numbers",
@@ -395,14 +395,14 @@ class MarginalsDraw:
         and that was checked.
         """
         plan = _without_largest_parts(self.plan)
-        return self._published(plan, tuple(_encode_largest(math.prod(shape)) for shape in shapes_of(plan)))
+        return self._published(plan, tuple(_encode_largest(math.prod(shape)) for shape in measured_shapes(plan)))
 
     def _published(self, plan: NoisePlan, values: tuple[str, ...]) -> PublishedMarginals:
         terms = purchase([self.batch.bounded], self.total, self.version)
         return PublishedMarginals(plan, values, self.table, self.where, terms, self.total, self.face)
 
 
-def columns_of(accuracy: Mapping[str, object]) -> frozenset[str]:
+def recorded_columns(accuracy: Mapping[str, object]) -> frozenset[str]:
     """Read the published columns from a line's accuracy; none if an older version wrote it."""
     return frozenset(name.removeprefix(_COLUMN) for name in accuracy if name.startswith(_COLUMN))
 

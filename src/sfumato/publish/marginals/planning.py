@@ -122,7 +122,7 @@ class MarginalWorkload:
         return self
 
 
-def closure(sets: Iterable[AttributeSet], attributes: Attributes) -> tuple[Block, ...]:
+def blocks_of_marginals(sets: Iterable[AttributeSet], attributes: Attributes) -> tuple[Block, ...]:
     """Return the blocks of some marginals, smaller ones first."""
     blocks = {block for places in set(sets) for block in block_algebra.blocks_within(places, attributes)}
     return tuple(sorted(blocks, key=lambda block: (len(block), block)))
@@ -241,9 +241,11 @@ class NoisePlan:
         return {planned.block: self.variance(planned) for planned in self.blocks}
 
     @property
-    def cut_at(self) -> Fraction:
+    def clipping_count(self) -> Fraction:
         """The count, in rows, at which some block's counts are clipped to fit 64 bits; no real table reaches it."""
-        counts = (block_algebra.most_count(planned.block, self.attributes, planned.grid) for planned in self.blocks)
+        counts = (
+            block_algebra.max_unclipped_count(planned.block, self.attributes, planned.grid) for planned in self.blocks
+        )
         return min(counts, default=1 << 62) * self.unit_value
 
     def cell_variances(self, places: AttributeSet) -> Floats:
@@ -282,11 +284,13 @@ def finest_unit_value(workload: MarginalWorkload, attributes: Attributes) -> Fra
     """Return the smallest fraction of a row, down to 2^−20, in which weights can be counted without clipping a real
     count.
     """
-    least_count = min(block_algebra.most_count(_widest(places, attributes), attributes) for places in workload.sets)
+    least_count = min(
+        block_algebra.max_unclipped_count(_largest_block(places, attributes), attributes) for places in workload.sets
+    )
     return Fraction(1, 1 << max(0, min(_WEIGHT_BITS, (least_count // LARGEST_COUNT).bit_length() - 1)))
 
 
-def _widest(places: AttributeSet, attributes: Attributes) -> Block:
+def _largest_block(places: AttributeSet, attributes: Attributes) -> Block:
     """Return the block of a marginal whose numbers are largest."""
 
     def level(place: int) -> int:
@@ -314,9 +318,9 @@ def plan_gaussian(
         exact(rows, "rows", POSITIVE),
         exact(unit_value, "unit_value", POSITIVE),
     )
-    costs = np.array([_cost(block, attributes, relation, fixed_total) for block in terms.blocks])
+    costs = np.array([_block_cost(block, attributes, relation, fixed_total) for block in terms.blocks])
     weights = np.array([float(workload.weight(index)) for index in range(len(workload.sets))])
-    relative = terms.best(weights, costs) if objective == "total" else terms.least_worst(weights, costs)
+    relative = terms.best(weights, costs) if objective == "total" else terms.least_largest_variances(weights, costs)
     sizes = np.sqrt(relative * float(max_rows**2 / (2 * exact(rho, "rho", POSITIVE)))) / float(step) * _ROUNDING
     scales = (block_algebra.scale(block, attributes) for block in terms.blocks)
     planned = tuple(
@@ -326,7 +330,7 @@ def plan_gaussian(
         for block, size, scale, cost in zip(terms.blocks, sizes.tolist(), scales, costs.tolist(), strict=True)
     )
     plan = NoisePlan(attributes, workload, planned, (), max_rows, relation, objective, step, fixed_total)
-    if plan.cut_at < LARGEST_COUNT:
+    if plan.clipping_count < LARGEST_COUNT:
         rule = f"coarse enough that counts of {LARGEST_COUNT:,} rows fit 64 bits in every block"
         finest = finest_unit_value(workload, attributes)
         fix = f"ask for marginals with fewer cells, or count weights in steps of {finest}"
@@ -386,7 +390,7 @@ def _require_objective(objective: object) -> None:
         raise InvalidParameter("objective", objective, "one of " + ", ".join(OBJECTIVES))
 
 
-def _cost(block: Block, attributes: Attributes, neighbours: Neighbours, fixed_total: bool) -> float:
+def _block_cost(block: Block, attributes: Attributes, neighbours: Neighbours, fixed_total: bool) -> float:
     """Compute c_B: the squares by which one row moves the block, over s_B²."""
     change = block_algebra.sensitivity(block, attributes, 1, 1, neighbours, fixed_total=fixed_total)
     return float(change.squares / block_algebra.scale(block, attributes) ** 2)
@@ -420,7 +424,9 @@ class _Terms:
         _require_objective(objective)
         if workload.ranges and objective != "total":
             raise InvalidParameter("objective", objective, '"total" for marginals with ranges')
-        factors = [_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)]
+        factors = [
+            _variance_factors(place, attribute, workload, objective) for place, attribute in enumerate(attributes)
+        ]
         block_numbers: dict[Block, int] = {}
         entries: list[tuple[int, int, float]] = []
         for index, places in enumerate(workload.sets):
@@ -451,7 +457,7 @@ class _Terms:
         coefficients = np.maximum(coefficients, coefficients.max() * 1e-300)
         return np.sqrt(coefficients * costs).sum() * np.sqrt(costs / coefficients)
 
-    def least_worst(self, weights: Floats, costs: Floats) -> Floats:
+    def least_largest_variances(self, weights: Floats, costs: Floats) -> Floats:
         """Compute σ_B² for m²/2ρ = 1 with the least largest weighted variance of a marginal."""
         multipliers, best, least_error = np.full(self.sets, 1 / self.sets), np.empty(0), math.inf
         for _ in range(_ROUNDS):
@@ -479,7 +485,9 @@ def _blocks_with_factors(places: Sequence[int], factors: list[list[tuple[int, fl
     return coefficients
 
 
-def _factors(place: int, attribute: Attribute, workload: MarginalWorkload, objective: str) -> list[tuple[int, float]]:
+def _variance_factors(
+    place: int, attribute: Attribute, workload: MarginalWorkload, objective: str
+) -> list[tuple[int, float]]:
     """Return the factors of an attribute, for no difference and for each of its own."""
     chain = attribute.chain
     if place in workload.ranges:
@@ -503,7 +511,7 @@ def with_range_levels(attribute: Attribute) -> Attribute:
         plan = plan_gaussian(ranges, (candidate,))
         return sum(
             plan.block_variances[((0, level),) if level else ()] * factor
-            for level, factor in _factors(0, candidate, ranges, "total")
+            for level, factor in _variance_factors(0, candidate, ranges, "total")
         )
 
     return min(candidates, key=error)

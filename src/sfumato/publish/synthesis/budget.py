@@ -25,7 +25,7 @@ from sfumato.mechanisms.additive import LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.readings.cell_rows import CellRanks, ColumnSetDistances
 from sfumato.privacy import Curve, Guarantee, Neighbours, Sensitivity
-from sfumato.privacy.calibration import least, meets
+from sfumato.privacy.calibration import least_parameter, meets
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.prices import Price
 
@@ -66,7 +66,7 @@ class Currency(Protocol):
         """Return the bound on what all steps leak together."""
         ...
 
-    def sharpness(self, columns: int) -> float:
+    def first_round_sharpness(self, columns: int) -> float:
         """Return √ρ, or that of the ρ whose noise in the first round would be as large."""
         ...
 
@@ -104,7 +104,7 @@ class Concentrated:
     def total_curve(self, neighbours: Neighbours) -> Curve:
         return Curve.concentrated(self.rho, neighbours)
 
-    def sharpness(self, columns: int) -> float:  # noqa: ARG002
+    def first_round_sharpness(self, columns: int) -> float:  # noqa: ARG002
         return math.sqrt(self.rho)
 
 
@@ -142,7 +142,7 @@ class Pure:
     def total_curve(self, neighbours: Neighbours) -> Curve:
         return Curve.pure(self.epsilon, neighbours)
 
-    def sharpness(self, columns: int) -> float:
+    def first_round_sharpness(self, columns: int) -> float:
         return float(self.epsilon) * math.sqrt(0.05625 / columns)
 
 
@@ -159,7 +159,7 @@ def amount_in_currency(price: Price) -> Currency:
     if not price.delta:
         return Pure(price.epsilon)
     guarantee = Guarantee(price.epsilon, price.delta)
-    return Concentrated(1 / least(lambda size: meets(Curve.concentrated(1 / size), guarantee), str(price)))
+    return Concentrated(1 / least_parameter(lambda size: meets(Curve.concentrated(1 / size), guarantee), str(price)))
 
 
 @dataclass(frozen=True)

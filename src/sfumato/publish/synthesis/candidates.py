@@ -33,7 +33,7 @@ BYTES_PER_CELL = 1 << 12
 """The bytes of allowed memory per cell of a model: it is fitted, and yields hundreds of marginals, in every round."""
 
 
-def weighted_closure(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, int]:
+def weighted_subsets(workload: Mapping[AttributeSet, Fraction]) -> dict[AttributeSet, int]:
     """Return every subset of a workload set with its weight as an integer, the sum over its columns of the weights
     of the workload sets with that column; small sets come first.
     """
@@ -55,7 +55,7 @@ _MAX_MARKED = 1 << 24
 
 def subset_index_arrays(workload: Iterable[AttributeSet]) -> list[Places]:
     """Return every subset of these sets as rows of column indices, one array for each number of columns; the same
-    sets in the same order as ``closure``, without weights.
+    sets in the same order as ``weighted_subsets``, without weights.
     """
     sets = list(workload)
     lengths = np.fromiter(map(len, sets), np.intp, len(sets))

@@ -35,13 +35,13 @@ from sfumato.mechanisms import bits
 from sfumato.plan.readings.cell_rows import KEPT_CELLS, CellCounts, CodedRows
 from sfumato.privacy import codec
 from sfumato.publish.graph.fitting import Observation, fit_model
-from sfumato.publish.graph.trees import GrowingSets, predicted_bytes, predicted_cells
+from sfumato.publish.graph.trees import GrowingModelSize, predicted_bytes, predicted_cells
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.synthesis.budget import FOR_CHOICES, FOR_ROWS
 from sfumato.publish.synthesis.candidates import Places, subset_index_arrays
 from sfumato.publish.synthesis.methods import expected_rounds
-from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_size
+from sfumato.publish.synthesis.state import STEPS_PER_ROUND, SynthesisSetting, mean_absolute_noise
 from sfumato.quick_dataclass import dataclass
 
 _NOISE_SHARE = 0.1
@@ -88,10 +88,10 @@ class ExpectedRun:
 
 def expected_run(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     """Return what a method is expected to do on so many rows."""
-    return replace(_without_pairs(setting, method, rows), pairs=tuple(setting.pairs))
+    return replace(_expected_run_without_pairs(setting, method, rows), pairs=tuple(setting.pairs))
 
 
-def _without_pairs(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
+def _expected_run_without_pairs(setting: SynthesisSetting, method: str, rows: int) -> ExpectedRun:
     columns = len(setting.sizes)
     if method == "independent" or (method == "mst" and columns == 1):
         return ExpectedRun(columns, (), np.zeros(0), 0, _mean_noise(setting, Fraction(1, columns)))
@@ -125,7 +125,7 @@ def _mean_noise(setting: SynthesisSetting, share: Fraction) -> float:
     """Return the mean size of the noise that this share of the price buys, in rows."""
     amount = setting.currency.total * (1 - FOR_ROWS) * share
     noise = setting.currency.noise(amount, CellCounts(setting.reading, (0,)).sensitivity)
-    return mean_size(noise, setting.unit_value)
+    return mean_absolute_noise(noise, setting.unit_value)
 
 
 def _typical_sets(
@@ -141,7 +141,7 @@ def _typical_sets(
     early = _nearest_in_size(larger_sets, sizes, _NOISE_SHARE * rows / noise, most_tried)
     late = _nearest_in_size(larger_sets, sizes, 2 * _NOISE_SHARE * rows / noise, most_tried)
     typical_sets: list[AttributeSet] = []
-    growing_sets = GrowingSets(sizes)
+    growing_sets = GrowingModelSize(sizes)
     for index in range(count):
         max_cells = sum(sizes) + setting.max_cells * (index + 1) / count
         untried = (
@@ -344,7 +344,7 @@ _FOLLOWING_QUARTERS = 2
 """In so many of four rows a column follows the one before it, so that there is something to learn."""
 
 
-def invent_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
+def draw_invented_rows(setting: SynthesisSetting, rows: int) -> CodedRows:
     """Draw rows from the declared cells: low codes more often than high ones, and each column partly decided by the
     one before it.
     """

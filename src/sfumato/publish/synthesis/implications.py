@@ -31,7 +31,7 @@ from sfumato.policy import Table, Type
 from sfumato.publish.cells import answering
 from sfumato.publish.graph.models import GraphicalModel, Potential
 from sfumato.publish.graph.trees import predicted_cells
-from sfumato.publish.marginals.attributes import Attributes, attribute_of
+from sfumato.publish.marginals.attributes import Attributes, coded_attribute
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.faces import PublicTableFacts
 from sfumato.publish.marginals.implied import holds_one_value, infer_dependency
@@ -61,18 +61,18 @@ def deciding_cells(attributes: Attributes, place: int) -> Mask:
     return np.array([holds_one_value(cell, attribute.type) for cell in attribute.cells])
 
 
-def required_places(face: PublicTableFacts) -> tuple[int, ...]:
+def non_nullable_attributes(face: PublicTableFacts) -> tuple[int, ...]:
     """Return the columns that the policy does not call nullable; none if only cells are known."""
     return tuple(place for place, domain in enumerate(face.domains) if not domain.nullable)
 
 
-def last_cell(attributes: Attributes, place: int) -> tuple[AttributeSet, Mask]:
+def missing_value_cell(attributes: Attributes, place: int) -> tuple[AttributeSet, Mask]:
     """Return the cell of a column for missing or unlisted values."""
     size = attributes[place].size
     return (place,), np.arange(size) == size - 1
 
 
-def sets_of(pairs: Pairs) -> list[AttributeSet]:
+def distinct_sets(pairs: Pairs) -> list[AttributeSet]:
     """Return the distinct sets of columns of the pairs."""
     return list(dict.fromkeys(_sorted_pair(pair) for pair in pairs))
 
@@ -177,5 +177,5 @@ def decided_cells(table: Table, by: str, decided: str) -> tuple[int, ...] | None
 def implied_column(table: Table, decided: str, by: int, cells: tuple[int, ...]) -> ImpliedColumn:
     """Return the implied column whose cell is decided by the column at this index of the model."""
     return ImpliedColumn(
-        attribute_of(decided, table.columns[decided], table.codings.get(decided)).without_levels, by, cells
+        coded_attribute(decided, table.columns[decided], table.codings.get(decided)).without_levels, by, cells
     )

@@ -31,7 +31,7 @@ from sfumato.plan.readings.cell_rows import CellCounts
 from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.synthesis.budget import FOR_CHOICES, RoundAmounts, round_amount_down
 from sfumato.publish.synthesis.candidates import Outcome, Step, integer_weights, subsets_with_largest_weight
-from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, mean_size
+from sfumato.publish.synthesis.state import Steps, SynthesisSetting, SynthesisState, mean_absolute_noise
 
 
 def noise_penalty(course: SynthesisState, amount: Fraction) -> Callable[[int], float]:
@@ -40,7 +40,7 @@ def noise_penalty(course: SynthesisState, amount: Fraction) -> Callable[[int], f
     """
     setting = course.setting
     one_column = CellCounts(setting.reading, (0,))  # more than one cell, like every candidate
-    mean_noise = mean_size(course.budget.currency.noise(amount, one_column.sensitivity), setting.unit_value)
+    mean_noise = mean_absolute_noise(course.budget.currency.noise(amount, one_column.sensitivity), setting.unit_value)
     return lambda cells: mean_noise * cells
 
 
@@ -57,7 +57,7 @@ def aim(course: SynthesisState) -> Steps:
     amounts = RoundAmounts.of_round(round_amount_down(course.budget.remaining / rounds))
     for place in course.setting.first_columns:
         yield from course.measure((place,), amounts.measurement, "first", fit=False)
-    yield from course.measure_pairs(amounts.measurement)
+    yield from course.measure_dependent_pairs(amounts.measurement)
     course.fit()
     is_last = False
     while not is_last:
@@ -82,7 +82,7 @@ def _choose_and_measure(course: SynthesisState, amounts: RoundAmounts, is_last: 
 def expected_rounds(setting: SynthesisSetting, rows: float) -> int:
     """Return the number of rounds that the first noise is chosen for, by the noisy number of rows and the price."""
     per_cell = rows / setting.max_rows / (sum(setting.sizes) / len(setting.sizes))
-    is_sparse = per_cell * setting.currency.sharpness(len(setting.sizes)) < _MIN_ROWS_PER_CELL
+    is_sparse = per_cell * setting.currency.first_round_sharpness(len(setting.sizes)) < _MIN_ROWS_PER_CELL
     return (2 if is_sparse else 4) * len(setting.sizes)
 
 
@@ -111,7 +111,7 @@ def mst(course: SynthesisState) -> Steps:
     course.fit()
     edges = list(pairs)  # a declared dependency is in every tree
     # no choice depends on a measured pair, so the model is fitted once before the choices and once after all pairs
-    while candidates := _joining_pairs(edges, columns):
+    while candidates := _unconnected_pairs(edges, columns):
         amount = round_amount_down(after_rows * FOR_CHOICES / (columns - 1))
         edges.append((yield from course.choose(dict.fromkeys(candidates, 1), amount, _no_penalty)))
     before = course.model.marginals(edges)
@@ -130,7 +130,7 @@ def _no_penalty(cells: int) -> float:  # noqa: ARG001
     return 0.0
 
 
-def _joining_pairs(edges: list[AttributeSet], columns: int) -> list[AttributeSet]:
+def _unconnected_pairs(edges: list[AttributeSet], columns: int) -> list[AttributeSet]:
     """Return the pairs of columns that no path of edges connects."""
     component = list(range(columns))
     for first, second in edges:
@@ -145,7 +145,7 @@ def mwem(course: SynthesisState) -> Steps:
     weights = integer_weights(subsets_with_largest_weight(course.setting.workload))
     pairs = course.setting.pairs
     course.planned = rounds = len(course.setting.attributes) + len(pairs)
-    yield from course.measure_pairs(round_amount_down(course.budget.remaining / rounds))
+    yield from course.measure_dependent_pairs(round_amount_down(course.budget.remaining / rounds))
     for index in range(len(pairs), rounds):
         remaining = course.budget.remaining
         amounts = RoundAmounts.of_round(

@@ -76,7 +76,7 @@ class PrivateCells(Protocol):
     def fine(self) -> Attribute: ...
 
     @property
-    def planned_parts(self) -> Parts:
+    def planned_joined_cells(self) -> Parts:
         """The parts before anything is released: as many as there may be."""
         ...
 
@@ -87,7 +87,7 @@ class PrivateCells(Protocol):
         """Return the step that chooses the parts, and its cost, at most this amount."""
         ...
 
-    def parts_from(self, step: Step, outcome: Outcome) -> Parts: ...
+    def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts: ...
 
     def merge(self, parts: Parts) -> Attribute:
         """Return the column with these parts as cells."""
@@ -105,7 +105,7 @@ class QuantileBins:
         return f"at most {MAX_BINS} bins by quantiles among {self.fine.size - 1:,} public cells"
 
     @property
-    def planned_parts(self) -> Parts:
+    def planned_joined_cells(self) -> Parts:
         cells = self.fine.size - 1
         return np.append(np.arange(cells) * MAX_BINS // cells, MAX_BINS).astype(np.int32)
 
@@ -114,7 +114,7 @@ class QuantileBins:
         quantiles = currency.quantiles(amount, ranks, [Fraction(index, MAX_BINS) for index in range(1, MAX_BINS)])
         return ChooseCellsStep(ranks, quantiles), currency.quantiles_cost(quantiles)
 
-    def parts_from(self, step: Step, outcome: Outcome) -> Parts:
+    def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts:
         """Start a bin at every selected cell, and after one that was selected several times: it holds many rows."""
         del step
         assert isinstance(outcome, ChosenCells)
@@ -146,7 +146,7 @@ class ValueGroups:
         return f"at most {MAX_OWN_CELLS} of {values} above a noisy threshold, the others in {others}"
 
     @property
-    def planned_parts(self) -> Parts:
+    def planned_joined_cells(self) -> Parts:
         return self._parts_with(np.arange(MAX_OWN_CELLS))
 
     def step(self, reading: CellRows, place: int, amount: Fraction, currency: Currency) -> tuple[Step, Fraction]:
@@ -154,7 +154,7 @@ class ValueGroups:
         noise = currency.noise(amount, counts.sensitivity)
         return MeasureStep(counts, noise, NoisyCells.of), currency.noise_cost(noise, counts.sensitivity)
 
-    def parts_from(self, step: Step, outcome: Outcome) -> Parts:
+    def joined_cells_from(self, step: Step, outcome: Outcome) -> Parts:
         """Give cells to the most frequent values above what noise alone reaches in about one of all values."""
         assert isinstance(outcome, NoisyCells)
         assert isinstance(step, MeasureStep)
@@ -225,7 +225,7 @@ def plan_cells(table: Table, attributes: Attributes) -> CellPlan | None:
             cells[place] = QuantileBins(fine)
         elif has_many_values(table.columns[attribute.name]):
             cells[place] = ValueGroups(fine, _level_groups(attribute))
-    parts = {place: private.planned_parts for place, private in cells.items()}
+    parts = {place: private.planned_joined_cells for place, private in cells.items()}
     return CellPlan(cells, attributes, parts) if cells else None
 
 

@@ -129,7 +129,7 @@ class ReleasedSynthesis:
     price: Price | None = None
     face: PublicTableFacts = BARE
     implied: tuple[ImpliedColumn, ...] = ()
-    max_cells: int = field(default=1 << 18, metadata=codec.stored_name("most_cells"))
+    max_cells: int = field(default=1 << 18, metadata=codec.stored_name_metadata("most_cells"))
     """The most cells that the model may have."""
     complete: bool = True
     """Whether all that was planned was measured; False if the synthesis was ended before."""

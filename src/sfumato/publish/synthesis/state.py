@@ -27,8 +27,8 @@ from sfumato.publish.marginals.blocks import AttributeSet
 from sfumato.publish.marginals.chains import Floats
 from sfumato.publish.marginals.estimating import MeasuredMarginal
 from sfumato.publish.synthesis.budget import FOR_ROWS, Currency, SynthesisBudget, round_amount_down, sigma_or_scale
-from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_closure
-from sfumato.publish.synthesis.implications import Pairs, Zeros, sets_of, zeros_from_model
+from sfumato.publish.synthesis.candidates import NoisyCells, Outcome, Step, affordable, weighted_subsets
+from sfumato.publish.synthesis.implications import Pairs, Zeros, distinct_sets, zeros_from_model
 from sfumato.publish.synthesis.private_cells import CELLS_SHARE, CellPlan
 from sfumato.publish.synthesis.released import BoughtCells, SynthesisRound
 from sfumato.publish.tab_steps import Choice, ChooseStep, MeasureStep
@@ -78,7 +78,7 @@ class SynthesisSetting:
     @property
     def pairs(self) -> list[AttributeSet]:
         """The pairs that are measured first."""
-        return sets_of(self.implies)
+        return distinct_sets(self.implies)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class SynthesisSetting:
     @cached_property
     def candidates(self) -> dict[AttributeSet, int]:
         """The subsets of the workload's sets with their weights."""
-        candidates, measured = weighted_closure(self.workload), set(self.first_columns)
+        candidates, measured = weighted_subsets(self.workload), set(self.first_columns)
         return {places: weight for places, weight in candidates.items() if measured.intersection(places)}
 
     @property
@@ -192,12 +192,12 @@ class SynthesisState:
             funds = self.budget.charge(cost)
             outcome = yield step
             self.budget = funds
-            refined = setting.cell_plan.replace_parts({place: private.parts_from(step, outcome)})
+            refined = setting.cell_plan.replace_parts({place: private.joined_cells_from(step, outcome)})
             noise = sigma_or_scale(step.noise) if isinstance(step, MeasureStep) else None
             self.bought_cells.append(BoughtCells(private.fine.name, private.words, noise))
             self.setting = replace(setting, attributes=refined.attributes, cell_plan=refined)
 
-    def measure_pairs(self, amount: Fraction) -> Steps:
+    def measure_dependent_pairs(self, amount: Fraction) -> Steps:
         """Measure the pairs of which one column decides the other, each for this amount."""
         for pair in self.setting.pairs:
             yield from self.measure(pair, amount, "first", fit=False)
@@ -234,7 +234,7 @@ class SynthesisState:
         measured = MeasuredMarginal(places, outcome.counts.reshape(shape), sigma_or_scale(noise), laplace, step)
         names = tuple(self.setting.attributes[place].name for place in places)
         self.released.append((measured, SynthesisRound(names, what, noise.words())))
-        return mean_size(noise, step)
+        return mean_absolute_noise(noise, step)
 
     def choose(
         self, candidates: Mapping[AttributeSet, int], amount: Fraction, penalty: Callable[[int], float]
@@ -281,7 +281,7 @@ def l1_change(before: Floats, after: Floats) -> float:
     return float(np.abs(after - before).sum())
 
 
-def mean_size(noise: Additive, unit_value: Fraction) -> float:
+def mean_absolute_noise(noise: Additive, unit_value: Fraction) -> float:
     """Return the mean of |noise| in one cell, in rows: √(2/π)·σ, or the scale of Laplace noise."""
     size = float(sigma_or_scale(noise) * unit_value)
     return size if isinstance(noise, Laplace) else math.sqrt(2 / math.pi) * size

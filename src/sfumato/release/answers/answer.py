@@ -24,7 +24,7 @@ from sfumato.caching import LateText, replace_but
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
-from sfumato.plan.caveats import says_warning, without_coverage
+from sfumato.plan.caveats import contains_warning, without_coverage_note
 from sfumato.plan.nodes import Query
 from sfumato.plan.values.expressions import Column, Reference, Result
 from sfumato.plots.answers import Buckets, GroupColumn, draw
@@ -590,9 +590,11 @@ def answer(
     possible = possible_ranges(query)
     noisy = {*intervals, *chosen, *ranks}
     shown_caveats = {
-        name: line if name in intervals else without_coverage(line) for name, line in caveats.items() if name in noisy
+        name: line if name in intervals else without_coverage_note(line)
+        for name, line in caveats.items()
+        if name in noisy
     }
-    unsaid = tuple(warning for warning in warnings if not says_warning(shown_caveats.values(), warning))
+    unsaid = tuple(warning for warning in warnings if not contains_warning(shown_caveats.values(), warning))
     facts = names, types, rows, intervals, tuple(keys), receipt, unsaid, possible, ranks
     return Answer(*facts, chosen=chosen, buckets=tuple(bucket_keys(query)), caveats=shown_caveats)
 

@@ -89,7 +89,7 @@ class PageAnswer(Protocol):
 A = TypeVar("A", bound=PageAnswer)
 
 
-def conceal(answer: A) -> A:
+def without_question_texts(answer: A) -> A:
     """Return the noisy numbers and intervals alone, without any name, key, text or constant from the question."""
     noisy_columns = [name for name in answer.columns if name in answer.intervals and not _has_no_noise(answer, name)]
     names = {name: f"number {number}" for number, name in enumerate(noisy_columns, 1)}
@@ -127,7 +127,7 @@ def _rename_columns(names: dict[str, str], by_column: Any) -> dict[str, Any]:
 
 def answer_page(answer: PageAnswer, *, questions: bool) -> HtmlPage:
     """Render the page of one answer."""
-    visible_answer = answer if questions else conceal(answer)
+    visible_answer = answer if questions else without_question_texts(answer)
     receipt = visible_answer.receipt
     header = facts(
         [
@@ -212,7 +212,7 @@ def render_attacker_gain(receipt: Receipt) -> Iterator[str]:
 def render_attacker(promise: Guarantee, neighbours: str, publication: str) -> str:
     """Render how far anyone's belief about one unit can move: a table, a text and a picture."""
     read = reading(promise, _RARE, neighbours=neighbours)
-    beliefs = _log_odds_gains(read)
+    beliefs = _log_odds_by_fact(read)
     rows = [
         (format_percent(prior), *(_percent_rounded_up(_posterior(prior, odds)) for odds in beliefs.values()))
         for prior in _PRIORS
@@ -238,7 +238,7 @@ def render_attacker(promise: Guarantee, neighbours: str, publication: str) -> st
     )
 
 
-def _log_odds_gains(read: Reading) -> dict[str, float]:
+def _log_odds_by_fact(read: Reading) -> dict[str, float]:
     """Return the largest rise of the log-odds of a guess, for each kind of guess.
 
     It is the same for every prior. It is computed from a tiny prior, which keeps many digits, and it is rounded up as

@@ -27,14 +27,14 @@ def with_separators(digits: str) -> str:
     return digits
 
 
-def as_year(digits: str) -> str:
+def without_separators(digits: str) -> str:
     """Remove thousands separators."""
     return digits.replace(",", "")
 
 
 def digit_format(possible: tuple[float, float] | None) -> Point:
     """Choose the digit format of a column, from the range of its possible values."""
-    return as_year if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else with_separators
+    return without_separators if possible and _YEARS[0] <= possible[0] and possible[1] <= _YEARS[1] else with_separators
 
 
 def key_text(value: Any) -> str:

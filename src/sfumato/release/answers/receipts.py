@@ -63,7 +63,7 @@ class Receipt:
     """What per-period accounts guarantee, and what not."""
     weak: tuple[str, ...] = ()
     """Why the price of this release is a weak guarantee; empty for a strong one."""
-    is_preview: bool = field(default=False, metadata=codec.stored_name("rehearsed"))
+    is_preview: bool = field(default=False, metadata=codec.stored_name_metadata("rehearsed"))
     """Whether the answer was invented from the policy alone: it is in no ledger and reveals nothing."""
     joint: bool = False
     """Whether all intervals hold together with this confidence, or each by itself."""

@@ -32,7 +32,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     numbers,
     objects,
     over_rows,
-    relying_on,
+    with_statements,
 )
 from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine, stack_columns, take_rows
 from sfumato.release.noisy_rows.row_totals import Places, Presence, group_codes
@@ -124,14 +124,14 @@ def _pair_codes(join: NoisyJoin, left: Finished, right: Finished) -> tuple[Place
     split, count = len(left.shown), len(left.shown) + len(right.shown)
     codes, is_null = np.zeros(count, np.intp), np.zeros(count, bool)
     for pair in join.pairs:
-        sides = [_key(expression, side) for expression, side in zip(pair, (left, right), strict=True)]
+        sides = [_join_key_values(expression, side) for expression, side in zip(pair, (left, right), strict=True)]
         both = ExactColumn(objects([_comparable(value) for side in sides for value in side]))
         codes = refine(codes, ranks(both, descending=False, nulls_first=False))
         is_null |= null_mask(both)
     return codes[:split], np.where(is_null, NO_ROW, codes)[split:]
 
 
-def _key(expression: Expression, rows: Finished) -> list[object]:
+def _join_key_values(expression: Expression, rows: Finished) -> list[object]:
     names: dict[Reference, Evaluated] = {NoisyColumn(index): column for index, column in enumerate(rows.columns)}
     column = evaluate_on(expression, names, _length(rows.columns[0]))
     if isinstance(column, ExactColumn):
@@ -190,5 +190,5 @@ def _with_scalars(rows: Finished, scalars: Sequence[Finished]) -> Finished:
         position = int(scalar.shown[0]) if len(scalar.shown) else NO_ROW
         column = _with_one_row(scalar.columns)[0]
         taken = take_rows(column, np.full(count, position))
-        added.append(relying_on(taken, over_rows(scalar.statements)))
+        added.append(with_statements(taken, over_rows(scalar.statements)))
     return replace(rows, columns=(*rows.columns, *added))

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.plan import noisy_rows
 from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.nodes import Query
-from sfumato.plan.noisy_rows import Finish, Outer
+from sfumato.plan.noisy_rows import Finish, OuterSelect
 from sfumato.plan.values.expressions import (
     Column,
     Expression,
@@ -89,12 +89,12 @@ def finish(
     ``candidates`` (the rows, unless a forecast stands for more) at once, when that is requested or when rows are
     selected by noisy values.
     """
-    finished_for = cache(lambda draws: finish_for(query, rows, estimated, draws, candidates))
+    finished_for = cache(lambda draws: finish_with_draws(query, rows, estimated, draws, candidates))
     combined = bool(query.outer or query.finish.windows)
     return with_intervals(finished_for, joint=joint or selects_by_noise(query), combined=combined)
 
 
-def finish_for(
+def finish_with_draws(
     query: Query, rows: AnswerRows, estimated: Estimated, draws: int, candidates: int | None = None
 ) -> Finished:
     """Finish the rows with intervals of which so many hold at once; linear columns stay linear."""
@@ -123,13 +123,13 @@ def with_intervals(finished_for: Callable[[int], Finished], *, joint: bool, comb
         decisive = first.statements if combined else NONE
         count = count_statements(confidence_statements(*first.columns) | decisive, jointly=True)
         first = finished_for(max(1, count))
-        return _ranged(first, first.columns)
+        return _with_column_ranges(first, first.columns)
     counts = [count_statements(confidence_statements(column), jointly=False) for column in first.columns]
     columns = tuple(finished_for(max(1, count)).columns[index] for index, count in enumerate(counts))
-    return _ranged(first, columns)
+    return _with_column_ranges(first, columns)
 
 
-def _ranged(finished: Finished, columns: Sequence[Evaluated]) -> Finished:
+def _with_column_ranges(finished: Finished, columns: Sequence[Evaluated]) -> Finished:
     ranged = tuple(numbers(column) if isinstance(column, LinearColumn) else column for column in columns)
     return Finished(ranged, finished.shown, finished.sure, finished.statements)
 
@@ -193,7 +193,7 @@ def _finish_rows(query: Finish, columns: dict[Reference, Evaluated], present: Pr
     return Finished(outputs, shown_rows[query.offset : end], np.full(count, is_certain), statements)
 
 
-def apply_outer(query: Outer, inner: Finished) -> Finished:
+def apply_outer(query: OuterSelect, inner: Finished) -> Finished:
     """Apply an outer SELECT to the rows that the inner one shows, in their order."""
     hidden_rows = np.setdiff1d(np.arange(len(inner.sure)), inner.shown)
     order = np.concatenate([inner.shown, hidden_rows])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import Floats
-from sfumato.plan.keys import Evaluate, ValueCombinations, as_engine_value, is_affordable
+from sfumato.plan.keys import Evaluate, ValueCombinations, can_enumerate, real_as_double
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import FINISHING
 from sfumato.plan.values.expressions import Call, Column, Expression, Key, Order, columns, reads_only_keys, walk
@@ -176,11 +176,11 @@ def _evaluate_on_keys(part: Expression, groups: Sequence[GroupKey], evaluate: Ev
         for column, key_index in zip(key_columns, key_indices, strict=True)
     )
     world = ValueCombinations(choices, (*key_columns, part))  # type: ignore[arg-type]
-    if not is_affordable(world):
+    if not can_enumerate(world):
         raise Unsupported(
             "keys-too-costly",
             "functions of group keys can be evaluated for at most 200,000 combinations of key values",
             fix="apply them to one key at a time, or write the function in GROUP BY",
         )
-    value_of_key = {tuple(map(as_engine_value, row[:-1])): row[-1] for row in evaluate(world)}
-    return [value_of_key[tuple(as_engine_value(key[key_index]) for key_index in key_indices)] for key in groups]
+    value_of_key = {tuple(map(real_as_double, row[:-1])): row[-1] for row in evaluate(world)}
+    return [value_of_key[tuple(real_as_double(key[key_index]) for key_index in key_indices)] for key in groups]

@@ -217,7 +217,7 @@ class IndependentNoises:
             np.array(column) for column in zip(*(_noise_law(scale) for scale, _ in self.blocks), strict=True)
         )
         weights = np.abs(form.weights)
-        padded = _Padded.of(form, weights * steps[blocks], sizes[blocks], orders[blocks])
+        padded = _PaddedForms.of(form, weights * steps[blocks], sizes[blocks], orders[blocks])
         miss = float(self._sum_miss(statements)) / statements * (1 - 1e-12)
         rounding = np.bincount(form.rows, weights=weights * roundings[blocks], minlength=len(form))
         return padded.widths(miss) + rounding
@@ -251,7 +251,7 @@ def _chunks(lengths: Places, rows: Places) -> Iterator[Places]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Padded:
+class _PaddedForms:
     """The weights and sizes of rows of equal width, filled up with zeros; each different row is computed once."""
 
     weights: Floats
@@ -261,7 +261,7 @@ class _Padded:
     """The row of the matrices for each row of the form."""
 
     @classmethod
-    def of(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _Padded:
+    def of(cls, form: NoiseForm, weights: Floats, sizes: Floats, orders: Places) -> _PaddedForms:
         order = np.lexsort((weights, sizes, orders, form.rows))
         width = int(form.lengths.max())
         column = np.arange(len(weights)) - np.repeat(form.starts[:-1], form.lengths)

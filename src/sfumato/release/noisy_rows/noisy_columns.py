@@ -161,11 +161,11 @@ def evaluate_on(expression: Expression, names: Mapping[Reference, Evaluated], co
     arguments = [argument.ranged if isinstance(argument, LinearColumn) else argument for argument in arguments]
     evaluated = _FUNCTIONS[expression.function](expression, arguments)
     if expression.function not in _NULL_AWARE:
-        evaluated = _as_sure_as(evaluated, arguments)
-    return relying_on(evaluated, confidence_statements(*arguments))
+        evaluated = _with_null_certainty(evaluated, arguments)
+    return with_statements(evaluated, confidence_statements(*arguments))
 
 
-def _as_sure_as(column: Evaluated, arguments: Sequence[Evaluated]) -> Evaluated:
+def _with_null_certainty(column: Evaluated, arguments: Sequence[Evaluated]) -> Evaluated:
     """Return the result of a function that is NULL where an argument is: it is no surer than they are."""
     stated = [
         argument.nulls_sure
@@ -192,16 +192,16 @@ def are_nulls_sure(column: Evaluated) -> Bools:
 
 def confidence_statements(*columns: Evaluated | None) -> ConfidenceStatements:
     """Return the statements behind some columns."""
-    return frozenset().union(*(_own_statements(column) for column in columns if column is not None))
+    return frozenset().union(*(_column_statements(column) for column in columns if column is not None))
 
 
-def _own_statements(column: Evaluated) -> ConfidenceStatements:
+def _column_statements(column: Evaluated) -> ConfidenceStatements:
     if isinstance(column, LinearColumn):
         return column.ranged.statements
     return NONE if isinstance(column, ExactColumn) else column.statements
 
 
-def relying_on(column: Evaluated, statements: ConfidenceStatements) -> Evaluated:
+def with_statements(column: Evaluated, statements: ConfidenceStatements) -> Evaluated:
     """Return a column whose intervals rely on these statements."""
     if isinstance(column, (LinearColumn, ExactColumn)) or column.statements >= statements:
         return column
@@ -241,7 +241,7 @@ def truths(column: Evaluated) -> TruthColumn:
     return TruthColumn(np.array([bool(cell) for cell in value], bool) & known, known, is_sure(column))
 
 
-def _finite(value: Floats, low: Floats, high: Floats) -> NumberColumn:
+def _finite_numbers(value: Floats, low: Floats, high: Floats) -> NumberColumn:
     """Flush magnitudes below 2^-500 to 0, and replace values above 2^500 or NaN by NULL, as for rows.
 
     A bound that cannot be computed, or is beyond 2^500, becomes infinite.
@@ -261,7 +261,9 @@ def _binary(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluate
         left, right = map(numbers, arguments)
         with np.errstate(all="ignore"):
             corners = [operate(a, b) for a in (left.low, left.high) for b in (right.low, right.high)]
-            return _finite(operate(left.value, right.value), np.minimum.reduce(corners), np.maximum.reduce(corners))
+            return _finite_numbers(
+                operate(left.value, right.value), np.minimum.reduce(corners), np.maximum.reduce(corners)
+            )
 
     return evaluate
 
@@ -273,13 +275,13 @@ def _divide(_: Call, arguments: list[Evaluated]) -> Evaluated:
         crosses = (right.low <= 0) & (right.high >= 0)
         low = np.where(crosses, -np.inf, np.minimum.reduce(corners))
         high = np.where(crosses, np.inf, np.maximum.reduce(corners))
-        quotient = _finite(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
+        quotient = _finite_numbers(np.where(right.value == 0, np.nan, left.value / right.value), low, high)
         return replace(quotient, nulls_sure=~crosses | (right.low == right.high))
 
 
 def _divide_whole(call: Call, arguments: list[Evaluated]) -> Evaluated:
     quotient = _divide(call, arguments)
-    return _as_sure_as(_monotone(np.trunc)(call, [quotient]), [quotient])
+    return _with_null_certainty(_monotone(np.trunc)(call, [quotient]), [quotient])
 
 
 def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
@@ -287,7 +289,7 @@ def _modulo(_: Call, arguments: list[Evaluated]) -> Evaluated:
     with np.errstate(all="ignore"):
         value = np.fmod(left.value, right.value)
         crosses = (right.low <= 0) & (right.high >= 0)
-    remainder = _finite(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
+    remainder = _finite_numbers(value, np.full(len(value), -np.inf), np.full(len(value), np.inf))
     return replace(remainder, nulls_sure=~crosses | (right.low == right.high))
 
 
@@ -298,7 +300,7 @@ def _monotone(operate: Callable[..., Any]) -> Callable[[Call, list[Evaluated]], 
         columns = [numbers(argument) for argument in arguments]
         with np.errstate(all="ignore"):
             ends = [operate(*(getattr(column, end) for column in columns)) for end in ("value", "low", "high")]
-        return _finite(*ends)
+        return _finite_numbers(*ends)
 
     return evaluate
 
@@ -337,14 +339,14 @@ def _least(_: Call, arguments: list[Evaluated]) -> Evaluated:
     highs = np.array([column.high for column in columns])
     sure_high: Floats = np.fmin.reduce(np.where(sure, highs, np.nan))
     high: Floats = np.where(np.isnan(sure_high), np.fmax.reduce(highs), sure_high)
-    least = _finite(value, low, high)
+    least = _finite_numbers(value, low, high)
     all_sure = np.logical_and.reduce([are_nulls_sure(column) for column in columns])
     return replace(least, nulls_sure=np.logical_or.reduce(sure) | all_sure)
 
 
 def _greatest(call: Call, arguments: list[Evaluated]) -> Evaluated:
     least = numbers(_least(call, [_negate(call, [argument]) for argument in arguments]))
-    return replace(_finite(-least.value, -least.high, -least.low), nulls_sure=least.nulls_sure)
+    return replace(_finite_numbers(-least.value, -least.high, -least.low), nulls_sure=least.nulls_sure)
 
 
 def _compare(operate: Callable[[Any, Any], Any]) -> Callable[[Call, list[Evaluated]], Evaluated]:
@@ -477,7 +479,7 @@ def _coalesce(call: Call, arguments: list[Evaluated]) -> Evaluated:
 
 
 def _nullif(call: Call, arguments: list[Evaluated]) -> Evaluated:
-    is_equal = truths(_as_sure_as(_compare_columns(arguments[0], arguments[1], operator.eq), arguments))
+    is_equal = truths(_with_null_certainty(_compare_columns(arguments[0], arguments[1], operator.eq), arguments))
     nulls = ExactColumn(objects([None] * len(is_equal.true)))
     return _select_branch(call, ~is_equal.true, is_equal.sure, arguments[0], nulls)
 
@@ -561,7 +563,7 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float, Fraction)) and not isinstance(value, bool))
 
 
-def _moderate(column: LinearColumn) -> LinearColumn | None:
+def _none_if_too_large(column: LinearColumn) -> LinearColumn | None:
     """Return the column with magnitudes below 2^-500 flushed to 0; None where one is above 2^500."""
     if (np.abs(column.value) > _LARGEST).any():
         return None
@@ -573,7 +575,7 @@ def _linear_sum(sign: float) -> LinearFunction:
         left, right = (as_linear(argument, first) for argument in arguments)
         if left is None or right is None:
             return None
-        return _moderate(left.derived(
+        return _none_if_too_large(left.derived(
             left.value + sign * right.value,
             left.centre + sign * right.centre,
             left.form.plus(right.form.scaled(np.full(len(right.value), sign))),
@@ -586,7 +588,7 @@ def _linear_product(_: Call, arguments: list[Evaluated], first: LinearColumn) ->
     left, right = (as_linear(argument, first) for argument in arguments)
     if left is None or right is None or (len(left.form.weights) and len(right.form.weights)):
         return None
-    return _times(left, right.value) if len(left.form.weights) else _times(right, left.value)
+    return _scale_column(left, right.value) if len(left.form.weights) else _scale_column(right, left.value)
 
 
 def _linear_quotient(_: Call, arguments: list[Evaluated], first: LinearColumn) -> LinearColumn | None:
@@ -594,19 +596,19 @@ def _linear_quotient(_: Call, arguments: list[Evaluated], first: LinearColumn) -
     if left is None or right is None or len(right.form.weights):
         return None
     divisor = np.where(right.value == 0, np.nan, right.value)
-    return _moderate(
+    return _none_if_too_large(
         left.derived(left.value / divisor, left.centre / divisor, left.form.scaled(np.nan_to_num(1 / divisor)))
     )
 
 
-def _times(column: LinearColumn, factors: Floats) -> LinearColumn | None:
-    return _moderate(
+def _scale_column(column: LinearColumn, factors: Floats) -> LinearColumn | None:
+    return _none_if_too_large(
         column.derived(column.value * factors, column.centre * factors, column.form.scaled(np.nan_to_num(factors)))
     )
 
 
 def _linear_negation(_: Call, __: list[Evaluated], operand: LinearColumn) -> LinearColumn | None:
-    return _times(operand, np.full(len(operand.value), -1.0))
+    return _scale_column(operand, np.full(len(operand.value), -1.0))
 
 
 def _linear_cast(call: Call, _: list[Evaluated], operand: LinearColumn) -> LinearColumn | None:

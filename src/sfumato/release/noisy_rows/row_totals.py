@@ -75,7 +75,9 @@ class Presence:
 
     def of_groups(self, codes: Places, count: int) -> Presence:
         """Return the presence of groups: a group is present if one of its rows is."""
-        here, surely, possibly = (_any_row(rows, codes, count) for rows in (self.present, self.surely, self.possibly))
+        here, surely, possibly = (
+            _groups_with_any(rows, codes, count) for rows in (self.present, self.surely, self.possibly)
+        )
         return Presence(here, np.where(here, surely, ~possibly), over_rows(self.statements))
 
 
@@ -119,8 +121,8 @@ def row_total(
     with np.errstate(invalid="ignore"):
         total = _AGGREGATES[function](numbers(argument), present, codes, count)
     if linear is not None:
-        total = _narrow(total, linear, ~_any_row(~present.sure, codes, count))
-    some_surely, some_possibly = (_any_row(rows, codes, count) for rows in (present.surely, present.possibly))
+        total = _narrow(total, linear, ~_groups_with_any(~present.sure, codes, count))
+    some_surely, some_possibly = (_groups_with_any(rows, codes, count) for rows in (present.surely, present.possibly))
     return replace(
         total, statements=statements | confidence_statements(linear), nulls_sure=some_surely | ~some_possibly
     )
@@ -150,7 +152,7 @@ def sum_by(values: NDArray[np.generic], codes: Places, count: int) -> Floats:
     return np.bincount(codes, weights=values.astype(np.float64), minlength=count).astype(np.float64)
 
 
-def _any_row(rows: Bools, codes: Places, count: int) -> Bools:
+def _groups_with_any(rows: Bools, codes: Places, count: int) -> Bools:
     return sum_by(rows, codes, count) > 0
 
 
@@ -166,7 +168,7 @@ def _sum_rows(column: NumberColumn, present: Presence, codes: Places, count: int
     value = sum_by(np.where(here, column.value, 0), codes, count)
     low = np.where(surely, column.low, np.where(possibly, np.minimum(column.low, 0), 0))
     high = np.where(surely, column.high, np.where(possibly, np.maximum(column.high, 0), 0))
-    empty = ~_any_row(here, codes, count)
+    empty = ~_groups_with_any(here, codes, count)
     return NumberColumn(np.where(empty, np.nan, value), sum_by(low, codes, count), sum_by(high, codes, count))
 
 
@@ -196,7 +198,7 @@ def negated(column: NumberColumn) -> NumberColumn:
 def _average_rows(column: NumberColumn, present: Presence, codes: Places, count: int) -> NumberColumn:
     row_counts = sum_by(present.present, codes, count)
     total = _sum_rows(column, present, codes, count)
-    certain = ~_any_row(~present.sure, codes, count)
+    certain = ~_groups_with_any(~present.sure, codes, count)
     possible_low = group_minimum(column.low, present.possibly, codes, count)
     possible_high = -group_minimum(-column.high, present.possibly, codes, count)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -225,7 +227,7 @@ def correlation_or_slope(
     """
     present = present.not_null(y).not_null(x)
     here, ys, xs = present.present, numbers(y), numbers(x)
-    means = [_average_of_zeroed(np.where(here, part.value, 0), here, codes, count)[codes] for part in (ys, xs)]
+    means = [_zero_padded_average(np.where(here, part.value, 0), here, codes, count)[codes] for part in (ys, xs)]
     y_gaps, x_gaps = (np.where(here, part.value - mean, 0) for part, mean in zip((ys, xs), means, strict=True))
     spread, y_spread, joint = (sum_by(product, codes, count) for product in (x_gaps**2, y_gaps**2, x_gaps * y_gaps))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -240,5 +242,5 @@ def correlation_or_slope(
     return NumberColumn(slope, np.full(count, -np.inf), np.full(count, np.inf), over_rows(confidence_statements(y, x)))
 
 
-def _average_of_zeroed(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
+def _zero_padded_average(values: Floats, here: Bools, codes: Places, count: int) -> Floats:
     return sum_by(values, codes, count) / np.maximum(sum_by(here, codes, count), 1)

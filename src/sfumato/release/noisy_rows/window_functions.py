@@ -29,7 +29,7 @@ from sfumato.release.noisy_rows.noisy_columns import (
     null_mask,
     numbers,
     over_rows,
-    relying_on,
+    with_statements,
 )
 from sfumato.release.noisy_rows.row_selection import NO_ROW, ranks, refine, select_rows, take_rows
 from sfumato.release.noisy_rows.row_totals import (
@@ -61,18 +61,18 @@ def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], prese
         peers = refine(peers, ranks(key, order.descending, order.nulls_first))
     statements = over_rows(present.statements | confidence_statements(*keys, argument))
     if over.function in RANKS:
-        return relying_on(_rank_rows(over, keys, peers, present, codes), statements)
+        return with_statements(_rank_rows(over, keys, peers, present, codes), statements)
     ordered = _OrderedRows.of(peers, codes, present)
     if over.function in SHARES:
-        return relying_on(_share(over, ordered, present, keys), statements)
+        return with_statements(_rank_share(over, ordered, present, keys), statements)
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in over.order)
     default = None if over.default is None else evaluate(over.default)
     made = (
-        _picked_values(over, argument, default, ordered)
+        _values_of_other_rows(over, argument, default, ordered)
         if over.function in ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
         else _frame_total(over, argument, ordered)
     )
-    return made if is_certain else relying_on(_any_frame(over, made, argument, present, codes), statements)
+    return made if is_certain else with_statements(_over_all_frames(over, made, argument, present, codes), statements)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class _OrderedRows:
         """Order rows by the numbers of their peers, which go up from partition to partition, and then by their own."""
         order = np.argsort(peers, kind="stable")
         rows = order[present.present[order]]
-        return cls(rows, len(codes), *_run_ends(codes[rows]), *_run_ends(peers[rows]))
+        return cls(rows, len(codes), *_run_starts_and_stops(codes[rows]), *_run_starts_and_stops(peers[rows]))
 
     def frame(self, over: NoisyWindow) -> tuple[Places, Places]:
         """Return the first position of each frame, and the one after its last."""
@@ -114,12 +114,12 @@ class _OrderedRows:
         return spread
 
 
-def _run_ends(codes: Places) -> tuple[Places, Places]:
+def _run_starts_and_stops(codes: Places) -> tuple[Places, Places]:
     """Return for each position of ascending codes where its run of equal ones starts, and where it has ended."""
     return np.searchsorted(codes, codes, side="left"), np.searchsorted(codes, codes, side="right")
 
 
-def _picked_values(
+def _values_of_other_rows(
     over: NoisyWindow, argument: Evaluated | None, default: Evaluated | None, ordered: _OrderedRows
 ) -> Evaluated:
     """Return for each row the argument of another row: NULL, or the default, where there is none."""
@@ -244,7 +244,7 @@ def _range_minima(values: Floats, first: Places, end: Places) -> Floats:
     return minima
 
 
-def _any_frame(
+def _over_all_frames(
     over: NoisyWindow, made: Evaluated, argument: Evaluated | None, present: Presence, codes: Places
 ) -> Evaluated:
     """Widen intervals to every frame that noisy values could have made of a partition's rows."""
@@ -270,7 +270,7 @@ def _any_frame(
     return NumberColumn(value, np.fmin(ends[0], value), np.fmax(ends[1], value))
 
 
-def _share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Sequence[Evaluated]) -> NumberColumn:
+def _rank_share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Sequence[Evaluated]) -> NumberColumn:
     """Compute PERCENT_RANK, CUME_DIST or NTILE: exact where the order is, otherwise any that exists."""
     sizes, position = ordered.end - ordered.first, np.arange(len(ordered.rows)) - ordered.first
     low, high = 0.0, 1.0
@@ -285,13 +285,13 @@ def _share(over: NoisyWindow, ordered: _OrderedRows, present: Presence, keys: Se
         short, longer = np.divmod(sizes, over.number)
         values = 1.0 + np.maximum(position // (short + 1), (position - longer) // np.maximum(short, 1))
     value = ordered.values_by_row(values.astype(np.float64))
-    is_exact = bool(present.sure.all()) and not confidence_statements(*keys) and not _are_chosen_by_noise(keys)
+    is_exact = bool(present.sure.all()) and not confidence_statements(*keys) and not _has_key_chosen_by_noise(keys)
     return NumberColumn(value, value, value) if is_exact else NumberColumn(
         value, np.full(len(value), low), np.full(len(value), high)
     )  # fmt: skip
 
 
-def _are_chosen_by_noise(keys: Sequence[Evaluated]) -> bool:
+def _has_key_chosen_by_noise(keys: Sequence[Evaluated]) -> bool:
     return any(isinstance(key, ExactColumn) and key.chosen_by_noise for key in keys)
 
 
@@ -332,7 +332,7 @@ def _count_below(ends: Floats, rows: Bools, limits: Floats, codes: Places, side:
 def _rank_within(function: str, peers: Places, codes: Places, here: Bools) -> Floats:
     """Compute RANK, DENSE_RANK or ROW_NUMBER from the numbers of peers; absent rows are not counted."""
     order = np.argsort(peers, kind="stable")
-    (first, _), (first_peer, _) = _run_ends(codes[order]), _run_ends(peers[order])
+    (first, _), (first_peer, _) = _run_starts_and_stops(codes[order]), _run_starts_and_stops(peers[order])
     if function == "DENSE_RANK":  # a number counts if a present row has it
         is_present: NDArray[Any] = (np.bincount(peers, weights=here) > 0)[peers[order]] & _starts(first_peer)
         before = (np.cumsum(is_present) - is_present)[first_peer]

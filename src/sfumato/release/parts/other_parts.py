@@ -18,7 +18,7 @@ from sfumato.errors import Unsupported
 from sfumato.mechanisms import FrequentValues, Quantiles
 from sfumato.plan.aggregates.measures import MeasureSteps, ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues, FrequentValue, Quantile
-from sfumato.plan.bounding import BoundedPlan, matched_bounding
+from sfumato.plan.bounding import BoundedPlan, distinct_value_bounding
 from sfumato.plan.descriptions import expression_sql
 from sfumato.plan.limits import Strategy
 from sfumato.plan.nodes import GroupKey
@@ -145,7 +145,7 @@ class QuantilesPart:
     def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return self.scales(measurements)
 
-    def with_ranges(self, confidence: Fraction | None) -> QuantilesPart:
+    def with_ranges_if_sold(self, confidence: Fraction | None) -> QuantilesPart:
         return replace(self, confidence=confidence) if self._quantiles else self
 
     def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:
@@ -241,7 +241,7 @@ class DistinctValuesPart:
         limit = min(matched_limit(self.max_values, strength.size(shares[0])), self.bounded.limits.rows_per_group)
         if _LEAST_GAIN * limit > self.bounded.limits.total:
             return self
-        return replace(self, bounded=matched_bounding(self.bounded, limit), sampled=self.bounded)
+        return replace(self, bounded=distinct_value_bounding(self.bounded, limit), sampled=self.bounded)
 
     def measurements(self, strength: NoiseStrength, shares: Sequence[Fraction]) -> tuple[Measurement, ...]:
         (share,), view = shares, DistinctCounts(self.reading(()))
@@ -276,7 +276,7 @@ class DistinctValuesPart:
     def hypothetical_group(self, size: int) -> tuple[int, ...]:
         return (size,)
 
-    def with_ranges(self, confidence: Fraction | None) -> DistinctValuesPart:  # noqa: ARG002
+    def with_ranges_if_sold(self, confidence: Fraction | None) -> DistinctValuesPart:  # noqa: ARG002
         return self
 
     def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:  # noqa: ARG002
@@ -359,7 +359,7 @@ class FrequentValuesPart:
     def compared_scales(self, measurements: Sequence[Measurement]) -> tuple[NoiseScale, ...]:
         return self.scales(measurements)
 
-    def with_ranges(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002
+    def with_ranges_if_sold(self, confidence: Fraction | None) -> FrequentValuesPart:  # noqa: ARG002
         return self
 
     def required_accuracy(self, measurements: Sequence[Measurement]) -> Mapping[str, Number]:

@@ -148,7 +148,7 @@ class OtherPart(QuestionPart, Protocol):
         """Return the part as it is measured at this strength, where its limits follow from the price."""
         ...
 
-    def with_ranges(self, confidence: Fraction | None) -> OtherPart:
+    def with_ranges_if_sold(self, confidence: Fraction | None) -> OtherPart:
         """Return the part with confidence intervals around selected values, where those can be bought."""
         ...
 

@@ -140,10 +140,9 @@ def split_price(parts: Sequence[QuestionPart], requests: WeightedRequest | None,
     sizes = [float(family.norm(scaled.sensitivity) * scaled.unit_value) for scaled in totals.bounded.noisy_measures]
     sizes += [1.0] * (sum(counts) - len(sizes))  # choices err in inverse proportion to their share
     results = [
-        _wanted_result(result, weight, parts)
-        for result, weight in zip(requests.requests, requests.weights, strict=True)
+        _split_result(result, weight, parts) for result, weight in zip(requests.requests, requests.weights, strict=True)
     ]
-    shares = split(sizes, [*results, *_selection(totals)], family.order)
+    shares = split(sizes, [*results, *_selection_results(totals)], family.order)
     even_shares = even(len(sizes))
     error_ratios, even_ratios = (
         tuple(error_ratio(sizes, result, candidate_shares, family.order) for result in results)
@@ -157,7 +156,7 @@ def _by_part(shares: Sequence[Fraction], counts: Sequence[int]) -> tuple[tuple[F
     return tuple(tuple(shares[start : start + count]) for start, count in zip(starts, counts, strict=True))
 
 
-def _wanted_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[QuestionPart]) -> SplitResult:
+def _split_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[QuestionPart]) -> SplitResult:
     """Return the measurements that a result reads, with its effects. A result of one total has effect 1."""
     part, totals = parts[made.part], parts[0]
     if not isinstance(part, NoisyTotals):
@@ -177,7 +176,7 @@ def _wanted_result(made: MeasuredRequest, weight: Fraction, parts: Sequence[Ques
     return SplitResult(effects_by_share, weight)
 
 
-def _selection(totals: NoisyTotals) -> list[SplitResult]:
+def _selection_results(totals: NoisyTotals) -> list[SplitResult]:
     """Return the discovery of groups as one more result, where groups are discovered."""
     return [SplitResult({len(totals.bounded.noisy_measures): 1.0})] if totals.bounded.discovers_groups else []
 

@@ -223,7 +223,7 @@ class PeopleFile:
         clients that set none.
         """
         secret = PREFIX + _new_secret()
-        limit = None if most is None else amounts.write(round_down(exact_amount(exact(most, "most", POSITIVE))))
+        limit = None if most is None else amounts.format_amount(round_down(exact_amount(exact(most, "most", POSITIVE))))
         if label:
             entries.checked_name(label, "label")
         if expires is not None and expires <= timedelta(0):
@@ -425,8 +425,8 @@ def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, 
         label,
         _from_micros(created),
         None if expires is None else _from_micros(expires),
-        None if limit is None else from_units(amounts.read(limit)),
-        from_units(amounts.read(spent)) if spent else Fraction(0),
+        None if limit is None else from_units(amounts.parse_amount(limit)),
+        from_units(amounts.parse_amount(spent)) if spent else Fraction(0),
         bool(revoked),
     )
 

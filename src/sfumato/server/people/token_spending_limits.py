@@ -51,17 +51,20 @@ class TokenLimit:
             ).fetchone()
             if revoked:
                 raise NotSignedIn
-            reserved = [amounts.read(amount) for (amount,) in rows.execute(_SELECT_RESERVED, (self.token,))]
+            reserved = [amounts.parse_amount(amount) for (amount,) in rows.execute(_SELECT_RESERVED, (self.token,))]
             remaining_units = (
                 None
                 if limit is None
-                else max(0, amounts.read(limit) - reduce(amounts.add_rounded_up, reserved, amounts.read(spent)))
+                else max(
+                    0,
+                    amounts.parse_amount(limit) - reduce(amounts.add_rounded_up, reserved, amounts.parse_amount(spent)),
+                )
             )
             amount = 0 if epsilon is None else charge_amount(epsilon)
             if remaining_units is None or (epsilon is not None and amount <= remaining_units):
                 number = rows.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
-                    (self.token, amounts.write(amount), local_files.this_process()),
+                    (self.token, amounts.format_amount(amount), local_files.this_process()),
                 ).lastrowid
                 assert number is not None
                 return _PendingTokenCharge(self.database, number)
@@ -93,7 +96,9 @@ def _settle(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
     ).fetchone()
     if reservation is not None and charged:
         (spent,) = rows.execute("SELECT spent FROM tokens WHERE number = ?", (reservation[0],)).fetchone()
-        total = amounts.write(amounts.add_rounded_up(amounts.read(spent), amounts.read(reservation[1])))
+        total = amounts.format_amount(
+            amounts.add_rounded_up(amounts.parse_amount(spent), amounts.parse_amount(reservation[1]))
+        )
         rows.execute("UPDATE tokens SET spent = ? WHERE number = ?", (total, reservation[0]))
 
 

@@ -44,13 +44,13 @@ from typing import Any, Generic, TypeVar
 
 from sfumato.curator import release_kinds
 from sfumato.errors import ServerUnavailable, SfumatoError
-from sfumato.plan.nodes import AnySemiJoin, Join, PerUnit, SemiJoin, UnitJoin, Unnest, Window, relations
+from sfumato.plan.nodes import AnySemiJoin, PerUnit, PublicJoin, SemiJoin, UnitJoin, Unnest, Window, relations
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.releasing import Progress, ignore_progress
 from sfumato.server.releases.fair_queue import lower_priority
 
 _MAX_DOUBLINGS = 10
-_COSTLY_NODES = (Join, UnitJoin, SemiJoin, AnySemiJoin, PerUnit, Window, Unnest)
+_COSTLY_NODES = (PublicJoin, UnitJoin, SemiJoin, AnySemiJoin, PerUnit, Window, Unnest)
 _START_PHASES, _END_PHASES = ("charging", "closing"), ("writing down", "stopping", "closed")
 """The phases between which rows are read (``release.releasing``), or released (``curator.proposals.sessions``)."""
 

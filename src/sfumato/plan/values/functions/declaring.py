@@ -287,9 +287,9 @@ def parse_iso_literal(text_literal: Literal) -> Literal:
     )
 
 
-def as_common_type(found: Iterable[Expression]) -> list[Expression]:
+def as_common_type(arguments: Iterable[Expression]) -> list[Expression]:
     """Convert all arguments to one type, the narrowest that holds them all."""
-    arguments = list(found)
+    arguments = list(arguments)
     kinds = {argument.domain.type for argument in arguments if not is_null(argument)}
     if any(kind.temporal for kind in kinds):
         arguments = [_parse_date_beside(argument, kinds) for argument in arguments]
@@ -378,15 +378,15 @@ def _common_grid(domains: list[Domain]) -> Fraction | None:
     return grid if are_multiples else None
 
 
-def is_any_nullable(*found: Expression) -> bool:
-    return any(expression.domain.nullable for expression in found)
+def is_any_nullable(*arguments: Expression) -> bool:
+    return any(expression.domain.nullable for expression in arguments)
 
 
-def boolean_domain(*found: Expression) -> Domain:
-    return Domain(Type.BOOLEAN, values=BOTH, nullable=is_any_nullable(*found))
+def boolean_domain(*arguments: Expression) -> Domain:
+    return Domain(Type.BOOLEAN, values=BOTH, nullable=is_any_nullable(*arguments))
 
 
-def written(argument: Expression, kind: Type, description: str) -> Value:
+def require_literal(argument: Expression, kind: Type, description: str) -> Value:
     """Return the value of an argument that must be a literal."""
     if not isinstance(argument, Literal) or argument.value is None or argument.domain.type is not kind:
         rule = f"{description} must be {_WORDS[kind]} written out in the question"

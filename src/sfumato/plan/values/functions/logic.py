@@ -29,9 +29,9 @@ from sfumato.plan.values.functions.declaring import (
     null,
     parse_iso_literal,
     require_boolean,
+    require_literal,
     require_text,
     union_domain,
-    written,
 )
 from sfumato.policy.domains import Domain, Type
 
@@ -78,12 +78,12 @@ def _in(x: Expression, first: Expression, *others: Expression) -> TypedCall:
     converted = as_common_type((x, first, *others))
     for literal_value in converted[1:]:
         if not is_null(literal_value):
-            written(literal_value, literal_value.domain.type, "each value of IN")
+            require_literal(literal_value, literal_value.domain.type, "each value of IN")
     return converted, boolean_domain(*converted)
 
 
 def _pattern(x: Expression, pattern: Expression) -> TypedCall:
-    written(pattern, Type.TEXT, "the pattern")
+    require_literal(pattern, Type.TEXT, "the pattern")
     return [require_text(x), pattern], boolean_domain(x)
 
 
@@ -180,7 +180,7 @@ def _cast_bytes(node: Call) -> int:
     held=_cast_bytes,
 )
 def _cast(x: Expression, target: Expression) -> Expression | TypedCall:
-    kind = Type.of(str(written(target, Type.TEXT, "the type")))
+    kind = Type.of(str(require_literal(target, Type.TEXT, "the type")))
     if is_null(x):
         return null(kind)
     if x.domain.type is kind:

@@ -28,9 +28,9 @@ from sfumato.plan.values.functions.declaring import (
     literal,
     max_letters,
     null,
+    require_literal,
     require_number,
     type_mismatch,
-    written,
 )
 from sfumato.policy.domains import LARGEST_INTEGER, Domain, Type
 
@@ -52,7 +52,9 @@ def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Expression, Expre
         if integer_domain is not None:
             return (x, y), integer_domain
         x, y = as_real(x), as_real(y)
-        corner_values = intervals.corners(apply, intervals.double_range(x.domain), intervals.double_range(y.domain))
+        corner_values = intervals.corner_values(
+            apply, intervals.double_range(x.domain), intervals.double_range(y.domain)
+        )
         return (x, y), intervals.overflowing_real_domain(corner_values, nullable=nullable)
 
     return rule
@@ -76,7 +78,7 @@ def _divide(x: Expression, y: Expression) -> TypedCall:
     divisor = intervals.double_range(y.domain)
     if divisor is None or divisor[0] <= 0 <= divisor[1]:
         return (x, y), intervals.real_domain(None, nullable=True)
-    corner_values = intervals.corners(operator.truediv, intervals.double_range(x.domain), divisor)
+    corner_values = intervals.corner_values(operator.truediv, intervals.double_range(x.domain), divisor)
     return (x, y), intervals.overflowing_real_domain(corner_values, nullable=is_any_nullable(x, y))
 
 
@@ -152,15 +154,15 @@ def _negate(x: Expression) -> Expression | TypedCall:
     x = require_number(x)
     if isinstance(x, Literal) and isinstance(x.value, int | Fraction):
         return literal(x.domain.type, -x.value)
-    return _mirrored(x, lambda value: -value)
+    return _sign_change_domain(x, lambda value: -value)
 
 
 @declare_function("ABS", "ABS(x)", "the absolute value")
 def _abs(x: Expression) -> TypedCall:
-    return _mirrored(require_number(x), abs)
+    return _sign_change_domain(require_number(x), abs)
 
 
-def _mirrored(x: Expression, apply: Callable[[Any], Any]) -> TypedCall:
+def _sign_change_domain(x: Expression, apply: Callable[[Any], Any]) -> TypedCall:
     """Return the domain of −x or |x|: exact in either type, on the same grid; an undeclared integer might not fit 64
     bits.
     """
@@ -210,7 +212,7 @@ declare_function("TRUNC", "TRUNC(x)", "x without its decimal digits")(_rounding_
 def _round(x: Expression, digits: Expression | None = None) -> Expression | TypedCall:
     x = require_number(x)
     digits_literal = digits or literal(Type.INTEGER, 0)
-    count = int(written(digits_literal, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
+    count = int(require_literal(digits_literal, Type.INTEGER, "the number of digits"))  # type: ignore[arg-type]
     if not -15 <= count <= 15:
         raise Unsupported("digits", "the second argument of ROUND must be from -15 to 15", fix="write ROUND(x, 2)")
     if x.domain.type is Type.INTEGER and count >= 0:
@@ -273,7 +275,7 @@ def _ln(x: Expression) -> TypedCall:
 @declare_function("EXP", "EXP(x)", "e to the power x; NULL above 2^500, 0 below 2^-500", steps=_transcendental_steps)
 def _exp(x: Expression) -> TypedCall:
     x = as_real(x)
-    corner_values = intervals.corners(
+    corner_values = intervals.corner_values(
         lambda exponent, _: math.exp(exponent), intervals.double_range(x.domain), (Fraction(0), Fraction(0))
     )
     return (x,), intervals.overflowing_real_domain(
@@ -299,7 +301,7 @@ def _powers(x: intervals.Ends | None, y: intervals.Ends | None) -> list[float] |
         return None
     if x[0] < 0 and not (y[0] == y[1] and y[0].denominator == 1):
         return None
-    corner_values = intervals.corners(math.pow, x, y)
+    corner_values = intervals.corner_values(math.pow, x, y)
     includes_zero = x[0] < 0 < x[1] and y[0] > 0
     return [*corner_values, 0.0] if corner_values is not None and includes_zero else corner_values
 
@@ -313,7 +315,7 @@ def _exact_powers(x: intervals.Ends | None, y: intervals.Ends | None) -> set[Fra
     return ones | {0} | {end**power.numerator for end in x for power in small_powers}
 
 
-def _extreme(least: bool) -> Callable[..., TypedCall]:
+def _extreme_rule(least: bool) -> Callable[..., TypedCall]:
     def rule(x: Expression, *others: Expression) -> TypedCall:
         converted = as_common_type((x, *others))
         kind = converted[0].domain.type
@@ -345,12 +347,12 @@ def _extreme_limits(least: bool, arguments: Sequence[Expression]) -> Limits:
     lows, highs = [limit[0] for limit in argument_limits], [limit[1] for limit in argument_limits]
     if least:
         sure_highs = [limit[1] for limit in non_null_limits if limit[1] is not None]
-        return _unless_unknown(min, lows), min(sure_highs) if sure_highs else _unless_unknown(max, highs)
+        return _pick_if_all_known(min, lows), min(sure_highs) if sure_highs else _pick_if_all_known(max, highs)
     sure_lows = [limit[0] for limit in non_null_limits if limit[0] is not None]
-    return max(sure_lows) if sure_lows else _unless_unknown(min, lows), _unless_unknown(max, highs)
+    return max(sure_lows) if sure_lows else _pick_if_all_known(min, lows), _pick_if_all_known(max, highs)
 
 
-def _unless_unknown(pick: Callable[[list[Any]], Any], ends: list[Any]) -> Any:
+def _pick_if_all_known(pick: Callable[[list[Any]], Any], ends: list[Any]) -> Any:
     return None if any(end is None for end in ends) else pick(ends)
 
 
@@ -368,8 +370,8 @@ def limits(x: Expression) -> Limits:
     return None, None
 
 
-declare_function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not NULL")(_extreme(least=True))
-declare_function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not NULL")(_extreme(least=False))
+declare_function("LEAST", "LEAST(x, y, …)", "the smallest of those that are not NULL")(_extreme_rule(least=True))
+declare_function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that are not NULL")(_extreme_rule(least=False))
 
 
 @declare_function(
@@ -379,17 +381,17 @@ declare_function("GREATEST", "GREATEST(x, y, …)", "the greatest of those that 
 )
 def _bucket(x: Expression, low: Expression, high: Expression, count: Expression) -> TypedCall:
     x, low, high = as_real(x), as_real(low), as_real(high)
-    first, last = (float(written(end, Type.REAL, "each end of the buckets")) for end in (low, high))  # type: ignore[arg-type]
-    buckets = int(written(count, Type.INTEGER, "the number of buckets"))  # type: ignore[arg-type]
+    first, last = (float(require_literal(end, Type.REAL, "each end of the buckets")) for end in (low, high))  # type: ignore[arg-type]
+    buckets = int(require_literal(count, Type.INTEGER, "the number of buckets"))  # type: ignore[arg-type]
     if not first < last or not 1 <= buckets <= MAX_BUCKETS:
         rule = f"WIDTH_BUCKET needs low < high and 1 to {MAX_BUCKETS:,} buckets"
         raise Unsupported("buckets", rule, fix="write WIDTH_BUCKET(age, 0, 100, 10)")
     ends = intervals.double_range(x.domain)
-    bounds = ends and tuple(_bucket_of(float(end), first, last, buckets) for end in ends)
+    bounds = ends and tuple(_bucket_index(float(end), first, last, buckets) for end in ends)
     return (x, low, high, count), Domain(Type.INTEGER, bounds=bounds or (0, buckets + 1), nullable=x.domain.nullable)  # type: ignore[arg-type]
 
 
-def _bucket_of(x: float, low: float, high: float, count: int) -> int:
+def _bucket_index(x: float, low: float, high: float, count: int) -> int:
     """Return the bucket as the engine computes it: each step is monotone in x, in doubles too."""
     if x < low:
         return 0

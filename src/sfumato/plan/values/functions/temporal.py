@@ -17,10 +17,10 @@ from sfumato.plan.values.functions.declaring import (
     declare_function,
     is_any_nullable,
     literal,
+    require_literal,
     require_temporal,
     require_text,
     type_mismatch,
-    written,
 )
 from sfumato.plan.values.grammars import MAX_DATE_LETTERS, format_steps
 from sfumato.policy.date_formats import DIRECTIVES, MAX_FORMATS, parse_format
@@ -47,7 +47,7 @@ TRUNCATED_UNITS = (*calendar.UNITS, "millisecond", "microsecond", "isoyear", *ca
 
 
 def _unit(argument: Expression, known_units: Sequence[str]) -> str:
-    unit = str(written(argument, Type.TEXT, "the unit"))
+    unit = str(require_literal(argument, Type.TEXT, "the unit"))
     if unit not in known_units:
         raise Unsupported("unit", "this unit of time is not supported", fix="use one of " + ", ".join(known_units))
     return unit
@@ -74,7 +74,7 @@ def _year(x: Expression) -> Expression:
 
 def _difference(unit: str, start: Expression, end: Expression) -> Expression:
     """Return the units between two dates, within what the calendar allows."""
-    most = calendar.between(unit, dt.date.min, dt.date.max) + 86_400
+    most = calendar.periods_between(unit, dt.date.min, dt.date.max) + 86_400
     return _within_calendar(call("DATE_DIFF", literal(Type.TEXT, unit), start, end), -most, most)
 
 
@@ -84,7 +84,7 @@ def _thursday(x: Expression) -> Expression:
     return call("DATE_ADD", week, _integer(3), literal(Type.TEXT, "day"))
 
 
-def _counted_years(years: int) -> Callable[[Expression], Expression]:
+def _year_period(years: int) -> Callable[[Expression], Expression]:
     """Return the part that counts spans of years from the year 1 on, the first as 1."""
     return lambda x: call("//", call("+", _year(x), _integer(years - 1)), _integer(years))
 
@@ -101,8 +101,8 @@ def _elapsed(unit: str, origin: dt.date, count: int) -> Callable[[Expression], E
 
 COMPOSED_PARTS: dict[str, Callable[[Expression], Expression]] = {
     "decade": lambda x: call("//", _year(x), _integer(10)),
-    "century": _counted_years(100),
-    "millennium": _counted_years(1000),
+    "century": _year_period(100),
+    "millennium": _year_period(1000),
     "isoyear": lambda x: _year(_thursday(x)),
     "yearweek": lambda x: call("+", call("*", _part("isoyear", x), _integer(100)), _part("week", x)),
     "millisecond": lambda x: call("//", _part("microsecond", x), _integer(1000)),
@@ -148,7 +148,7 @@ def _formatting_steps(node: Call) -> int:
 def _strftime(x: Expression, date_format: Expression) -> TypedCall:
     if isinstance(x, Literal) and not isinstance(date_format, Literal):
         x, date_format = date_format, x  # the engine takes the two in either order
-    format_pieces = calendar.split_format(str(written(date_format, Type.TEXT, "the format")))
+    format_pieces = calendar.split_format(str(require_literal(date_format, Type.TEXT, "the format")))
     has_clock = any(isinstance(piece, calendar.FormatCode) and piece.part in calendar.CLOCK for piece in format_pieces)
     x = as_timestamp(x) if has_clock else require_temporal(x)
     letters = sum(len(piece) if isinstance(piece, str) else piece.width for piece in format_pieces)
@@ -157,7 +157,7 @@ def _strftime(x: Expression, date_format: Expression) -> TypedCall:
 
 def _written_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
     """Return the formats that the literals of a STRPTIME name; refuse one under which a text has no single reading."""
-    texts = tuple(str(written(each, Type.TEXT, "the format")) for each in formats)
+    texts = tuple(str(require_literal(each, Type.TEXT, "the format")) for each in formats)
     if len(texts) > MAX_FORMATS:
         raise Unsupported("date-format", f"at most {MAX_FORMATS} formats can be tried", fix="write fewer formats")
     for text in texts:
@@ -256,7 +256,7 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
     name, x = _unit(unit, calendar.UNITS), require_temporal(x)
     if name not in calendar.DAYS and x.domain.type is not Type.TIMESTAMP:
         raise type_mismatch(x, Type.TIMESTAMP)
-    count = int(written(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
+    count = int(require_literal(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
     if not 1 <= count <= LARGEST_BUCKET or not calendar.is_within_calendar(count, name):
         rule = f"a bucket must be 1 to {LARGEST_BUCKET:,} units long, and below 10,000 years"
         raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
@@ -273,7 +273,7 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
 def _bucket_origin(origin: Expression, unit: str, kind: Type) -> Expression:
     """Require a literal at which a bucket of this unit may start: the first of a month for months, a whole second."""
     origin = require_temporal(origin)
-    value: Any = written(origin, origin.domain.type, "the origin")
+    value: Any = require_literal(origin, origin.domain.type, "the origin")
     is_whole = not getattr(value, "microsecond", 0)
     if unit in ("year", "quarter", "month"):
         is_whole = value == calendar.truncate("month", value)
@@ -344,14 +344,14 @@ def _diff(unit: Expression, start: Expression, end: Expression) -> TypedCall:
     end_range: Any = end.domain.range
     bounds = None
     if start_range is not None and end_range is not None:
-        bounds = tuple(calendar.between(name, start_range[1 - side], end_range[side]) for side in (0, 1))
+        bounds = tuple(calendar.periods_between(name, start_range[1 - side], end_range[side]) for side in (0, 1))
     return (unit, start, end), Domain(Type.INTEGER, bounds=bounds, nullable=is_any_nullable(start, end))  # type: ignore[arg-type]
 
 
 @declare_function("DATE_ADD", "date + INTERVAL 'n unit'", "later, or earlier with -, by " + ", ".join(calendar.UNITS))
 def _add(x: Expression, amount: Expression, unit: Expression) -> TypedCall:
     name = _unit(unit, calendar.UNITS)
-    steps = int(written(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
+    steps = int(require_literal(amount, Type.INTEGER, "the number of units"))  # type: ignore[arg-type]
     if not calendar.is_within_calendar(steps, name):
         raise Unsupported("interval", "an INTERVAL must be shorter than 10,000 years", fix="use a shorter time span")
     x = require_temporal(x) if name in calendar.DAYS else as_timestamp(x)

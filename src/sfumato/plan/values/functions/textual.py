@@ -23,9 +23,9 @@ from sfumato.plan.values.functions.declaring import (
     is_null,
     literal,
     null,
+    require_literal,
     require_text,
     type_mismatch,
-    written,
 )
 from sfumato.plan.values.regular_expressions import LONGEST_TEXT, Search, full_match_pattern, parse_pattern
 from sfumato.policy.domains import MAX_TEXT_LENGTH, Domain, Type
@@ -59,14 +59,14 @@ def _result_bytes(node: Call) -> int:
     return _BYTES * node.domain.max_letters
 
 
-def _unary(x: Expression) -> TypedCall:
+def _same_length_text(x: Expression) -> TypedCall:
     return (require_text(x),), _text_domain(x.domain.max_letters, x)
 
 
 def _trim(x: Expression, letters: Expression | None = None) -> TypedCall:
     if letters is None:
-        return _unary(x)
-    written(letters, Type.TEXT, "the characters to trim")
+        return _same_length_text(x)
+    require_literal(letters, Type.TEXT, "the characters to trim")
     return (require_text(x), letters), _text_domain(x.domain.max_letters, x)
 
 
@@ -82,14 +82,14 @@ declare_function(
     "in lower case, letter by letter, whatever the context: İ is i, Σ is σ",
     steps=_folding_steps,
     held=_result_bytes,
-)(_unary)
+)(_same_length_text)
 declare_function(
     "UPPER",
     "UPPER(text)",
     "in upper case, letter by letter: a letter without a single capital stays, and ẞ is written ß",
     steps=_folding_steps,
     held=_result_bytes,
-)(_unary)
+)(_same_length_text)
 for _name, _where in {"TRIM": "at either end", "LTRIM": "at the start", "RTRIM": "at the end"}.items():
     declare_function(
         _name,
@@ -128,7 +128,7 @@ def _substr(x: Expression, start: Expression, length: Expression | None = None) 
     return (require_text(x), *positions), _text_domain(x.domain.max_letters, x, *positions)
 
 
-def _side(x: Expression, count: Expression) -> TypedCall:
+def _prefix_or_suffix(x: Expression, count: Expression) -> TypedCall:
     letters = x.domain.max_letters
     if isinstance(count, Literal) and isinstance(count.value, int) and count.value >= 0:
         letters = min(letters, count.value)
@@ -141,14 +141,14 @@ declare_function(
     "the first n characters; all but the last -n where n < 0",
     steps=_reading_steps,
     held=_result_bytes,
-)(_side)
+)(_prefix_or_suffix)
 declare_function(
     "RIGHT",
     "RIGHT(text, n)",
     "the last n characters; all but the first -n where n < 0",
     steps=_reading_steps,
     held=_result_bytes,
-)(_side)
+)(_prefix_or_suffix)
 
 
 @declare_function("LENGTH", "LENGTH(text)", "the number of characters", steps=_reading_steps)
@@ -216,8 +216,8 @@ def _replacing_steps(node: Call) -> int:
     held=lambda node: _BYTES * _replaced_letters(node),
 )
 def _replace(x: Expression, old: Expression, new: Expression) -> TypedCall:
-    written(old, Type.TEXT, "the text to replace")
-    if len(str(written(new, Type.TEXT, "the replacement"))) > _REPLACEMENT:
+    require_literal(old, Type.TEXT, "the text to replace")
+    if len(str(require_literal(new, Type.TEXT, "the replacement"))) > _REPLACEMENT:
         rule = f"the replacement can have at most {_REPLACEMENT} characters"
         raise Unsupported("replacement", rule, fix="use CASE WHEN x = 'old' THEN 'new' ELSE x END")
     converted = require_text(x), old, new
@@ -249,7 +249,7 @@ def _matching_steps(node: Call) -> int:
     steps=_matching_steps,
 )
 def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
-    x, written_pattern = require_text(x), str(written(pattern, Type.TEXT, "the pattern"))
+    x, written_pattern = require_text(x), str(require_literal(pattern, Type.TEXT, "the pattern"))
     searches = parse_pattern(written_pattern)
     if x.domain.max_letters > LONGEST_TEXT:
         rule = f"regular expressions are matched with texts of at most {LONGEST_TEXT:,} characters"
@@ -263,7 +263,7 @@ def _regexp_matches(x: Expression, pattern: Expression) -> TypedCall:
 
 @declare_function("REGEXP_FULL_MATCH", "REGEXP_FULL_MATCH(text, 'pattern')", "true where the pattern is the whole text")
 def _regexp_full_match(x: Expression, pattern: Expression) -> Expression:
-    whole = full_match_pattern(str(written(pattern, Type.TEXT, "the pattern")))
+    whole = full_match_pattern(str(require_literal(pattern, Type.TEXT, "the pattern")))
     return call("REGEXP_MATCHES", x, literal(Type.TEXT, whole))
 
 

@@ -118,8 +118,8 @@ class CatalogDatabase:
         yield "; ".join(relation.ddl for relation in relations().values()), None
         rows = catalog_rows(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
         for relation in relations().values():
-            if rows.get(relation.stored_name):
-                yield _insertion(relation, rows[relation.stored_name])
+            if rows.get(relation.stored_name_metadata):
+                yield _insertion(relation, rows[relation.stored_name_metadata])
         for name, value in self._named_values().items():
             yield f"SET VARIABLE {name} = $value", {"value": value}
         for name, oids in self._spellings().items():
@@ -167,7 +167,7 @@ def _insertion(relation: Relation, rows: list[Row]) -> tuple[str, dict[str, list
     """Return the statement that inserts rows, with a list for each column; row by row it would take a minute."""
     columns = {name: [row.get(name, DEFAULTS.get(kind)) for row in rows] for name, kind in relation.columns.items()}
     values = ", ".join(f"unnest(${name}::{duckdb_type(kind)}[])" for name, kind in relation.columns.items())
-    return f"INSERT INTO {SCHEMA}.{relation.stored_name} SELECT {values}", columns
+    return f"INSERT INTO {SCHEMA}.{relation.stored_name_metadata} SELECT {values}", columns
 
 
 def quote_identifier(name: str) -> str:

@@ -45,7 +45,7 @@ class Relation:
     columns: Mapping[str, str]
 
     @property
-    def stored_name(self) -> str:
+    def stored_name_metadata(self) -> str:
         """The name of its table in DuckDB."""
         return self.name if self.schema == "pg_catalog" else f"{self.schema}_{self.name}"
 
@@ -53,7 +53,7 @@ class Relation:
     def ddl(self) -> str:
         """The statement that creates its table in DuckDB."""
         columns = ", ".join(f'"{name}" {duckdb_type(kind)}' for name, kind in self.columns.items())
-        return f'CREATE TABLE {SCHEMA}."{self.stored_name}" ({columns})'
+        return f'CREATE TABLE {SCHEMA}."{self.stored_name_metadata}" ({columns})'
 
 
 @cache

@@ -152,7 +152,7 @@ def replace_tables(tree: exp.Expr, names: Names) -> None:
         relation = relation_of(table, names.database)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
-        table.set("this", exp.to_identifier(relation.stored_name, quoted=True))
+        table.set("this", exp.to_identifier(relation.stored_name_metadata, quoted=True))
         table.set("db", exp.to_identifier(SCHEMA, quoted=True))
         table.set("catalog", None)
 
@@ -200,8 +200,8 @@ def _function_subquery(table: exp.Expr) -> exp.Expr:
 
 def _stored_rows(relation: Relation, alias: exp.Expr) -> exp.Table:
     named = exp.TableAlias(this=exp.to_identifier(alias.name or relation.name, quoted=True))
-    stored_name = exp.to_identifier(relation.stored_name, quoted=True)
-    return exp.Table(this=stored_name, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
+    stored_name_metadata = exp.to_identifier(relation.stored_name_metadata, quoted=True)
+    return exp.Table(this=stored_name_metadata, db=exp.to_identifier(SCHEMA, quoted=True), alias=named)
 
 
 def _function_columns(function: exp.Expr, columns: list[str]) -> list[exp.Expr]:
