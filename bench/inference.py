@@ -272,7 +272,7 @@ class RobustRows:
         counts_row_by_row, design = weights[self.units], self.proposal.design
         gram = (self.residual * counts_row_by_row[:, None]).T @ self.residual
         fit = _fit(pinned, draws(noise.mechanisms[0], design, gram_moments(design, gram)), case)
-        coefficients, clamp = self.proposal._meat_point(fit)  # noqa: SLF001
+        coefficients, clamp = self.proposal._coefficients_and_clamp(fit)  # noqa: SLF001
         residuals = self.residual @ np.array([*coefficients, -COEFFICIENT_STEPS]) / COEFFICIENT_STEPS / float(clamp)
         exact = (
             self._scores(residuals, weights) if case.rows_per_unit > 1 else self._squares(residuals, counts_row_by_row)

@@ -48,16 +48,16 @@ class cached_property(Generic[T]):  # noqa: N801 - it is written like the one in
         return instance.__dict__.setdefault(self._name, self._compute(instance))
 
 
-class LateText:
-    """The default of a dataclass's text field: empty, or computed when the field is first read (``put_off``).
+class LazyText:
+    """The default of a dataclass's text field: empty, or computed when the field is first read (``defer_text``).
 
     A text that takes long and is seldom read costs nothing until then. Like ``cached_property`` it has no lock: two
     threads may compute the same text at once.
 
     >>> class Note:
-    ...     text = LateText()
+    ...     text = LazyText()
     >>> note = Note()
-    >>> put_off(note, "text", lambda: "written now")
+    >>> defer_text(note, "text", lambda: "written now")
     >>> Note().text, note.text
     ('', 'written now')
     """
@@ -74,17 +74,17 @@ class LateText:
         return text
 
 
-def put_off(instance: object, name: str, compute: Callable[[], str]) -> None:
-    """Let a ``LateText`` be computed by this when it is first read."""
+def defer_text(instance: object, name: str, compute: Callable[[], str]) -> None:
+    """Let a ``LazyText`` be computed by this when it is first read."""
     instance.__dict__.pop(name, None)
     instance.__dict__[f"_late_{name}"] = compute
 
 
-def replace_but(late: str, instance: D, changes: Mapping[str, Any]) -> D:
-    """Return a dataclass with other fields; a ``LateText`` that was put off and is not among them stays put off."""
+def replace_keeping_lazy(late: str, instance: D, changes: Mapping[str, Any]) -> D:
+    """Return a dataclass with other fields; a ``LazyText`` that was put off and is not among them stays put off."""
     compute = None if late in changes else instance.__dict__.get(f"_late_{late}")
     if compute is None:
         return replace(instance, **changes)
     changed = replace(instance, **{**changes, late: ""})
-    put_off(changed, late, compute)
+    defer_text(changed, late, compute)
     return changed

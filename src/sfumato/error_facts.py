@@ -26,17 +26,17 @@ def shorten(value: object, width: int = 60) -> str:
     if isinstance(value, ValueWords):
         return value[:MAX_FACT_LENGTH] + ""
     try:
-        text = _show(value, 4 * width)
+        text = _repr_text(value, 4 * width)
     except Exception:  # a hostile __repr__ must not hide the refusal
         text = f"<{type(value).__name__}>"
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _show(value: object, longest: int) -> str:
+def _repr_text(value: object, longest: int) -> str:
     if isinstance(value, Fraction):
         return exact_text(value)
     if isinstance(value, (tuple, list)) and any(isinstance(part, Fraction) for part in value[:_SHOWN_PARTS]):
-        parts = [_show(part, longest) for part in value[:_SHOWN_PARTS]]
+        parts = [_repr_text(part, longest) for part in value[:_SHOWN_PARTS]]
         joined = ", ".join([*parts, *["…"] * (len(value) > _SHOWN_PARTS)])
         return f"[{joined}]" if isinstance(value, list) else f"({joined}{',' * (len(parts) == 1)})"
     return repr(value[:longest]) if isinstance(value, str) else repr(value)
@@ -66,58 +66,58 @@ def to_json_value(value: object) -> Any:
     return value[:MAX_FACT_LENGTH] + "" if isinstance(value, str) else shorten(value)
 
 
-def nothing_left(largest: Fraction) -> str:
+def nothing_left_message(largest: Fraction) -> str:
     """Say that no useful answer can be paid for any more."""
     if not largest:
         return "nothing is left for ordinary answers"
     return f"what is left, ε = {format_rounded_down(largest)}, is too little for a useful answer"
 
 
-class Outcome(NamedTuple):
+class ErrorOutcome(NamedTuple):
     """The exit code of a command and the HTTP status of a request that an error ends."""
 
     exit_code: int
     http_status: int
 
 
-OUTCOMES: Mapping[str, Outcome] = {
-    "refused": Outcome(1, 400),
-    "invalid-parameter": Outcome(2, 400),
-    "invalid-request": Outcome(2, 400),
-    "body-too-large": Outcome(2, 413),
-    "neighbours-differ": Outcome(1, 400),
-    "invalid-policy": Outcome(1, 400),
-    "invalid-settings": Outcome(1, 400),
-    "unsupported": Outcome(1, 422),
-    "overspent": Outcome(3, 402),
-    "unanswered": Outcome(4, 503),
-    "equal-question-stopped": Outcome(75, 503),
-    "answer-pending": Outcome(75, 503),
-    "draining": Outcome(75, 503),
-    "entropy-stuck": Outcome(1, 500),
-    "engine-failed": Outcome(1, 500),
-    "engine-closed": Outcome(1, 503),
-    "source-changed": Outcome(1, 409),
-    "source-taken": Outcome(1, 409),
-    "session-closed": Outcome(1, 409),
-    "session-interrupted": Outcome(75, 503),
-    "account-differs": Outcome(1, 409),
-    "already-answered": Outcome(1, 409),
-    "request-differs": Outcome(1, 409),
-    "approval-needed": Outcome(1, 403),
-    "request-decided": Outcome(1, 409),
-    "synopsis-damaged": Outcome(1, 400),
-    "bundle-damaged": Outcome(1, 400),
-    "tab-closed": Outcome(1, 409),
-    "not-signed-in": Outcome(1, 401),
-    "not-allowed": Outcome(1, 403),
-    "not-there": Outcome(1, 404),
-    "paused": Outcome(75, 503),
-    "too-many-requests": Outcome(75, 429),
-    "server-unavailable": Outcome(75, 503),
-    "ledger-unavailable": Outcome(5, 503),
-    "ledger-damaged": Outcome(5, 503),
-    "ledger-in-doubt": Outcome(5, 503),
-    "ledger-behind": Outcome(5, 503),
+OUTCOMES: Mapping[str, ErrorOutcome] = {
+    "refused": ErrorOutcome(1, 400),
+    "invalid-parameter": ErrorOutcome(2, 400),
+    "invalid-request": ErrorOutcome(2, 400),
+    "body-too-large": ErrorOutcome(2, 413),
+    "neighbours-differ": ErrorOutcome(1, 400),
+    "invalid-policy": ErrorOutcome(1, 400),
+    "invalid-settings": ErrorOutcome(1, 400),
+    "unsupported": ErrorOutcome(1, 422),
+    "overspent": ErrorOutcome(3, 402),
+    "unanswered": ErrorOutcome(4, 503),
+    "equal-question-stopped": ErrorOutcome(75, 503),
+    "answer-pending": ErrorOutcome(75, 503),
+    "draining": ErrorOutcome(75, 503),
+    "entropy-stuck": ErrorOutcome(1, 500),
+    "engine-failed": ErrorOutcome(1, 500),
+    "engine-closed": ErrorOutcome(1, 503),
+    "source-changed": ErrorOutcome(1, 409),
+    "source-taken": ErrorOutcome(1, 409),
+    "session-closed": ErrorOutcome(1, 409),
+    "session-interrupted": ErrorOutcome(75, 503),
+    "account-differs": ErrorOutcome(1, 409),
+    "already-answered": ErrorOutcome(1, 409),
+    "request-differs": ErrorOutcome(1, 409),
+    "approval-needed": ErrorOutcome(1, 403),
+    "request-decided": ErrorOutcome(1, 409),
+    "synopsis-damaged": ErrorOutcome(1, 400),
+    "bundle-damaged": ErrorOutcome(1, 400),
+    "tab-closed": ErrorOutcome(1, 409),
+    "not-signed-in": ErrorOutcome(1, 401),
+    "not-allowed": ErrorOutcome(1, 403),
+    "not-there": ErrorOutcome(1, 404),
+    "paused": ErrorOutcome(75, 503),
+    "too-many-requests": ErrorOutcome(75, 429),
+    "server-unavailable": ErrorOutcome(75, 503),
+    "ledger-unavailable": ErrorOutcome(5, 503),
+    "ledger-damaged": ErrorOutcome(5, 503),
+    "ledger-in-doubt": ErrorOutcome(5, 503),
+    "ledger-behind": ErrorOutcome(5, 503),
 }
 """By the code of an error, or of its class."""

@@ -52,14 +52,14 @@ from typing import Any, ClassVar
 from sfumato.error_facts import (
     MAX_FACT_LENGTH,
     OUTCOMES as OUTCOMES,
-    Outcome as Outcome,
+    ErrorOutcome as ErrorOutcome,
     ValueWords as ValueWords,
-    nothing_left,
+    nothing_left_message,
     shorten as shorten,
     suggest_value,
     to_json_value,
 )
-from sfumato.number_formats import format_amount, format_needed, format_rounded_down, parse_exact
+from sfumato.number_formats import format_amount, format_requested, format_rounded_down, parse_exact
 
 MIN_USEFUL_EPSILON = Fraction(1, 10**9)
 """An ε below which the noise of a count exceeds a billion, and much other noise is too wide to be drawn."""
@@ -364,9 +364,9 @@ class Overspent(SfumatoError):
         self.allowed = allowed
         lacking = [name for name, excess in self.difference.items() if excess is None or excess > 0]
         self.details = "\n".join(
-            f"{name}: requested {format_needed(self.requested.get(name))}, "
+            f"{name}: requested {format_requested(self.requested.get(name))}, "
             f"remaining {format_rounded_down(self.remaining[name])}, "
-            f"difference {format_needed(self.difference[name])}"
+            f"difference {format_requested(self.difference[name])}"
             for name in lacking
         )
         super().__init__(
@@ -378,7 +378,7 @@ class Overspent(SfumatoError):
     def _suggest_fix(self, lacking: list[str]) -> str:
         """Suggest what would be accepted; if only δ is too large, what needs less of it."""
         if self.largest < MIN_USEFUL_EPSILON:
-            return f"{nothing_left(self.largest)}: stored answers stay free; for more, ask the owner"
+            return f"{nothing_left_message(self.largest)}: stored answers stay free; for more, ask the owner"
         accepted = f"the largest ordinary answer accepted now is ε = {format_rounded_down(self.largest)}"
         if lacking != ["failure"]:
             return f"ask for less: {accepted}"
@@ -392,7 +392,9 @@ class Overspent(SfumatoError):
         reasons = []
         if "failure" in lacking:
             request, remaining = self.requested.get("failure"), self.remaining["failure"]
-            reasons.append(f"it needs δ = {format_needed(request)}, and δ = {format_rounded_down(remaining)} is left")
+            reasons.append(
+                f"it needs δ = {format_requested(request)}, and δ = {format_rounded_down(remaining)} is left"
+            )
         if "pure" in lacking or "renyi" in lacking or not lacking:
             reasons.append(self._explain_shortfall("pure" in lacking))
         return reasons
@@ -405,9 +407,11 @@ class Overspent(SfumatoError):
             "" if remaining is None else f"ε = {format_rounded_down(remaining)}{total} is left for ordinary answers"
         )
         if request is not None and remaining is not None and is_pure_lacking:
-            shortfall = f", which is ε = {format_needed(request - remaining)} too little" if remaining else ""
-            return f"it takes ε = {format_needed(request)}, and {ordinary}{shortfall}"
-        subject = "it has Gaussian noise, which" if request is None else f"it has ε = {format_needed(request)}, which"
+            shortfall = f", which is ε = {format_requested(request - remaining)} too little" if remaining else ""
+            return f"it takes ε = {format_requested(request)}, and {ordinary}{shortfall}"
+        subject = (
+            "it has Gaussian noise, which" if request is None else f"it has ε = {format_requested(request)}, which"
+        )
         return "; ".join(filter(None, (f"{subject} {self._gaussian_ratio()}", ordinary)))
 
     def _gaussian_ratio(self) -> str:
@@ -623,7 +627,7 @@ class LedgerBehind(LedgerUnavailable):
         self.number = number
 
 
-def outcome(error: SfumatoError) -> Outcome:
+def outcome(error: SfumatoError) -> ErrorOutcome:
     """Return the exit code and HTTP status of an error. All refused questions have the same, whatever their code."""
     return OUTCOMES.get(error.code, OUTCOMES[type(error).code])
 

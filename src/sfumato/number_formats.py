@@ -49,6 +49,6 @@ def format_rounded_down(value: Fraction) -> str:
     return f"{float(down.divide(Decimal(value.numerator), Decimal(value.denominator))):.6g}"
 
 
-def format_needed(amount: Fraction | None) -> str:
+def format_requested(amount: Fraction | None) -> str:
     """Format a requested amount with six digits; None is unbounded."""
     return "unbounded" if amount is None else f"{float(amount):.6g}"

@@ -27,11 +27,11 @@ else:
     def dataclass(cls=None, /, **options):
         """Make a dataclass of a class, as `dataclasses.dataclass` does; see this module for what differs."""
         if cls is None:
-            return lambda decorated: _build(decorated, **options)
-        return _build(cls)
+            return lambda decorated: _build_dataclass(decorated, **options)
+        return _build_dataclass(cls)
 
 
-def _build(
+def _build_dataclass(
     cls: type[Any],
     *,
     init: bool = True,
@@ -48,9 +48,9 @@ def _build(
     cls.__doc__ = documented
     cls.__dataclass_params__.frozen = frozen
     if init:
-        _add(cls, "__init__", _LazyInit(cls, frozen))
+        _add_unless_defined(cls, "__init__", _LazyInit(cls, frozen))
     if repr:
-        _add(cls, "__repr__", _repr)
+        _add_unless_defined(cls, "__repr__", _repr)
     if eq:
         _add_comparison(cls, frozen)
     if frozen:
@@ -81,7 +81,7 @@ def _check_fields(cls: type[Any]) -> None:
         raise TypeError(f"{cls.__qualname__} has an InitVar: use dataclasses.dataclass")
 
 
-def _add(cls: type[Any], name: str, value: object) -> None:
+def _add_unless_defined(cls: type[Any], name: str, value: object) -> None:
     """Add a method unless the class's own body defines it."""
     if name not in cls.__dict__:
         setattr(cls, name, value)
@@ -111,7 +111,7 @@ def _add_comparison(cls: type[Any], frozen: bool) -> None:
     def hash_of_fields(self: object) -> int:
         return hash(hashed(self))
 
-    _add(cls, "__eq__", equal)
+    _add_unless_defined(cls, "__eq__", equal)
     if not has_own_hash:
         cls.__hash__ = hash_of_fields if frozen else None  # type: ignore[assignment]
 

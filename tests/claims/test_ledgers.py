@@ -20,7 +20,7 @@ from sfumato.ledger.accounts import joined_sources
 from sfumato.ledger.accounts.holds import SettledAnswer
 from sfumato.ledger.accounts.joined_sources import JoinedSource
 from sfumato.ledger.accounts.period_accounts import _max_totals
-from sfumato.ledger.accounts.spending_limits import _min_epsilon, amended_budget, epsilon_of
+from sfumato.ledger.accounts.spending_limits import _min_epsilon, amended_budget, release_epsilon
 from sfumato.ledger.spending import NO_COST, Spending, read_cost, read_spending, write_cost
 from sfumato.ledger.transaction import Terms
 from sfumato.mechanisms import AboveThreshold, Exponential, Gaussian, Laplace, PermuteAndFlip
@@ -241,9 +241,9 @@ def test_limits_beside_an_account(ledger: sf.Ledger, name: str) -> None:
     for kind, part in noises(relation.value).items():
         leaked = entry(part).curve
         cost = clinic.cost(leaked)
-        found |= claims_of(f"{kind} with its curve", epsilon_of(cost, leaked, BUDGETS[name]))
-        found |= claims_of(f"{kind} without", epsilon_of(cost, None, BUDGETS[name]))
-        found |= claims_of(f"{kind} unbounded", epsilon_of(Cost(None, cost.renyi, 0), None, BUDGETS[name]))
+        found |= claims_of(f"{kind} with its curve", release_epsilon(cost, leaked, BUDGETS[name]))
+        found |= claims_of(f"{kind} without", release_epsilon(cost, None, BUDGETS[name]))
+        found |= claims_of(f"{kind} unbounded", release_epsilon(Cost(None, cost.renyi, 0), None, BUDGETS[name]))
     check_claims(f"ledgers/limited_{name.replace(' ', '_')}", found)
 
 
@@ -436,7 +436,11 @@ def test_joined_data() -> None:
         found |= {f"changed back {name}": joined_sources.is_changed(base, [base, other])}
         found |= {f"same {name}": joined_sources._is_same_data(base, other, keyed)}
         found |= {f"same as {name}": joined_sources._is_same_data(other, base, keyed)}
-        found |= {f"taken {name}": joined_sources.other_owner([("mine", base), ("other", other)], "mine", base, keyed)}
+        found |= {
+            f"taken {name}": joined_sources.other_owning_account(
+                [("mine", base), ("other", other)], "mine", base, keyed
+            )
+        }
         found |= {f"version {name}": joined_sources.count_versions([base, other, base, other, other])}
     found |= {"none": joined_sources.count_versions([]), "all": joined_sources.count_versions(list(others.values()))}
     check_claims("ledgers/joined", found)

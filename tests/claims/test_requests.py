@@ -403,7 +403,10 @@ def test_prices_in_rho() -> None:
             paid = str(outcome(lambda: marginals._effective_price(price, family)))
             found |= claims_of(f"paid {price} {family}", paid, words=True)
     for value in (Fraction(2), Fraction(1, 3), Fraction(10**20, 7), Fraction(4)):
-        found |= {f"above {value}": str(mwem._root_above(value)), f"below {value}": str(online._root_below(value))}
+        found |= {
+            f"above {value}": str(mwem._square_root_rounded_up(value)),
+            f"below {value}": str(online._square_root_rounded_down(value)),
+        }
     changes = {"one": Sensitivity(1, 1), "three": Sensitivity(2, 3, 5, 11)}
     changes["replaced"] = Sensitivity(1, 2, neighbours="replace")
     for name, moved in changes.items():
@@ -487,11 +490,11 @@ def test_steps_of_weights_at_small_prices(clinics: dict[str, sf.Curator], world:
         price = Price(rho=Fraction(1, 10**power))
         found |= claims_of(f"synthesis {power}", outcome(lambda: model.setting(price).unit_value))
         found |= claims_of(f"marginals {power}", outcome(lambda: counts._strategy_at(price, None).plan.unit_value))
-        found |= claims_of(f"mwem {power}", outcome(lambda: fitted._bits(price)))
+        found |= claims_of(f"mwem {power}", outcome(lambda: fitted._weight_bits(price)))
         pure = Price(Fraction(1, 10**power))
         found |= claims_of(f"pure synthesis {power}", outcome(lambda: model.setting(pure).unit_value))
         found |= claims_of(f"pure marginals {power}", outcome(lambda: counts._strategy_at(pure, None).plan.unit_value))
-        found |= claims_of(f"pure mwem {power}", outcome(lambda: fitted._bits(pure)))
+        found |= claims_of(f"pure mwem {power}", outcome(lambda: fitted._weight_bits(pure)))
     record(f"steps {world}", found)
 
 

@@ -138,19 +138,19 @@ def test_the_help_of_budget_shows_every_option_that_works() -> None:
 def test_the_tour_ends_with_the_line_that_makes_the_command_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from sfumato.cli.commands.demo import _next
+    from sfumato.cli.commands.demo import _print_next_steps
 
     (tmp_path / "bin").mkdir()
     activate = tmp_path / "bin" / "activate"
     activate.touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
-    _next(None)
+    _print_next_steps(None)
     assert f". {activate}" in capsys.readouterr().out
     command = tmp_path / "bin" / "sfumato"
     command.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    _next(None)
+    _print_next_steps(None)
     assert "activate" not in capsys.readouterr().out
 
 

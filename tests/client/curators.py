@@ -12,7 +12,7 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.server.application import build_application
-from sfumato.server.connections import base_url, listening
+from sfumato.server.connections import base_url, bound_http_socket
 from sfumato.server.people.users import Role
 from sfumato.server.serving import ProcessSettings, UvicornServer, open_gateway
 from sfumato.server.settings import ServerSettings
@@ -74,7 +74,7 @@ def serving(policy: Path, at: str = "127.0.0.1:0", **settings: Any) -> Iterator[
     """Serve a policy from a thread; give the address and the analyst's token."""
     own = {"listen": at, "answer_after": 0.01, "free_per_second": 10_000, "log": str(policy.parent / "log")}
     chosen = ServerSettings(**{**own, **settings})
-    with listening(chosen) as listener, open_gateway(ProcessSettings((policy,), None, chosen)) as counter:
+    with bound_http_socket(chosen) as listener, open_gateway(ProcessSettings((policy,), None, chosen)) as counter:
         counter.people.add_user("ana", Role.ANALYST, by="tests")
         _, token = counter.people.new_token("ana", by="tests")
         started = threading.Event()

@@ -20,7 +20,7 @@ from sfumato.reports.account_reports import reviewed_lines
 from sfumato.reports.bundles import bundle
 from sfumato.reports.signing_keys import SigningKey
 from sfumato.server.people.database import people_file_path
-from sfumato.server.people.people_file import PeopleFile, open_owners
+from sfumato.server.people.people_file import PeopleFile, open_owner_check
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 People = Callable[[str], RemoteCurator]
@@ -168,7 +168,7 @@ def test_marked_answers_are_approved_and_signed(
     with pytest.raises(NotAllowed):
         ana.requests.approve(marked.number)
     assert olga.requests.approve(marked.number).state == "approved"
-    with open_owners(policy) as is_owner:
+    with open_owner_check(policy) as is_owner:
         assert [is_owner(name) for name in ("olga", "ana", "nobody")] == [True, False, False]
         assert reviewed_lines(policy, is_owner=is_owner) == (shown,)
     with pytest.raises(SfumatoError, match="no answers have been marked"):

@@ -34,7 +34,7 @@ def policy(folder: Path, rows: str = HALF) -> Path:
 @pytest.fixture(autouse=True)
 def _times_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long reading takes is measured in ``test_reading_times``: it is most of a check's own time."""
-    monkeypatch.setattr("sfumato.curator.checking.reading_times", lambda _: ())
+    monkeypatch.setattr("sfumato.curator.checking.time_typical_questions", lambda _: ())
 
 
 def test_bounds_that_are_hit_are_told_apart(tmp_path: Path) -> None:

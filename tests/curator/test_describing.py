@@ -9,7 +9,7 @@ import pytest
 
 import sfumato as sf
 from engine.tables import DATA
-from sfumato.curator.describing import describe_policy, policy_alone, suggestions
+from sfumato.curator.describing import describe_policy, example_questions, open_without_data
 from sfumato.policy import read
 
 HEAD = """[unit]
@@ -73,9 +73,9 @@ def described(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def test_every_question_to_copy_is_understood_and_priced(described: tuple[sf.Policy, Any]) -> None:
     declared, descriptions = described
-    with policy_alone(declared) as alone:
+    with open_without_data(declared) as alone:
         for table in alone.catalog.tables.values():
-            asked = suggestions(declared, table)
+            asked = example_questions(declared, table)
             assert len(asked) >= 3
             for each in asked:
                 assert alone.question(each.sql).error(epsilon=1, delta=each.delta).columns

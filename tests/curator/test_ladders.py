@@ -15,7 +15,7 @@ from sfumato.curator.step_counts import (
     Ladder,
     counting_ladder,
     filled_threshold,
-    heavy_above,
+    heavy_run_threshold,
     ladder,
     selection_threshold,
     span_with_values,
@@ -111,7 +111,7 @@ def test_many_small_steps_together_are_seen_and_few_are_not() -> None:
     spread = {f"_{place}": 60 for place in range(40, 46)}
     assert span_with_values(counts(**spread), NOISE) == (40, 45)
     assert span_with_values(counts(_40=60, _41=60), NOISE) is None
-    assert math.isclose(heavy_above(NOISE, 100), 10 * math.log(100 / 0.005) / 0.95)
+    assert math.isclose(heavy_run_threshold(NOISE, 100), 10 * math.log(100 / 0.005) / 0.95)
 
 
 def test_a_heavy_run_is_found_beyond_a_gap_on_either_side() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.curator.describing import policy_alone
+from sfumato.curator.describing import open_without_data
 from sfumato.engine.public_tables import without_data
 
 QUESTIONS = (
@@ -20,7 +20,7 @@ QUESTIONS = (
 
 @pytest.mark.parametrize("price", [{"epsilon": 1}, {"epsilon": 1, "delta": "1e-6"}, {"rho": "0.1"}])
 def test_errors_are_those_of_the_curator(tmp_path: Path, price: dict[str, object]) -> None:
-    with sf.open(sf.example(tmp_path / "flights")) as made, policy_alone(made.policy) as alone:
+    with sf.open(sf.example(tmp_path / "flights")) as made, open_without_data(made.policy) as alone:
         for text in QUESTIONS:
             assert alone.question(text).error(**price) == made.sql(text).error(**price)  # type: ignore[arg-type]
 
@@ -30,6 +30,6 @@ def test_no_row_is_in_it(tmp_path: Path) -> None:
     empty = without_data(policy)
     assert list(empty.tables) == ["flights"]  # the other declares no columns: they are known from its rows alone
     assert empty.tables["flights"].source.table.num_rows == 0
-    with policy_alone(policy) as alone:
+    with open_without_data(policy) as alone:
         assert alone.question(QUESTIONS[0]).release(epsilon=1).receipt.account == "ε = 3, δ = 1e-06"
     assert not (tmp_path / "flights" / "sfumato.ledger").exists()

@@ -21,7 +21,7 @@ from sfumato.curator.release_kinds import (
     all_kinds,
     contained_kinds,
     field_form,
-    kind_of,
+    kind_for_spec,
     spec_fields,
 )
 from sfumato.errors import InvalidParameter, Unsupported
@@ -35,7 +35,7 @@ KINDS = all_kinds()
 def test_a_kind_is_whole(name: str) -> None:
     kind = KINDS[name]
     assert isinstance(kind.example, kind.spec)
-    assert kind_of(kind.example) is kind
+    assert kind_for_spec(kind.example) is kind
     assert kind.summary
     assert all(field.help.endswith(".") for field in spec_fields(kind.spec))
     assert all(hasattr(kind.proposal_class(), method) for method in ("explain", "release"))
@@ -73,7 +73,7 @@ class Other(Spec[Any]):
 @pytest.mark.parametrize("spec", ["bounds", 3, None, Other(), BoundsSpec])
 def test_what_is_no_spec_of_a_kind_is_refused(spec: Any) -> None:
     with pytest.raises(InvalidParameter, match="spec"):
-        kind_of(spec)
+        kind_for_spec(spec)
 
 
 @pytest.mark.parametrize(

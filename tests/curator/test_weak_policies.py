@@ -104,7 +104,7 @@ def test_a_unit_of_a_period_is_named_as_it_is_counted(tmp_path: Path) -> None:
 def test_only_the_private_part_of_a_check_depends_on_the_number_of_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfumato.curator.checking.reading_times", lambda _: ())
+    monkeypatch.setattr("sfumato.curator.checking.time_typical_questions", lambda _: ())
     path = write(tmp_path, delta="0.002", more=ALLOWED)
     public, shared, private, reports = set(), set(), [], set()
     for units in (49, 50):

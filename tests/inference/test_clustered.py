@@ -146,7 +146,7 @@ def clustered_fit(proposal: ClusteredProposal, frame: pd.DataFrame, noise: tuple
     hours = (frame["hours"].to_numpy(float) - 30) / float(design.columns[1].slope)
     rows = np.array([np.ones(len(frame)), age, hours]).T
     fit = LinearFit(design, noisy_estimates(design, rows.T @ rows, noise[0]), one_row_per_unit=False)
-    coefficients, clamp = proposal._meat_point(fit)
+    coefficients, clamp = proposal._coefficients_and_clamp(fit)
     assert coefficients == residual_coefficients(fit)
     residuals = hours - rows[:, :2] @ (np.array(coefficients) / COEFFICIENT_STEPS)
     steps = np.floor(np.clip(residuals / float(clamp), -1, 1) * RESIDUAL_STEPS + 0.5)
@@ -161,13 +161,13 @@ def population_misses(draws: int, persons: int, epsilon: str, folder: Path) -> t
     """Count the intervals for the slope of age that miss it: clustered ones, and those of independent rows."""
     with curator(people(20), folder, max_rows=6) as made:
         proposal = clustered(made, "hours ~ age")
-        first, second = proposal._noise(Price(epsilon, "1e-6")).mechanisms
+        first, second = proposal._step_noise(Price(epsilon, "1e-6")).mechanisms
     clustered_misses = plain = 0
     for seed in range(draws):
         fit = clustered_fit(proposal, correlated(persons, seed, rows=6), (first, second))
-        low, high = fit.coefficients(0.95)[1].both or (0, 0)
+        low, high = fit.coefficients(0.95)[1].combined or (0, 0)
         clustered_misses += not low <= 0.1 <= high
-        low, high = LinearFit(fit.design, fit.moments, one_row_per_unit=True).coefficients(0.95)[1].both or (0, 0)
+        low, high = LinearFit(fit.design, fit.moments, one_row_per_unit=True).coefficients(0.95)[1].combined or (0, 0)
         plain += not low <= 0.1 <= high
     return clustered_misses, plain
 
@@ -192,7 +192,7 @@ def test_the_noise_of_the_meat_follows_what_the_policy_implies(tmp_path: Path) -
     with curator(people(30), tmp_path, max_rows=2) as made:
         proposal = clustered(made)
         grid = proposal.grid
-        mechanism = proposal._noise(Price(1, "1e-6")).mechanisms[1]
+        mechanism = proposal._step_noise(Price(1, "1e-6")).mechanisms[1]
     totals = mechanism.apply(np.zeros(len(grid.pairs), np.int64))
     estimates = grid.estimates(NoisyMeat((0,) * 7, residual_clamp(1.0), tuple(totals.tolist()), mechanism))
     gram = estimates.values[grid.gram_index]

@@ -208,11 +208,11 @@ def test_the_variance_of_a_score_is_that_of_its_noise() -> None:
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
     test = ScoreTest(fit._score, fit._noise, fit.sampling_variance, fit.estimate)
     for index, shift in [(0, 0.3), (2, -0.5), (4, 1.0)]:
-        point = np.append(fit.estimate + shift * test._path(index), 1.0)
+        point = np.append(fit.estimate + shift * test._coefficient_path(index), 1.0)
         noises = fit._noise @ point
         direction = test.inverse[index]
         expected = direction @ (noises.T @ noises + fit._sampling) @ direction
-        a, b, c = test.variance(index)
+        a, b, c = test.variance_polynomial(index)
         assert a + 2 * b * shift + c * shift**2 == pytest.approx(expected)
         assert direction @ (fit._score @ point) == pytest.approx(shift)
 

@@ -244,7 +244,7 @@ def test_noise_has_the_deviation_that_is_charged_and_is_drawn_anew(tmp_path: Pat
         proposal = made.logistic("retired ~ age + C(sex, F) + C(arm, a)", "people")
         coefficients = (0,) * (len(proposal.logistic.design.coordinates) - 1)
         totals = proposal.totals_at(coefficients)
-        mechanism = proposal._noise(Price(1, "1e-6")).mechanisms[-1]
+        mechanism = proposal._scan_noise(Price(1, "1e-6")).mechanisms[-1]
         scan = ScanRelease.of(totals, mechanism, coefficients)
         zeros = np.zeros((1, len(totals.weights)), np.int64)
         drawn = np.array([scan.draw_from(zeros).totals for _ in range(40)], float) / float(mechanism.sizes[0])
@@ -275,7 +275,7 @@ def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path:
 def test_the_tab_spends_what_all_scans_cost(tmp_path: Path) -> None:
     with curator(survey(400), tmp_path) as made:
         proposal = made.logistic("retired ~ age", "people")
-        noise = proposal._noise(Price(1, "1e-6"))
+        noise = proposal._scan_noise(Price(1, "1e-6"))
         answer = proposal.release(**PRICE, request_id="once")
         again = proposal.release(**PRICE, request_id="once")
         assert again.receipt.free
@@ -386,9 +386,9 @@ def test_a_value_without_events_has_no_end_below(tmp_path: Path) -> None:
         near = last_step(design, events, start).coefficients(0.95)[1]
         assert near.noise[0] < root < near.noise[1]
         assert near.noise[1] - near.noise[0] < 1
-        assert near.both is not None
+        assert near.combined is not None
         assert near.p is not None
-        assert (near.p < 0.05) == (not near.both[0] <= 0 <= near.both[1])
+        assert (near.p < 0.05) == (not near.combined[0] <= 0 <= near.combined[1])
 
 
 def test_another_confidence_of_a_bought_answer_is_free(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_an_interrupt_between_scans_frees_the_rest(tmp_path: Path) -> None:
 
     with curator(survey(200), tmp_path) as made:
         proposal, account = made.logistic("retired ~ age", "people"), made._context.account
-        noise = proposal._noise(Price(1, "1e-6"))
+        noise = proposal._scan_noise(Price(1, "1e-6"))
         with pytest.raises(KeyboardInterrupt):
             proposal.release(**PRICE, progress=interrupt)
         first = account.cost(noise.curves[0])

@@ -176,7 +176,7 @@ def test_each_sum_of_the_meat_has_a_noise_of_its_own(tmp_path: Path) -> None:
         proposal = made.regress(FORMULA, "people", robust=True)
         assert isinstance(proposal, RobustProposal)
         totals = proposal._meat_at_zero
-        mechanism = proposal._noise(Price(1, "1e-6")).mechanisms[1]
+        mechanism = proposal._step_noise(Price(1, "1e-6")).mechanisms[1]
         release = MeatRelease.of(totals, mechanism, proposal._zeros, residual_clamp(1.0))
         zeros = np.zeros((1, len(totals.weights) + 1), np.int64)
         drawn = np.array([release.draw_from(zeros).totals for _ in range(60)], float) / float(mechanism.sizes[0])
@@ -192,7 +192,7 @@ def test_both_steps_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -
     with curator(people(20), tmp_path) as made:
         proposal = made.regress(FORMULA, "people", robust=True)
         assert isinstance(proposal, RobustProposal)
-        noise = proposal._noise(price)
+        noise = proposal._step_noise(price)
         assert sum(STEP_SHARES) == 1
         both = zip(noise.mechanisms, (proposal.moments.sensitivity, proposal._meat_at_zero.sensitivity), strict=True)
         curve = compose(mechanism.curve(sensitivity) for mechanism, sensitivity in both)
@@ -208,7 +208,7 @@ def test_the_tab_spends_both_steps_once(tmp_path: Path) -> None:
         answer = proposal.release(**PRICE, request_id="once")
         assert proposal.release(**PRICE, request_id="once").rows == answer.rows
         account = made._context.account
-        costs = [account.cost(curve) for curve in proposal._noise(Price(1, "1e-6")).curves]
+        costs = [account.cost(curve) for curve in proposal._step_noise(Price(1, "1e-6")).curves]
         assert account.spent == account._opening_terms.budget.with_spent(sum(costs[1:], costs[0])).spent
         with pytest.raises(RequestDiffers):
             made.regress("hours ~ age + sex", "people", robust=True).release(**PRICE, request_id="once")
@@ -258,13 +258,13 @@ def population_misses(draws: int, rows: int, epsilon: str, folder: Path) -> tupl
     with curator(people(20), folder) as made:
         proposal = made.regress("hours ~ age", "people", robust=True)
         assert isinstance(proposal, RobustProposal)
-        first, second = proposal._noise(Price(epsilon, "1e-6")).mechanisms
+        first, second = proposal._step_noise(Price(epsilon, "1e-6")).mechanisms
     robust = plain = 0
     for seed in range(draws):
         fit = robust_fit(proposal, heteroskedastic(rows, seed), (first, second))
-        low, high = fit.coefficients(0.95)[1].both or (0, 0)
+        low, high = fit.coefficients(0.95)[1].combined or (0, 0)
         robust += not low <= 0.1 <= high
-        low, high = LinearFit(fit.design, fit.moments, one_row_per_unit=True).coefficients(0.95)[1].both or (0, 0)
+        low, high = LinearFit(fit.design, fit.moments, one_row_per_unit=True).coefficients(0.95)[1].combined or (0, 0)
         plain += not low <= 0.1 <= high
     return robust, plain
 
@@ -288,7 +288,7 @@ def test_the_sampling_variance_is_the_meat_and_one_deviation_of_its_noise(tmp_pa
     with curator(people(20), tmp_path) as made:
         proposal = made.regress("hours ~ age", "people", robust=True)
         assert isinstance(proposal, RobustProposal)
-        first, second = proposal._noise(Price(1, "1e-6")).mechanisms
+        first, second = proposal._step_noise(Price(1, "1e-6")).mechanisms
         fit = robust_fit(proposal, heteroskedastic(3000, 1), (first, second))
         zero = NoisyMeat((0, 0), residual_clamp(1.0), (0,) * len(proposal.meat_design.products.entries), second)
         empty = RobustFit.of(fit, zero, proposal.meat_design.products)

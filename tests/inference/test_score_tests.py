@@ -17,7 +17,7 @@ from sfumato.inference.score_tests import (
     ScoreTest,
     correlation,
     equal_means,
-    fit,
+    goodness_of_fit,
     independence,
     share_p_values,
     share_tails,
@@ -34,7 +34,9 @@ def test_without_noise_they_are_the_textbooks_statistics() -> None:
         stats.chi2_contingency(cells, correction=False).statistic
     )
     shares = np.array([0.2, 0.3, 0.5])
-    assert fit(cells[0], shares, _NONE).statistic == pytest.approx(stats.chisquare(cells[0], 75 * shares).statistic)
+    assert goodness_of_fit(cells[0], shares, _NONE).statistic == pytest.approx(
+        stats.chisquare(cells[0], 75 * shares).statistic
+    )
     two = np.array([[45.0, 55], [30, 90]])
     sums = GroupSums(two[:, 0], two[:, 1], _NONE)
     assert equal_means(sums).statistic == pytest.approx(stats.chi2_contingency(two, correction=False).statistic)
@@ -121,7 +123,7 @@ def _table(scale: float, total: int, rows: Floats, columns: Floats) -> Callable[
 
 def _fit(scale: float, total: int, shares: Floats) -> Callable[[Generator], ScoreTest]:
     law = NoiseLaw(1, scale)
-    return lambda generator: fit(
+    return lambda generator: goodness_of_fit(
         generator.multinomial(total, shares) + laplace(generator, scale, shares.shape), shares, law, draws=199
     )
 
@@ -223,7 +225,7 @@ def test_the_level_is_kept_at_length(name: str) -> None:
 def test_a_table_without_rows_tells_nothing() -> None:
     negative = np.array([[-3.0, 1], [-2, 2]])
     law = NoiseLaw(1, 5.0)
-    assert independence(negative, law) is fit(negative[0], HALVES, law) is UNTESTABLE
+    assert independence(negative, law) is goodness_of_fit(negative[0], HALVES, law) is UNTESTABLE
     assert equal_means(GroupSums(negative[0], negative[1], law)) is UNTESTABLE
     assert correlation(PairSums(0.5, (0, 0), (1, 1), 0, (law, law), law, (1, 1))) is UNTESTABLE
     assert UNTESTABLE.p_value == 1

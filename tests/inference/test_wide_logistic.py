@@ -143,7 +143,7 @@ def test_the_formula_and_the_policy_decide_the_estimator(tmp_path: Path) -> None
 def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -> None:
     with curator(people(20).assign(town=1, job=2), tmp_path, columns=WIDE) as made:
         proposal = proposal_of(made)
-        noise = proposal._noise(price)
+        noise = proposal._scan_noise(price)
         assert sum(WIDE_SCAN_SHARES) == 1
         changes = [proposal.spread.sensitivity, *[proposal._first_gradient.sensitivity] * (len(WIDE_SCAN_SHARES) - 1)]
         pairs = zip(noise.mechanisms, changes, strict=True)
@@ -172,7 +172,7 @@ def test_a_release_predicts_is_charged_once_and_reads_back(tmp_path: Path) -> No
         answer = proposal.release(epsilon=4, delta="1e-6", request_id="once")
         assert proposal.release(epsilon=4, delta="1e-6", request_id="once").rows == answer.rows
         account = made._context.account
-        costs = [account.cost(curve) for curve in proposal._noise(Price(4, "1e-6")).curves]
+        costs = [account.cost(curve) for curve in proposal._scan_noise(Price(4, "1e-6")).curves]
         assert account.spent == account._opening_terms.budget.with_spent(sum(costs[1:], costs[0])).spent
     assert LogisticAnswer.from_json(answer.to_json()) == answer
     assert answer.for_prediction

@@ -30,7 +30,7 @@ from sfumato.ledger.approval_requests import (
     RequestRecord,
     RequestState,
     RequestStep,
-    every_name,
+    count_everyone_as_owner,
 )
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.sqlite import SQLiteRows
@@ -82,7 +82,9 @@ def request(clinic: Account, entry: Entry, **changes: Any) -> ApprovalRequest:
 
 def condition(requester: str = "ana", policy: str = POLICY, **changes: Any) -> ApprovalCondition:
     tables, measures = frozenset(("visits",)), frozenset(("count",))
-    built = ApprovalCondition(requester, policy, "", "the rules say so", "questions", tables, measures, every_name)
+    built = ApprovalCondition(
+        requester, policy, "", "the rules say so", "questions", tables, measures, count_everyone_as_owner
+    )
     return replace(built, **changes)
 
 
@@ -93,7 +95,7 @@ def assessing(clinic: Account, entry: Entry, requester: str = "ana", policy: str
 
 
 def approve(clinic: Account, number: int, by: str = "olga") -> RequestRecord:
-    return clinic.requests.take(number, RequestStep(RequestAct.APPROVE, by))
+    return clinic.requests.record_step(number, RequestStep(RequestAct.APPROVE, by))
 
 
 def state(clinic: Account, number: int) -> RequestState:
@@ -182,16 +184,16 @@ def test_an_approval_counts_while_its_owner_is_one(ledger: sf.Ledger) -> None:
     requests = clinic.requests.decided_by(lambda name: name in owners)
     number = requests.file(request(clinic, entry, approvals=2), "ana").number
     for name in ("olga", "oda"):
-        requests.take(number, RequestStep(RequestAct.APPROVE, name))
+        requests.record_step(number, RequestStep(RequestAct.APPROVE, name))
     paying = clinic.conditioned(condition(is_owner=lambda name: name in owners))
     owners.remove("oda")
     with pytest.raises(ApprovalNeeded, match=f"request {number} for it is filed, since oda, who approved it, is no"):
         paying.charge(entry)
     seen = requests.read(number)
-    assert (seen.approvers, seen.lapsed) == (("olga",), ("oda",))
+    assert (seen.approvers, seen.lapsed_approvers) == (("olga",), ("oda",))
     assert [line.kind for line in ledger.lines()].count("request-step") == 2  # nobody decided since
     owners.add("otto")
-    requests.take(number, RequestStep(RequestAct.APPROVE, "otto"))
+    requests.record_step(number, RequestStep(RequestAct.APPROVE, "otto"))
     owners.add("oda")  # enabled again after the lapse was recorded: approves anew or not at all
     assert requests.read(number).approvers == ("olga", "otto")
     paying.charge(entry)
@@ -562,7 +564,7 @@ def test_a_release_and_its_end_that_race_have_one_winner(ledger: sf.Ledger, act:
         step = RequestStep(act, ACTORS[act], "no longer needed")
         race(
             lambda entry=entry: clinic.conditioned(condition()).charge(entry),  # type: ignore[misc]
-            lambda number=number, step=step: clinic.requests.take(number, step),  # type: ignore[misc]
+            lambda number=number, step=step: clinic.requests.record_step(number, step),  # type: ignore[misc]
         )
         record = clinic.requests.read(number)
         assert len(record.steps) == 2
@@ -608,14 +610,14 @@ def test_a_lapse_that_races_a_release_comes_before_or_after_it(ledger: sf.Ledger
     requests = clinic.requests.decided_by(lambda name: name in owners)
     number = requests.file(request(clinic, release(), approvals=2), "ana").number
     for name in ("olga", "oda"):
-        requests.take(number, RequestStep(RequestAct.APPROVE, name))
+        requests.record_step(number, RequestStep(RequestAct.APPROVE, name))
     paying = clinic.conditioned(condition(is_owner=lambda name: name in owners))
     race(lambda: paying.charge(release()), lambda: owners.discard("oda"))
     if charges(ledger):
         assert requests.read(number).state(requests.now()) is RequestState.RELEASED
     else:
         assert requests.read(number).state(requests.now()) is RequestState.FILED
-        requests.take(number, RequestStep(RequestAct.APPROVE, "otto"))
+        requests.record_step(number, RequestStep(RequestAct.APPROVE, "otto"))
         paying.charge(release())
     assert ledger.verify().holds
 
@@ -639,9 +641,9 @@ def live_through_a_lapse(clinic: Account) -> None:
     requests = clinic.requests.decided_by(lambda name: name in owners)
     number = requests.file(request(clinic, release(), approvals=2), "ana").number
     for name in ("olga", "oda"):
-        requests.take(number, RequestStep(RequestAct.APPROVE, name))
+        requests.record_step(number, RequestStep(RequestAct.APPROVE, name))
     owners.remove("oda")
-    requests.take(number, RequestStep(RequestAct.APPROVE, "otto"))
+    requests.record_step(number, RequestStep(RequestAct.APPROVE, "otto"))
     clinic.conditioned(condition(is_owner=lambda name: name in owners)).charge(release())
 
 
@@ -650,12 +652,12 @@ def live_on_a_share(clinic: Account) -> None:
     owners = {"olga", "oda"}
     requests = clinic.requests.decided_by(lambda name: name in owners)
     number = requests.file(share(clinic, approvals=2, measures=("count",)), "ana", approved_by="olga").number
-    requests.take(number, RequestStep(RequestAct.APPROVE, "oda"))
+    requests.record_step(number, RequestStep(RequestAct.APPROVE, "oda"))
     for plan in ("p", "q"):
         entry = release(plan=plan, epsilon="0.1")
         assessing(clinic, entry).charge(entry)
     owners.remove("olga")
-    requests.take(number, RequestStep(RequestAct.REFUSE, "oda", "the study is over"))
+    requests.record_step(number, RequestStep(RequestAct.REFUSE, "oda", "the study is over"))
 
 
 LIVES: dict[str, tuple[Callable[[Account], None], int]] = {

@@ -55,7 +55,7 @@ def test_what_a_process_charged_to_a_shared_ledger_is_in_a_file_until_it_is_clos
     with sf.Ledger.open(tmp_path / "ledger.db") as ledger:
         clinic = account(ledger)
         line = clinic.charge(pure("0.1"))
-        kept = ledger._guarded._running_place
+        kept = ledger._guarded._process_anchor_path
         assert line.hash in kept.read_text(encoding="utf-8")
         assert ledger._guarded.memory.last == (line.number, line.hash)
     assert not kept.exists()
@@ -114,30 +114,30 @@ def test_anchors_that_are_known(tmp_path: Path) -> None:
         clinic.charge(pure("0.1"))
         guarded, given = ledger._guarded, ledger.anchor()
         guarded.anchors = (replace(given, moved="here"),)
-        assert guarded.known_anchors(None) == guarded.anchors
-        assert guarded.known_anchors(given) == (given,)
+        assert guarded.anchors_to_check(None) == guarded.anchors
+        assert guarded.anchors_to_check(given) == (given,)
         own = guarded.memory.anchor
         assert own is not None
         account(other, name="another")
         other._guarded.memory = guarded.memory  # what was written elsewhere is lost here
-        assert other._guarded.known_anchors(None) == (*other._guarded.anchors, own)
-        assert other._guarded.known_anchors(given) == (given, own)
+        assert other._guarded.anchors_to_check(None) == (*other._guarded.anchors, own)
+        assert other._guarded.anchors_to_check(given) == (given, own)
         with other._guarded.reading() as transaction:
-            assert other._guarded.missing_line(transaction) == own.number
+            assert other._guarded.find_missing_line(transaction) == own.number
         with guarded.reading() as transaction:
-            assert guarded.missing_line(transaction) is None
+            assert guarded.find_missing_line(transaction) is None
             guarded.anchors = (replace(given, hash="0" * 64, marks=()),)
-            assert guarded.missing_line(transaction) == given.number
+            assert guarded.find_missing_line(transaction) == given.number
 
 
 def test_an_answer_of_more_than_64_kib_is_in_a_file(ledger: sf.Ledger) -> None:
     guarded, most = ledger._guarded, 1 << 16
-    assert guarded.body("x" * most) == {"body": "x" * most}
-    assert guarded.body("ü" * (most // 2)) == {"body": "ü" * (most // 2)}
+    assert guarded.store_body("x" * most) == {"body": "x" * most}
+    assert guarded.store_body("ü" * (most // 2)) == {"body": "ü" * (most // 2)}
     for large in ("x" * (most + 1), "ü" * (most // 2) + "x"):
-        (name,) = guarded.body(large).values()
+        (name,) = guarded.store_body(large).values()
         assert guarded.store.bodies.read(name) == large
-        assert guarded.body(large) == {"file": name}
+        assert guarded.store_body(large) == {"file": name}
 
 
 def test_every_epsilon_of_an_account_is_told_in_order(ledger: sf.Ledger) -> None:
@@ -149,9 +149,9 @@ def test_every_epsilon_of_an_account_is_told_in_order(ledger: sf.Ledger) -> None
         clinic.charge(pure("0.1"))
     account(ledger, sf.Budget(7), "other")
     with guarded.reading() as transaction:
-        assert guarded.epsilons(transaction, "clinic") == (1, 3, 2)
-        assert guarded.epsilons(transaction, "other") == (7,)
-        assert guarded.terms(transaction, "clinic").budget.epsilon == 2
+        assert guarded.epsilon_history(transaction, "clinic") == (1, 3, 2)
+        assert guarded.epsilon_history(transaction, "other") == (7,)
+        assert guarded.terms_in_force(transaction, "clinic").budget.epsilon == 2
 
 
 def test_what_is_written_is_watched_and_what_stopped_is_told(ledger: sf.Ledger) -> None:
@@ -169,7 +169,11 @@ def test_what_is_written_is_watched_and_what_stopped_is_told(ledger: sf.Ledger) 
 
 def test_a_data_version_is_written_under_a_key_and_an_empty_one_is_not(ledger: sf.Ledger) -> None:
     guarded = ledger._guarded
-    assert guarded.data("") == ""
-    assert guarded.data("v1") == guarded.data("v1") == guarded.columns(pure("0.1", data="v1"))["data"]
-    assert guarded.data("v1") != guarded.data("v2")
-    assert "v1" not in guarded.data("v1")
+    assert guarded.hash_data_version("") == ""
+    assert (
+        guarded.hash_data_version("v1")
+        == guarded.hash_data_version("v1")
+        == guarded.entry_columns(pure("0.1", data="v1"))["data"]
+    )
+    assert guarded.hash_data_version("v1") != guarded.hash_data_version("v2")
+    assert "v1" not in guarded.hash_data_version("v1")

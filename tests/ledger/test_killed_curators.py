@@ -233,7 +233,7 @@ def test_a_warning_that_cannot_be_written_fails_no_charge(place: Place, monkeypa
 
     ledger = place.open()
     clinic = account(ledger)
-    monkeypatch.setattr(anchors.Memory, "save", full)
+    monkeypatch.setattr(anchors.WrittenLines, "save", full)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         monkeypatch.setattr(warnings, "showwarning", full)
@@ -262,7 +262,7 @@ def test_a_ctrl_c_while_the_file_is_written_is_one_after_the_line(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(anchors.Memory, "save", struck)
+            patched.setattr(anchors.WrittenLines, "save", struck)
             with pytest.raises(sf.Unanswered):
                 clinic.charge(pure("0.1"))
         assert clinic.remaining == {"pure": Fraction(9, 10)}

@@ -256,12 +256,12 @@ def test_network_file_systems_are_refused(
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTS)
     monkeypatch.setattr(local_files, "MOUNTS", tmp_path / "mounts")
-    assert local_files.filesystem(Path(path), MOUNTS) == kind
+    assert local_files.filesystem_type(Path(path), MOUNTS) == kind
     if refused:
         with pytest.raises(sf.LedgerUnavailable, match="network file system"):
-            local_files.require_local(Path(path))
+            local_files.require_local_filesystem(Path(path))
     else:
-        local_files.require_local(Path(path))
+        local_files.require_local_filesystem(Path(path))
 
 
 def test_opening_on_a_network_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

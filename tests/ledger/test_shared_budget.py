@@ -21,7 +21,7 @@ from sfumato.curator.policy_account import ledger_address, read_policy, users_pa
 from sfumato.errors import WeakLedger
 from sfumato.server.activity_log import ActivityLog
 from sfumato.server.served_policies import ServedPolicies
-from sfumato.server.serving import show_warnings
+from sfumato.server.serving import route_ledger_warnings
 
 QUESTION = "SELECT COUNT(*) AS n FROM visits"
 
@@ -100,7 +100,7 @@ def test_a_server_keeps_its_people_on_its_own_machine(place: Place, tmp_path: Pa
 def test_what_is_weak_about_the_ledger_is_in_the_log_of_the_server(place: Place, tmp_path: Path) -> None:
     """A server that is connected as the owner of the ledger's schema is told so, in its log as well."""
     with warnings.catch_warnings(), closing(ActivityLog(str(tmp_path / "log"))) as log:
-        show_warnings(log)
+        route_ledger_warnings(log)
         ServedPolicies([policy(tmp_path / "one", place.owner)]).close()
     (line,) = (tmp_path / "log").read_text().splitlines()
     assert "connect as a role made with sfumato ledger init --spender" in json.loads(line)["warning"]

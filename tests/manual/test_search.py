@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.manual.pages import Page, doors, group_of_page, menu, read_pages, slug
-from sfumato.manual.search import MISTAKES, Index, Synonym, build_index, read_synonyms, rules_shown, tokenize
+from sfumato.manual.pages import Page, groups_by_page, heading_anchor, menu, read_pages, reader_menus
+from sfumato.manual.search import MISTAKES, Index, Synonym, build_index, read_synonyms, refusal_rules, tokenize
 
 FRONT_PAGE = """\
 # Home
@@ -141,7 +141,7 @@ def test_what_readers_type_finds_the_page(documentation: Index, query: str, path
 
 def test_every_message_on_the_page_of_mistakes_finds_it_first(documentation: Index) -> None:
     (page,) = (page for page in documentation.pages if page.path == MISTAKES)
-    messages = [message for section in page.sections for message in rules_shown(section)]
+    messages = [message for section in page.sections for message in refusal_rules(section)]
     assert len(messages) >= 50
     first = {message: next(iter(found(documentation, message)), "nothing") for message in messages}
     wrong = [f"{message!r} finds {path}" for message, path in first.items() if path != MISTAKES.removesuffix(".md")]
@@ -149,9 +149,9 @@ def test_every_message_on_the_page_of_mistakes_finds_it_first(documentation: Ind
 
 
 def test_groups_are_the_doors_of_the_front_page() -> None:
-    assert [section.heading for section in doors(FRONT_PAGE)] == ["I own data", "I ask questions"]
+    assert [section.heading for section in reader_menus(FRONT_PAGE)] == ["I own data", "I ask questions"]
     assert len(menu(FRONT_PAGE)) == 3
-    assert group_of_page(FRONT_PAGE) == {
+    assert groups_by_page(FRONT_PAGE) == {
         "how-to/serve.md": "I own data",
         "how-to/windows.md": "I ask questions",
         "reference/commands.md": "Reference",
@@ -171,7 +171,7 @@ def test_lines_of_code_are_no_headings(tmp_path: Path) -> None:
     (page,) = read_pages(tmp_path)
     assert [section.anchor for section in page.sections] == ["home", "same", "same_1"]
     assert page.sections[1].text == "One."
-    assert slug("`sf.Curve` — ε?") == "sfcurve"
+    assert heading_anchor("`sf.Curve` — ε?") == "sfcurve"
 
 
 def test_words_are_compared_without_case_and_accents() -> None:

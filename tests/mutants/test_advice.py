@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "the advice of an earlier answer stands beside one with another confidence",
         Kind.REUSE,
-        "curator.proposals.question_advice:_remembered_tip",
+        "curator.proposals.question_advice:_cached_best_tip",
         "last_prepared is not prepared or last_request != request",
         "last_prepared is not prepared",
         ("curator/previews/test_advising.py::test_advice_beside_a_repeated_release_is_that_of_its_own_terms",),
@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "the advice of an earlier answer stands beside one at another price",
         Kind.REUSE,
-        "curator.proposals.question_advice:_remembered_tip",
+        "curator.proposals.question_advice:_cached_best_tip",
         "last_prepared is not prepared or last_request != request",
         "last_prepared is None",
         ("curator/previews/test_advising.py::test_advice_beside_a_repeated_release_is_that_of_its_own_terms",),

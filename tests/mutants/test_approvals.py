@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "a share covers tables that are chosen later",
         Kind.CONSENT,
-        "ledger.accounts.approvals:_is_within",
+        "ledger.accounts.approvals:_is_all_allowed",
         "read is not None and set(read) <= set(allowed)",
         "read is None or set(read) <= set(allowed)",
         (_LEDGER,),
@@ -113,14 +113,14 @@ MUTANTS = (
         "a share of counts covers sums",
         Kind.CONSENT,
         _COVERS,
-        "_is_within(self.measures, share.measures)",
+        "_is_all_allowed(self.measures, share.measures)",
         "True",
         (_LEDGER,),
     ),
     Mutant(
         "a share covers what reads one of its tables",
         Kind.CONSENT,
-        "ledger.accounts.approvals:_is_within",
+        "ledger.accounts.approvals:_is_all_allowed",
         "set(read) <= set(allowed)",
         "set(read) & set(allowed)",
         (_LEDGER,),
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "a charge counts the approvals of former owners",
         Kind.CONSENT,
-        "ledger.accounts.approvals:ApprovalCondition._counted",
+        "ledger.accounts.approvals:ApprovalCondition._requests_with_current_approvals",
         "record.with_lapses(self.is_owner, transaction.now)",
         "record",
         (_LEDGER,),
@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "a release in the queue keeps the approval of a former owner",
         Kind.CONSENT,
-        "server.approvals:ApprovalDesk._condition",
+        "server.approvals:ApprovalService._condition",
         "is_owner=self._is_owner",
         "is_owner=lambda name: True",
         (f"{_DESK}::test_a_release_in_the_queue_is_not_charged_once_its_approver_is_disabled",),
@@ -176,8 +176,8 @@ MUTANTS = (
     Mutant(
         "a lapse is not recorded",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.approvals:AccountRequests._take",
-        "(*record.unrecorded, step)",
+        "ledger.accounts.approvals:AccountRequests._record_step",
+        "(*record.unrecorded_lapses, step)",
         "(step,)",
         (_LEDGER,),
     ),
@@ -240,15 +240,15 @@ MUTANTS = (
     Mutant(
         "verification does not replay requests",
         Kind.CHARGE_ORDER,
-        "ledger.proofs.verifying:Checker._other_kind",
-        "self._request_step(row)",
+        "ledger.proofs.verifying:LineVerifier._check_kind_rules",
+        "self._check_request_step(row)",
         "pass",
         (_LEDGER,),
     ),
     Mutant(
         "the gateway has no gate",
         Kind.CONSENT,
-        "server.approvals:ApprovalDesk.gated",
+        "server.approvals:ApprovalService.with_approval_rules",
         "rules is None",
         "True",
         (f"{_DESK}::test_a_request_is_filed_approved_and_released",),
@@ -256,7 +256,7 @@ MUTANTS = (
     Mutant(
         "other analysts see a request",
         Kind.CONSENT,
-        "server.approvals:_sees",
+        "server.approvals:_may_see",
         "record.subject.requester == caller.user",
         "True",
         (f"{_DESK}::test_other_analysts_see_no_requests",),
@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "an owner approves under another policy than the request's",
         Kind.CONSENT,
-        "server.approvals:ApprovalDesk.approve",
+        "server.approvals:ApprovalService.approve",
         "record.subject.policy != self._served.curator(name).policy_hash",
         "False",
         (f"{_DESK}::test_an_edited_policy_needs_a_new_approval",),
@@ -280,7 +280,7 @@ MUTANTS = (
     Mutant(
         "what no ε bounds needs no approval",
         Kind.CONSENT,
-        "policy.approval_rules:ApprovalRules.reason",
+        "policy.approval_rules:ApprovalRules.reason_for_approval",
         "epsilon is not None and epsilon <= self.above",
         "epsilon is None or epsilon <= self.above",
         (_RULES,),
@@ -288,7 +288,7 @@ MUTANTS = (
     Mutant(
         "tables that are chosen later need no approval",
         Kind.CONSENT,
-        "policy.approval_rules:ApprovalRules.reason",
+        "policy.approval_rules:ApprovalRules.reason_for_approval",
         "self.tables if tables is None else tables",
         "() if tables is None else tables",
         (_RULES,),
@@ -336,7 +336,7 @@ MUTANTS = (
     Mutant(
         "an owner does not see what is released",
         Kind.CONSENT,
-        "curator.request_views:_words",
+        "curator.request_views:_subject_words",
         "isinstance(subject, ApprovalRequest)",
         "False",
         (f"{_DESK}::test_an_owner_reads_every_question_of_a_release",),
@@ -344,7 +344,7 @@ MUTANTS = (
     Mutant(
         "a question in a workload is no question",
         Kind.CONSENT,
-        "server.approvals:_reason",
+        "server.approvals:_reason_for_approval",
         "contained_kinds(release.kind)",
         "()",
         (f"{_DESK}::test_the_policy_says_what_needs_approval",),
@@ -360,7 +360,7 @@ MUTANTS = (
     Mutant(
         "reviews have no bound",
         Kind.HOSTILE,
-        "server.approvals:ApprovalDesk.publish",
+        "server.approvals:ApprovalService.publish",
         ", max_open=MAX_OPEN",
         "",
         (f"{_DESK}::test_reviews_are_bounded_and_equal_ones_are_one",),
@@ -368,7 +368,7 @@ MUTANTS = (
     Mutant(
         "every charge decodes every review",
         Kind.HOSTILE,
-        "ledger.accounts.approvals:_digest",
+        "ledger.accounts.approvals:_request_digest",
         "'' if isinstance(subject, GrantedShare) else subject.digest",
         "getattr(subject, 'digest', '') if hasattr(subject, 'spec') else ''",
         (_LEDGER,),

@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "limits are forgotten when more is added",
         Kind.LIMITS,
-        "curator.tables:TableQuestion._with",
+        "curator.tables:TableQuestion._with_statement",
         "return replace(_build_question(self._context, statement), limits=self.limits, strategy=self.strategy)",
         "return _build_question(self._context, statement)",
         ("curator/test_tables.py::test_limits_stay_when_more_is_added",),

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a relation that is not listed is read where DuckDB has one",
         Kind.HOSTILE,
-        "server.postgres.catalog.parsing:relation_of",
+        "server.postgres.catalog.parsing:find_relation",
         "if relation is None or catalog not in ('', database):",
         "if relation is None:",
         (_REFUSED,),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "a series may be as long as one likes",
         Kind.HOSTILE,
-        "server.postgres.catalog.parsing:_is_short",
+        "server.postgres.catalog.parsing:_has_short_end",
         "int(end.name) <= MAX_SERIES",
         "int(end.name) >= 0",
         (_REFUSED,),
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "one user's catalog is shown to another",
         Kind.CONSENT,
-        "server.postgres.catalog.policy_rows:_roles",
+        "server.postgres.catalog.policy_rows:_pg_roles_rows",
         "'rolname': identity.user,",
         "'rolname': identity.owner,",
         (f"{_TOLD}::test_users_see_their_own_name_and_database",),

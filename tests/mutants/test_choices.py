@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "rows of one unit are counted up to the limit of the policy",
         Kind.LIMITS,
-        "curator.proposals.private_limits:LimitsProposal._units",
+        "curator.proposals.private_limits:LimitsProposal._unit_relation",
         "rows = UnitRowCount(None, MAX_LIMIT)",
         "rows = UnitRowCount(None, scan.limits.rows)",
         (f"{_LIMITS}test_rows_and_groups_are_counted_beyond_every_limit_of_the_policy",),

@@ -44,18 +44,18 @@ MUTANTS = (
         "clipped counts are shown without a charge",
         Kind.CHARGE_ORDER,
         "curator.proposals.clipped_counts:propose_clipped",
-        "return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, "
+        "return ClippedProposal(context, {count.name: _as_question(context, count, question) for count in counts}, "
         "question)",
-        "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _question(context, "
+        "import types; return types.SimpleNamespace(error=WorkloadProposal(context, {count.name: _as_question(context, "
         "count, question) for count in counts}).error, release=WorkloadProposal(context, {count.name: "
-        "_question(context, count, question) for count in counts}).preview)",
+        "_as_question(context, count, question) for count in counts}).preview)",
         (f"{_COUNTS}::test_counts_are_charged_once_recorded_and_free_again",),
     ),
     Mutant(
         "a cell that the scan moves to a bound passes for one inside",
         Kind.RANGES,
-        "policy.domains:widened",
-        "bounds=(_beyond(low, -1), _beyond(high, 1))",
+        "policy.domains:widen_bounds",
+        "bounds=(_some_value_beyond(low, -1), _some_value_beyond(high, 1))",
         "bounds=(low, high)",
         (f"{_COUNTS}::test_every_row_a_unit_has_clamped_cells_and_no_limit_on_rows",),
     ),
@@ -220,7 +220,7 @@ COMBINED_MUTANTS = (
     Mutant(
         "united quantiles are said to have the smaller of their rank errors",
         Kind.RANGES,
-        "curator.proposals.combined_questions:CombinedQuestion._notes",
+        "curator.proposals.combined_questions:CombinedQuestion._rank_errors_and_notes",
         "ranks[output.name] = max(found)",
         "ranks[output.name] = min(found)",
         (f"{_COMBINED}::test_quantiles_in_a_union_keep_the_larger_of_their_rank_errors",),

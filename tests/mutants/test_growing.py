@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "what a period paid is not compared with the charge",
         Kind.AUDIT,
-        "ledger.proofs.verifying:Checker._period",
+        "ledger.proofs.verifying:LineVerifier._check_period",
         "(charge.cost, charge.analyst) != (row.cost, row.analyst)",
         "charge.analyst != row.analyst",
         (f"{_LEDGER}::test_a_period_that_paid_less_than_the_charge_is_found",),

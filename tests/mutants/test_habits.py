@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a yes to every price is a yes to a δ",
         Kind.CONSENT,
-        "cli.shell.session:ShellSession._accepted_price",
+        "cli.shell.session:ShellSession._confirmed_price",
         "forecast.assumed_delta and self.interactive and (not self.spends_unconfirmed)",
         "forecast.assumed_delta",
         (f"{_DELTA}::test_yes_to_all_is_no_yes_to_a_delta",),

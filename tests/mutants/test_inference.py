@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "bands leave out the noise",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable._simulated",
+        "inference.survival_estimates:LifeTable._simulated_errors",
         "return (noise, noise + sampling)",
         "return (noise, sampling)",
         (f"{_ESTIMATES}::test_bands_and_intervals_cover",),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "bands leave out the sampling error",
         Kind.RANGES,
-        "inference.survival_estimates:LifeTable._simulated",
+        "inference.survival_estimates:LifeTable._simulated_errors",
         "return (noise, noise + sampling)",
         "return (noise, noise)",
         (f"{_ESTIMATES}::test_bands_and_intervals_cover",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "the null of a fit has no noise",
         Kind.RANGES,
-        "inference.score_tests:fit",
+        "inference.score_tests:goodness_of_fit",
         "seeded.poisson(expected, draws) + law.draw(seeded, draws, len(cells))",
         "seeded.poisson(expected, draws)",
         (f"{_SCORES}::test_the_level_is_kept_under_noise",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is taken to be exact in the variance of a correlation",
         Kind.RANGES,
-        "inference.score_tests:_pair_noise",
+        "inference.score_tests:_pair_noise_variance",
         "(mean_x * mean_y / reach) ** 2 / 8",
         "0 * reach",
         (f"{_SCORES}::test_the_noise_of_the_number_of_rows_is_in_the_variance_of_a_correlation",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "an answer that HAVING or LIMIT cut is tested",
         Kind.KEYS,
-        "inference.released_numbers:require_plain",
+        "inference.released_numbers:require_unselected_rows",
         "finish.having is not None or finish.limit is not None or finish.offset",
         "False",
         (f"{_TESTS}::test_what_cannot_be_tested_is_refused",),

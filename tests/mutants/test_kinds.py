@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a text of one row is printed",
         Kind.HOSTILE,
-        "curator.cell_proposals:stopping_texts",
+        "curator.cell_proposals:texts_among_numbers",
         "count >= _MIN_CELLS",
         "count >= 1",
         ("cli/commands/test_messy_files.py::test_texts_that_keep_numbers_from_being_a_number_are_named",),

@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "the totals of the first line of a part are taken as they are",
         Kind.AUDIT,
-        "ledger.proofs.verifying:Checker._earlier_account",
+        "ledger.proofs.verifying:LineVerifier._earlier_account",
         "RunningTotals(read_spending(earlier_line.totals))",
         "RunningTotals((lambda stated: stated._replace(pure=stated.pure - read_cost(row.cost).pure))"
         "(read_spending(row.totals)))",
@@ -45,7 +45,7 @@ MUTANTS = (
         "a checkpoint is believed without its seal",
         Kind.AUDIT,
         "ledger.proofs.verification_runs:Checkpoint.load",
-        "if not hmac.compare_digest(seal, _seal(text)):",
+        "if not hmac.compare_digest(seal, _checkpoint_seal(text)):",
         "if False:",
         (f"{_RUNS}test_a_checkpoint_without_the_seal_of_this_user_is_not_believed",),
     ),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "an answer that was bought after the look is paid for again",
         Kind.REUSE,
-        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
         "after=last_seen,",
         "after=transaction.last_number,",
         (f"{_LOOKS}test_an_answer_bought_after_the_look_is_not_paid_twice",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "an answer bought after the last line that counts is reused",
         Kind.REUSE,
-        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
         ", before=_page_end(self._until)",
         "",
         (f"{_LOOKS}test_an_answer_after_the_last_line_that_counts_is_not_reused",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "the totals of an account are compared on its first line alone",
         Kind.AUDIT,
-        "ledger.proofs.verifying:Checker._money",
+        "ledger.proofs.verifying:LineVerifier._check_amounts",
         "elif state[0].add_line(cost, before, left) != totals:",
         "elif state[0].add_line(cost, before, left) == '':",
         ("ledger/test_chain.py::test_a_chain_resealed_to_its_end_still_has_to_add_up",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "the totals of an analyst are compared on their first line alone",
         Kind.AUDIT,
-        "ledger.proofs.verifying:Checker._money",
+        "ledger.proofs.verifying:LineVerifier._check_amounts",
         "elif own_state[0].add_line(cost, before, left) != own:",
         "elif own_state[0].add_line(cost, before, left) == '':",
         (f"{_RUNS}test_totals_are_compared_across_parts",),
@@ -148,8 +148,8 @@ MUTANTS = (
         "a tab left by an error gives back",
         Kind.CHARGE_ORDER,
         "ledger.accounts.holds:Tab.__exit__",
-        "self._end(keep=kind is not None)",
-        "self._end(keep=False)",
+        "self._close_tab(spend_rest=kind is not None)",
+        "self._close_tab(spend_rest=False)",
         ("ledger/accounts/test_holds.py::test_a_block_left_by_an_error_gives_nothing_back",),
     ),
     Mutant(
@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         "a ledger that lost lines is written on",
         Kind.REUSE,
-        "ledger.guarded:GuardedStore._require_whole",
+        "ledger.guarded:GuardedStore._require_intact",
         "if missing is not None:",
         "if False:",
         ("ledger/test_chain.py::test_a_ledger_behind_the_anchor_beside_it_refuses_until_acknowledged",),
@@ -238,7 +238,7 @@ MUTANTS = (
     Mutant(
         "the data of a release are stored as they are",
         Kind.REUSE,
-        "ledger.guarded:GuardedStore.data",
+        "ledger.guarded:GuardedStore.hash_data_version",
         "self.keyed_hash('data', data) if data else ''",
         "data",
         ("ledger/test_guesses.py::test_two_ledgers_have_two_keys_and_one_has_the_same_for_life",),
@@ -265,7 +265,7 @@ MUTANTS = (
     Mutant(
         "an answer on the line after the last one that was looked at is bought again",
         Kind.REUSE,
-        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
         "after=last_seen, before=_page_end(self._until)",
         "after=last_seen + 1, before=_page_end(self._until)",
         ("ledger/accounts/test_look_up.py",),

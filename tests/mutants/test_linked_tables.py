@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "children are counted after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:_counted_children",
+        "curator.proposals.table_links:_children_band_columns",
         "FROM {quoted(link.child)}",
         "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {unit} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 2) AS cut",
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a child is paired with the previous one after some are left out",
         Kind.LIMITS,
-        "curator.proposals.table_links:_with_siblings",
+        "curator.proposals.table_links:_siblings_subquery",
         "FROM {quoted(link.child)})",
         "FROM (SELECT * FROM {quoted(link.child)} QUALIFY ROW_NUMBER() OVER (PARTITION BY {quoted(pair.child_unit)} "
         "ORDER BY {quoted(link.child_columns[0])}) <= 3) AS cut)",
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "half of the steps are left out of what is verified",
         Kind.CHARGE_ORDER,
-        "curator.proposals.linked_tables:LinkedTablesProposal._build",
+        "curator.proposals.linked_tables:LinkedTablesProposal._build_tables",
         "steps, remaining = (tuple(remaining[:step_count]), remaining[step_count:])",
         "steps, remaining = (tuple(remaining[:step_count]), remaining[:step_count])",
         (f"{_TABLES}::test_one_hold_pays_for_every_step_of_both_tables",),

@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "the notes' threshold is α",
         Kind.FACTOR_TWO,
-        "curator.proposals.mwem:MwemProposal._threshold",
+        "curator.proposals.mwem:MwemProposal._update_threshold",
         "math.ceil(2 * max(steepest, *errors))",
         "math.ceil(max(steepest, *errors))",
         ("publish/test_mwem.py::test_a_model_by_the_notes_is_released_replayed_and_read_back",),

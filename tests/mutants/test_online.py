@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "ranges of sums are those of counts",
         Kind.ROUNDING,
-        "curator.proposals.online:OnlineSession._step_size",
+        "curator.proposals.online:OnlineSession._gate_step_size",
         "return float(self._unit) * measure.max_row_effect / measure.scale",
         "return float(self._unit) / measure.scale",
         (f"{_TESTS}::test_sums_and_means_are_compared_and_bought_too",),

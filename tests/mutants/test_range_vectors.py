@@ -91,11 +91,11 @@ MUTANTS = (
     Mutant(
         "a gate that speaks for several measures misses twice as often",
         Kind.RANGES,
-        "curator.proposals.online:OnlineSession._settle_close",
+        "curator.proposals.online:OnlineSession._resolve_from_hypothesis",
         "self._batch.rounds, miss_probability / 2)",
         "self._batch.rounds, miss_probability)",
         (
-            "vectors/test_curator_vectors.py::test_vectors[curator.proposals.online.OnlineSession._settle_close.interval]",
+            "vectors/test_curator_vectors.py::test_vectors[curator.proposals.online.OnlineSession._resolve_from_hypothesis.interval]",
         ),
     ),
     Mutant(

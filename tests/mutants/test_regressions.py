@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a column is scaled by half of its range",
         Kind.SENSITIVITY,
-        "inference.design:_scaled",
+        "inference.design:_scale_column",
         "width, middle = (high - low, (low + high) / 2)",
         "width, middle = ((high - low) / 2, (low + high) / 2)",
         (f"{_MOMENTS}::test_scaling_is_decided_by_the_policy_alone",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "the interval forgets the noise in the Gram matrix",
         Kind.RANGES,
-        "inference.linear:ScoreTest.variance",
+        "inference.linear:ScoreTest.variance_polynomial",
         "along = self.noise @ path @ direction",
         "along = 0 * (self.noise @ path @ direction)",
         (_LINEAR,),
@@ -146,7 +146,7 @@ MUTANTS = (
         "moments that were bought for one price are taken for another",
         Kind.CHARGE_ORDER,
         "inference.moment_releases:MomentsRelease.required_accuracy",
-        "{'moments': self.mechanism.error('0.95')}",
+        "{'moments': self.mechanism.error(DEFAULT_CONFIDENCE)}",
         "{'moments': 1}",
         (f"{_FACADE}::test_it_is_charged_once_and_found_again",),
     ),
@@ -154,8 +154,8 @@ MUTANTS = (
         "weighted moments wrap around at 64 bits",
         Kind.WRAP,
         "inference.weighted_totals:WeightedTotals.extract",
-        "np.clip(totals[0][self._unmeasured:], -_LARGEST // weights, _LARGEST // weights) * weights",
-        "totals[0][self._unmeasured:] * weights",
+        "np.clip(totals[0][self._unmeasured_count:], -_LARGEST // weights, _LARGEST // weights) * weights",
+        "totals[0][self._unmeasured_count:] * weights",
         (f"{_MOMENTS}::test_totals_beyond_64_bits_are_clamped_and_neighbours_stay_close",),
     ),
     Mutant(
@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         "components take the number of rows to be exact",
         Kind.RANGES,
-        "inference.components:ComponentsFit._noise",
+        "inference.components:ComponentsFit._noise_directions",
         "change - gram * change[0, 0]",
         "change",
         (f"{_COMPONENTS}::test_the_noise_of_the_covariance_is_its_derivative",),

@@ -218,7 +218,7 @@ MUTANTS = (
     Mutant(
         "a workload prices each number alone where all at once were asked for",
         Kind.RANGES,
-        "curator.proposals.workloads:WorkloadProposal._least_price_of",
+        "curator.proposals.workloads:WorkloadProposal._least_question_price",
         "mechanism=family, joint=joint)",
         "mechanism=family)",
         ("curator/test_shares_and_accuracy.py",),

@@ -101,7 +101,7 @@ MUTANTS = (
         "an answer of other data is found",
         Kind.REUSE,
         "ledger.accounts.account:Account._answer_columns",
-        "'data': self._guarded.data(entries.checked_name(data, 'data'))",
+        "'data': self._guarded.hash_data_version(entries.checked_name(data, 'data'))",
         "**{}",
         (f"{_LEDGER}::test_an_answer_under_a_former_plan_is_found_and_a_current_one_is_better",),
     ),

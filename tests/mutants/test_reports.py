@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "costs need not add up to what was spent",
         Kind.AUDIT,
-        "reports.bundle_verification:_money_faults",
+        "reports.bundle_verification:_amount_faults",
         "if write_cost(total) != line.spent:",
         "if not line.spent:",
         _UNTRUTHS,
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "more may be spent than the budget allows",
         Kind.AUDIT,
-        "reports.bundle_verification:_money_faults",
+        "reports.bundle_verification:_amount_faults",
         "all((budget.admits(total.minus_roundings(roundings[account])) for account, total in totals.items()))",
         "budget",
         (f"{_BUNDLES}::test_more_than_the_budget_is_found",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "lines of an earlier bundle may be missing",
         Kind.AUDIT,
-        "reports.bundle_verification:_require_later",
+        "reports.bundle_verification:_require_extends_earlier",
         "bundle.chain.hashes[:len(earlier_hashes)] != earlier_hashes",
         "not earlier_hashes",
         (f"{_BUNDLES}::test_an_account_only_grows",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "numbers need not be those of the ledger",
         Kind.AUDIT,
-        "reports.bundle_verification:_require_in_ledger",
+        "reports.bundle_verification:_require_matches_ledger",
         "if [_lasting_fields(answer) for answer in rebuilt_answers] != "
         "[_lasting_fields(answer) for answer in bundle.answers]:",
         "if len(rebuilt_answers) != len(bundle.answers):",

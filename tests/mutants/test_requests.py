@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a fresh request finds nothing, not even itself",
         Kind.CHARGE_ORDER,
-        "ledger.accounts.asking:PendingQuery._find_ahead",
+        "ledger.accounts.asking:PendingQuery._find_answered_or_pending",
         "return answer or pending",
         "return None",
         (f"{_ASKING}::test_equal_fresh_requests_at_once_cost_once",),

@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "a sample of rows without ids is allowed",
         Kind.LIMITS,
-        "curator.proposals.sampled_questions:_policy_reason",
+        "curator.proposals.sampled_questions:_policy_objection",
         "if every_row:",
         "if False:",
         (f"{QUESTIONS}::test_a_policy_without_ids_of_units_is_refused",),

@@ -53,8 +53,8 @@ MUTANTS = (
         "the number of rows is taken for public where units are added",
         Kind.NEIGHBOURS,
         "curator.proposals.scores:ScoreProposal._public_row_count",
-        "is_fixed = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == ",
-        "is_fixed = size is not None or self._bounded(0).measures[0].sensitivity.neighbours.value == ",
+        "is_fixed = size is not None and self._bounded_plan(0).measures[0].sensitivity.neighbours.value == ",
+        "is_fixed = size is not None or self._bounded_plan(0).measures[0].sensitivity.neighbours.value == ",
         _LAW,
     ),
     Mutant(
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a score is bounded for a unit that is added, whatever the neighbours are",
         Kind.NEIGHBOURS,
-        "curator.proposals.scores:ScoreProposal._bounded",
+        "curator.proposals.scores:ScoreProposal._bounded_plan",
         "return for_neighbours(bounded, self._context.policy.neighbours)",
         "return bounded",
         _MOVES,
@@ -102,7 +102,7 @@ MUTANTS = (
         "a condition leaves the number of rows public",
         Kind.NEIGHBOURS,
         "curator.proposals.scores:ScoreProposal._public_row_count",
-        "return Fraction(size or 0) if is_fixed and has_fixed_total(self._bounded(0)) else None",
+        "return Fraction(size or 0) if is_fixed and has_fixed_total(self._bounded_plan(0)) else None",
         "return Fraction(size or 0) if is_fixed else None",
         ("publish/test_scoring.py::test_a_condition_makes_the_number_of_rows_private",),
     ),

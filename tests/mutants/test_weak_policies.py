@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a large δ is accepted",
         Kind.DELTA,
-        "curator.weak_policies:needs_permission",
+        "curator.weak_policies:has_unpermitted_delta",
         "policy.budget.delta >= LARGE_DELTA and (not policy.allow_large_delta)",
         "False",
         (f"{_HERE}test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it",),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a δ of 1/1000 itself is accepted",
         Kind.DELTA,
-        "curator.weak_policies:needs_permission",
+        "curator.weak_policies:has_unpermitted_delta",
         "policy.budget.delta >= LARGE_DELTA",
         "policy.budget.delta > LARGE_DELTA",
         (f"{_HERE}test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it",),
@@ -68,7 +68,7 @@ MUTANTS = (
         "a curator opens accounts without asking for the permission",
         Kind.DELTA,
         "curator.policy_account:open_account",
-        "if needs_permission(policy):",
+        "if has_unpermitted_delta(policy):",
         "if False:",
         (f"{_HERE}test_opening_an_account_asks_the_ledger_of_a_large_delta_alone",),
     ),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "a script writes a large δ that nobody allowed",
         Kind.CONSENT,
-        "cli.commands.init:_require_allowed",
+        "cli.commands.init:_refuse_large_delta",
         "delta >= LARGE_DELTA and (not large_allowed)",
         "False",
         (f"{_INIT}test_a_delta_of_a_script_is_judged_by_its_number_of_people",),

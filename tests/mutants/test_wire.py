@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "every Execute of a portal asks again",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._start",
+        "server.postgres.sessions:Session._run_once",
         "if portal.remaining is not None:",
         "if portal.statement is None:",
         (f"{_SESSIONS}::test_a_portal_spends_once_however_often_it_is_executed",),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "two cursors of one text are both asked",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selections",
+        "server.postgres.sessions:Session._selected_rows",
         "return [*selections, *cursors.values()]",
         "return selections",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a cursor that is declared again hides the one that was fetched before",
         Kind.CONSENT,
-        "server.postgres.sessions:Session._selections",
+        "server.postgres.sessions:Session._selected_rows",
         "declared.add(name)",
         "cursors.pop(name, None)",
         (f"{_SESSIONS}::test_two_cursors_fetched_in_one_text_are_refused_before_either_is_asked",),
@@ -86,7 +86,7 @@ MUTANTS = (
         "a stored answer leaves when it is found",
         Kind.CONSENT,
         "server.postgres.sessions:Session._run_rows",
-        "await self._note_asking(rows)",
+        "await self._record_whether_curator_asked(rows)",
         "pass",
         (f"{_TURNS}::test_what_asks_the_curator_leaves_at_a_tick",),
     ),
@@ -94,7 +94,7 @@ MUTANTS = (
         "the columns of a question leave when they are found",
         Kind.CONSENT,
         "server.postgres.sessions:Session._columns",
-        "await self._note_asking(statement)",
+        "await self._record_whether_curator_asked(statement)",
         "pass",
         (f"{_TURNS}::test_what_asks_the_curator_leaves_at_a_tick",),
     ),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a turn that is over was none",
         Kind.CONSENT,
-        "server.releases.fair_queue:FairQueue._begin_next",
+        "server.releases.fair_queue:FairQueue._try_begin_next",
         "self._begun += 1",
         "pass",
         (f"{_TURNS}::test_turns_are_told_from_their_begin_to_their_end",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "a cancelled catalog statement still has its turn",
         Kind.HOSTILE,
-        "server.postgres.catalog_queue:_interrupt",
+        "server.postgres.catalog_queue:_interrupt_and_wait",
         "running.cancel()",
         "interrupt()",
         (f"{_TURNS}::test_a_cancelled_statement_leaves_the_queue_or_is_interrupted",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "a price inside of COPY is not read",
         Kind.CONSENT,
-        "server.postgres.statements:_rows",
+        "server.postgres.statements:_rows_statement",
         "text.tokens[index - 1].end if index else 0",
         "0",
         (f"{_SESSIONS}::test_a_comment_prices_one_statement",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "a column of another table is shown as the free table's own",
         Kind.HOSTILE,
-        "server.postgres.service_tables:_columns_of_item",
+        "server.postgres.service_tables:_item_columns",
         "qualifier not in ([], [alias])",
         "len(qualifier) > 1",
         (f"{_SESSIONS}::test_columns_of_the_free_tables_may_be_qualified_and_renamed",),
@@ -270,8 +270,8 @@ MUTANTS = (
         "an unknown user has another salt each time",
         Kind.CONSENT,
         "server.people.people_file:PeopleFile.scram_salt",
-        "return _salt(secret[0], user)",
-        "return _salt(secret[0] if self.scram_verifiers(user) else _new_secret(), user)",
+        "return _user_salt(secret[0], user)",
+        "return _user_salt(secret[0] if self.scram_verifiers(user) else _new_secret(), user)",
         (f"{_SIGN_IN}::test_an_unknown_user_looks_like_a_known_one",),
     ),
     Mutant(
@@ -285,9 +285,9 @@ MUTANTS = (
     Mutant(
         "an unforeseen failure is told in its own words",
         Kind.CONSENT,
-        "server.postgres.error_reports:_fields",
-        "return _report('XX000', fault.rule, fault.place, fault.fix)",
-        "return _report('XX000', str(error), fault.place, fault.fix)",
+        "server.postgres.error_reports:_error_fields",
+        "return _field_letters('XX000', fault.rule, fault.place, fault.fix)",
+        "return _field_letters('XX000', str(error), fault.place, fault.fix)",
         (f"{_SESSIONS}::test_an_unforeseen_failure_is_one_fixed_text",),
     ),
     Mutant(
@@ -302,8 +302,8 @@ MUTANTS = (
         "bytes before the handshake are taken for the client's",
         Kind.HOSTILE,
         "server.postgres.listening:PostgresServer._answer_encryption",
-        "if offers and _has_more(accepted):",
-        "if request.gss and _has_more(accepted):",
+        "if offers and _has_unread_bytes(accepted):",
+        "if request.gss and _has_unread_bytes(accepted):",
         (f"{_SIGN_IN}::test_bytes_before_the_handshake_close_the_connection",),
     ),
     Mutant(

@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "every question gets the whole price",
         Kind.CHARGE_ORDER,
-        "curator.proposals.workloads:WorkloadProposal._offers",
+        "curator.proposals.workloads:WorkloadProposal._question_offers",
         "unscaled_shares[identity] / total",
         "Fraction(1)",
         (f"{_CURATOR}::test_what_is_drawn_keeps_the_price",),

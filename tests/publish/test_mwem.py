@@ -324,7 +324,7 @@ def test_a_model_by_the_notes_is_released_replayed_and_read_back(tmp_path: Path,
         found = proposal.release(epsilon=20)
         steps, candidates = proposal._split_price(Price(20)), len(proposal._candidates(Price(20)))
         again = FittedModel.from_json(found.to_json())
-    threshold = proposal._threshold(steps, candidates, found.model.measured)
+    threshold = proposal._update_threshold(steps, candidates, found.model.measured)
     steepest = 2 * np.sqrt(np.log(36) / 15) * found.model.measured
     assert found.model.threshold == threshold >= 2 * steepest
     assert threshold >= 2 * steps.noise.error(1 - Fraction(1, 600))

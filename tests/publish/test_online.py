@@ -443,7 +443,7 @@ def test_sums_and_means_are_compared_and_bought_too(
                     assert row[place] is None or low - 0.5 <= row[place] <= high + 0.5
         asked = with_integer_weights(quantities(session._face, SUMS[0]))
         assert asked is not None
-        assert session._step_size(asked) == 9 * float(session.synopsis.plan.unit_value)  # ages from 0 to 9
+        assert session._gate_step_size(asked) == 9 * float(session.synopsis.plan.unit_value)  # ages from 0 to 9
         before = session.remaining
         session.sql("SELECT SUM(age / 3.0) AS n FROM people WHERE smokes AND day IS NULL AND sex = 'f'")
         assert session.remaining == before  # thirds are no decimals: bounded, without a gate
@@ -538,7 +538,8 @@ def test_gates_share_the_chance_to_miss_with_all_that_holds_at_once(
     """Where k numbers hold together each misses with β/k: of k gates every one draws noise of its own."""
     monkeypatch.setattr(GatedCounts, "ask", lambda *_: None)
     monkeypatch.setattr(
-        "sfumato.curator.proposals.online._bounds_of", lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf))
+        "sfumato.curator.proposals.online._interval_function",
+        lambda _: lambda *_: (np.array(-np.inf), np.array(np.inf)),
     )
 
     def filtered(ages: str) -> str:
@@ -589,7 +590,7 @@ def test_the_total_is_fixed_only_where_every_row_is_a_unit_and_all_count() -> No
             plan = asked._base_plan(False)
             total = next(each for each in plan.blocks if not each.block)
             found[units, where is None] = (plan.fixed_total, plan.sensitivity(total).total > 0)
-            assert has_fixed_total(asked._bounded(0)) is plan.fixed_total
+            assert has_fixed_total(asked._bounded_plan(0)) is plan.fixed_total
     free, charged_for = (True, False), (False, True)
     assert found == {
         (False, True): free,

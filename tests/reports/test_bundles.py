@@ -346,7 +346,7 @@ def _faults_of(ledger: sf.Ledger) -> list[str]:
     lines = [bundles._publish_line(line, {}, None) for line in ledger]
     held = write_cost(list(ledger)[-1].held)
     manifest = bundles.BundleManifest(1, "", "", "patient", "add-remove", (sf.Budget(1),), held, "", {})
-    return list(bundle_verification._money_faults(lines, manifest))
+    return list(bundle_verification._amount_faults(lines, manifest))
 
 
 def test_an_answer_to_another_question_is_found(shown: Path, key: SigningKey, tmp_path: Path) -> None:

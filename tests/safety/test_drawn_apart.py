@@ -112,7 +112,7 @@ def pure_synopses(curator: sf.Curator) -> list[float]:
 def running_totals(curator: sf.Curator) -> list[float]:
     """The matrix is square, so the noises are found again from the totals."""
     ask = curator.running("SELECT day, COUNT(*) AS n FROM people GROUP BY day")
-    draw, found = ask._draw_with(Price(rho="0.001"), sf.Gaussian), []
+    draw, found = ask._best_draw(Price(rho="0.001"), sf.Gaussian), []
     weights = draw.noise.factorisation.weights.astype(np.float64)
     assert weights.shape == (_DAYS, _DAYS)
     for _ in range(4):

@@ -198,7 +198,7 @@ def running_totals(curator: Curator) -> list[Noise]:
     """The matrix is square, so the noises are found again from the totals."""
     ask = curator.running("SELECT sex, day, COUNT(*) AS n FROM people GROUP BY sex, day")
     ask.release(rho="1e-14")  # for the ledger to say what is run
-    draw = ask._draw_with(Price(rho="1e-14"), sf.Gaussian)
+    draw = ask._best_draw(Price(rho="1e-14"), sf.Gaussian)
     totals = np.reshape(draw.draw_from(np.zeros((len(draw.groups), 1), np.int64)).totals, (2, -1))
     decoder = draw.noise.factorisation.decoder * float(draw.noise.unit_value)
     return [[round(noise)] for noise in np.linalg.solve(decoder, totals.T).ravel()]

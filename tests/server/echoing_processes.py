@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sfumato.server.worker_processes import WorkerProcesses, confirm, receive_connections
+from sfumato.server.worker_processes import WorkerProcesses, confirm_connection, receive_connections
 
 
 def serve(folder: Path, listener: socket.socket, ready: Connection, patience: float) -> None:
@@ -31,7 +31,7 @@ def _answer(folder: Path, channel: socket.socket, ready: Connection) -> None:
     while taken and not told:
         taken = not select.select([channel], [], [], 0.2)[0]  # what is readable and holds nothing has ended
         for each in receive_connections(channel):
-            confirm(channel)
+            confirm_connection(channel)
             with each:
                 each.sendall(str(os.getpid()).encode())
             taken = True

@@ -24,7 +24,7 @@ from typing import Any
 
 from forked_commands import FORKED
 from sfumato.engine.duckdb.driver import StatementReader
-from sfumato.server.connections import listening
+from sfumato.server.connections import bound_http_socket
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.releases.answer_clock import AnswerClock
 from sfumato.server.serving import ProcessSettings, run
@@ -152,7 +152,7 @@ def forked_server(
         for user in users:
             people.add_user(user, "analyst", by="tests")
             tokens[user] = people.new_token(user, most=most, by="tests")[1]
-    with listening(chosen) as listener:
+    with bound_http_socket(chosen) as listener:
         listener.listen(256)
         served = ForkedServer(given, listener, tokens, clocked, holding)
         try:

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 
 import sfumato as sf
 from sfumato.server.application import build_application
-from sfumato.server.connections import base_url, listening
+from sfumato.server.connections import base_url, bound_http_socket
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.users import Role
 from sfumato.server.serving import ProcessSettings, UvicornServer, open_gateway
@@ -164,7 +164,7 @@ def running_server(
     log = folder / "activity.jsonl"
     chosen = ServerSettings(**{"listen": at, "answer_after": 0.25, "log": str(log), **settings})
     given = ProcessSettings((policy, *others), None, chosen)
-    with listening(chosen) as listener, open_gateway(given) as counter:
+    with bound_http_socket(chosen) as listener, open_gateway(given) as counter:
         started = threading.Event()
         server = UvicornServer(build_application(counter, more), chosen, started.set)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)

@@ -13,7 +13,7 @@ from server.test_approvals import ASKED, ODA, PRICE, buy, file, governed
 from sfumato.errors import SfumatoError
 from sfumato.ledger.approval_requests import RequestRecord
 from sfumato.ledger.stores.sqlite import SQLiteRows
-from sfumato.server.approvals import ApprovalDesk, RequestedRelease, ShareTerms
+from sfumato.server.approvals import ApprovalService, RequestedRelease, ShareTerms
 
 START, DAY = 1_800_000_000_000_000, 86_400_000_000
 SHARE = ShareTerms("ana", "0.3", 7, ("visits",), ("questions",), "drafts", ("count",))
@@ -67,7 +67,7 @@ class Life:
         yield lambda: server.people.set_disabled("oda", False, by="olga")
         yield lambda: requests.release(server.ana, "clinic", first, "key").result()
         yield lambda: requests.approve(server.owner, "clinic", first)
-        yield lambda: requests.grant(server.owner, "clinic", SHARE)
+        yield lambda: requests.grant_share(server.owner, "clinic", SHARE)
         yield lambda: requests.approve(ODA, "clinic", self.numbers[-1])
         for number, release in enumerate((COUNTED, SUM, RequestedRelease("marginals", {"table": "visits"}, PRICE))):
             yield lambda number=number, release=release: buy(server, key=f"share-{number}", release=release)
@@ -105,11 +105,11 @@ def test_requests_are_the_same_on_neighbours(
 def test_a_page_that_looks_at_rows_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: what an approver reads depends on the size of the table."""
 
-    def size_of_the_table(_: ApprovalDesk, curator: Any, record: RequestRecord) -> str:  # noqa: ARG001
+    def size_of_the_table(_: ApprovalService, curator: Any, record: RequestRecord) -> str:  # noqa: ARG001
         return str((curator.policy.path.parent / "visits.csv").stat().st_size)
 
     monkeypatch.setattr(SQLiteRows, "now", lambda _: START)
-    monkeypatch.setattr(ApprovalDesk, "_stored_words", size_of_the_table)
+    monkeypatch.setattr(ApprovalService, "_stored_words", size_of_the_table)
     seen = set()
     for name in ("not there", "at the limit"):
         folder = tmp_path / name

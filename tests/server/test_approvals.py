@@ -155,7 +155,7 @@ class Subjects:
             return file(self.server, release=RequestedRelease("questions", questions(number), PRICE))
         if self.kind == "share":  # granted by one of the two owners that it needs
             terms = ShareTerms("ana", "0.001", 7, ("visits",), ("questions",), f"drafts {number}", ("count",))
-            return requests.grant(self.server.owner, "clinic", terms).number
+            return requests.grant_share(self.server.owner, "clinic", terms).number
         if not self._line:
             self._line = self._buy_an_answer()
         return requests.publish(self.server.ana, "clinic", [self._line], f"report {number}").number
@@ -210,7 +210,7 @@ def test_a_share_of_counts_pays_in_one_state_and_for_counts_only(
     server = governed(tmp_path, "approvals = 2")
     requests, price = server.counter.requests, {"epsilon": "0.1"}
     terms = ShareTerms("ana", "0.1" if state == "used up" else "0.3", 7, purpose="drafts", measures=("count",))
-    number = requests.grant(server.owner, "clinic", terms).number
+    number = requests.grant_share(server.owner, "clinic", terms).number
     if state != "filed":
         requests.approve(ODA, "clinic", number)
     if state == "refused":
@@ -242,10 +242,10 @@ def test_a_share_of_counts_pays_in_one_state_and_for_counts_only(
 OFFERS: dict[str, Callable[[SmallServer, Caller], Any]] = {
     "file": lambda server, who: file(server, who, RequestedRelease("questions", questions(99), PRICE)),
     "list": lambda server, who: server.counter.requests.list(who, "clinic"),
-    "grant": lambda server, who: server.counter.requests.grant(
+    "grant": lambda server, who: server.counter.requests.grant_share(
         who, "clinic", ShareTerms("ben", "0.1", 7, purpose="drafts")
     ),
-    "waiting": lambda server, who: server.counter.requests.waiting_for(who, "clinic", ASKED),
+    "waiting": lambda server, who: server.counter.requests.approval_reason(who, "clinic", ASKED),
     "publish": lambda server, who: server.counter.requests.publish(who, "clinic", [1], "a report"),
 }
 ADMITTED = {
@@ -354,7 +354,7 @@ def test_approvals_of_disabled_owners_do_not_count(tmp_path: Path, kind: str) ->
             number = requests.publish(server.ana, "clinic", [line], "the report").number
             requests.approve(server.owner, "clinic", number)
         elif kind == "a share":
-            number = requests.grant(server.owner, "clinic", ShareTerms("ana", "0.3", 7, purpose="drafts")).number
+            number = requests.grant_share(server.owner, "clinic", ShareTerms("ana", "0.3", 7, purpose="drafts")).number
         else:
             number = file(server)
             requests.approve(server.owner, "clinic", number)
@@ -585,7 +585,9 @@ SCHOOL = {"sql": "SELECT COUNT(*) AS n FROM pupils"}
 
 def test_a_granted_share_is_used_up(server: SmallServer) -> None:
     requests = server.counter.requests
-    granted = requests.grant(server.owner, "clinic", ShareTerms("ana", "0.3", 7, ("visits",), ("questions",), "drafts"))
+    granted = requests.grant_share(
+        server.owner, "clinic", ShareTerms("ana", "0.3", 7, ("visits",), ("questions",), "drafts")
+    )
     assert (granted.state, granted.epsilon) == ("approved", "0.3")
     assert not buy(server).free
     with pytest.raises(ApprovalNeeded):
@@ -614,9 +616,9 @@ READING = {
 @pytest.mark.parametrize("measures", [("count",), ("count", "sum"), ("rank", "distinct", "frequent")])
 def test_a_share_of_counts_covers_counts_only(server: SmallServer, measures: tuple[str, ...]) -> None:
     terms = ShareTerms("ana", "1.5", 7, ("visits",), ("questions",), "drafts", measures)
-    granted = server.counter.requests.grant(server.owner, "clinic", terms)
+    granted = server.counter.requests.grant_share(server.owner, "clinic", terms)
     assert granted.words.endswith("counts only" if measures == ("count",) else f"measures: {', '.join(measures)}")
-    waiting = server.counter.requests.waiting_for
+    waiting = server.counter.requests.approval_reason
     for text, read in READING.items():
         asked = RequestedRelease("questions", {"sql": text}, {"epsilon": "0.1"})
         assert bool(waiting(server.ana, "clinic", asked)) == (not read <= set(measures)), text
@@ -631,7 +633,7 @@ def test_a_share_of_counts_covers_counts_only(server: SmallServer, measures: tup
 
 
 def test_a_session_is_in_no_share_of_counts(server: SmallServer) -> None:
-    server.counter.requests.grant(
+    server.counter.requests.grant_share(
         server.owner, "clinic", ShareTerms("ana", "1.5", 7, purpose="drafts", measures=("count",))
     )
     spec = {"threshold": 5, "questions": [COUNT["sql"]], "tables": ["visits"]}
@@ -643,7 +645,7 @@ def test_gaussian_noise_is_shown_with_the_epsilon_that_the_rule_compares(tmp_pat
     server = governed(tmp_path, "above = 0.3", "3, delta = 1e-6")
     try:
         asked = RequestedRelease("questions", COUNT, {"rho": "0.005", "mechanism": "gaussian"})
-        reason = server.counter.requests.waiting_for(server.ana, "clinic", asked)
+        reason = server.counter.requests.approval_reason(server.ana, "clinic", asked)
         seen = server.counter.requests.file(server.ana, "clinic", asked, "the annual report")
         assert (seen.epsilon, seen.delta) != ("", "")
         at_delta = f"{seen.epsilon} at δ = {seen.delta}"
@@ -655,7 +657,7 @@ def test_gaussian_noise_is_shown_with_the_epsilon_that_the_rule_compares(tmp_pat
         assert Fraction(seen.epsilon) >= record.subject.epsilon > Fraction(3, 10)
         assert f"cost      Gaussian noise: ε = {at_delta}" in str(seen)
         assert '"rho": "0.005"' in str(seen)
-        assert not server.counter.requests.waiting_for(
+        assert not server.counter.requests.approval_reason(
             server.ana, "clinic", RequestedRelease("questions", COUNT, {"rho": "0.0005", "mechanism": "gaussian"})
         )
     finally:
@@ -678,7 +680,7 @@ IMPOSSIBLE = (
 def test_impossible_shares_and_requests_without_a_purpose_are_refused(server: SmallServer) -> None:
     for terms in IMPOSSIBLE:
         with pytest.raises(InvalidParameter):
-            server.counter.requests.grant(server.owner, "clinic", terms)
+            server.counter.requests.grant_share(server.owner, "clinic", terms)
     for purpose in ("", "  ", "x" * 3000, "a\0b"):
         with pytest.raises(InvalidParameter, match="purpose"):
             server.counter.requests.file(server.ana, "clinic", ASKED, purpose)

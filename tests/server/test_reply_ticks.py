@@ -17,7 +17,7 @@ import pytest
 
 from server.running_server import COUNT, RunningServer, running_server
 from sfumato.server import connections
-from sfumato.server.connections import TICK, ReplyTickMiddleware, Ticks
+from sfumato.server.connections import TICK, ReplyTickMiddleware, ReplyTicks
 
 
 @dataclass
@@ -51,7 +51,7 @@ async def woken(event: threading.Event) -> None:
 
 def test_what_is_ready_between_two_ticks_leaves_at_the_next(still: Time) -> None:
     async def replies() -> None:
-        ticks = Ticks(asyncio.get_running_loop())
+        ticks = ReplyTicks(asyncio.get_running_loop())
         early = asyncio.ensure_future(ticks.next())
         await woken(still.asleep)
         late = asyncio.ensure_future(ticks.next())
@@ -69,7 +69,7 @@ def test_what_is_ready_between_two_ticks_leaves_at_the_next(still: Time) -> None
 
 def test_nobody_waits_for_a_tick_that_does_not_come(still: Time) -> None:
     async def replies() -> None:
-        ticks = Ticks(asyncio.get_running_loop())
+        ticks = ReplyTicks(asyncio.get_running_loop())
         waiting = asyncio.ensure_future(ticks.next())
         await woken(still.asleep)
         ticks.end()
@@ -103,14 +103,14 @@ def test_a_reply_is_made_first_and_leaves_at_a_tick() -> None:
 
 def test_every_reply_of_a_server_waits_for_a_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited = 0
-    real = Ticks.next
+    real = ReplyTicks.next
 
-    async def counted(ticks: Ticks) -> None:
+    async def counted(ticks: ReplyTicks) -> None:
         nonlocal waited
         waited += 1
         await real(ticks)
 
-    monkeypatch.setattr(Ticks, "next", counted)
+    monkeypatch.setattr(ReplyTicks, "next", counted)
     with running_server(tmp_path) as served:
         replies = [
             served.call(None, "GET", "/healthz"),
@@ -163,12 +163,12 @@ def test_what_is_no_request_is_refused_at_a_tick(
 def ticking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, list[str]]]:
     """A server, and a word for each time that somebody waited for a tick of it."""
     waited: list[str] = []
-    real = Ticks.next
+    real = ReplyTicks.next
 
-    async def counted(ticks: Ticks) -> None:
+    async def counted(ticks: ReplyTicks) -> None:
         waited.append("a tick")
         await real(ticks)
 
     with pytest.MonkeyPatch.context() as patch, running_server(tmp_path_factory.mktemp("ticking")) as served:
-        patch.setattr(Ticks, "next", counted)
+        patch.setattr(ReplyTicks, "next", counted)
         yield served, waited

@@ -22,7 +22,7 @@ from server.echoing_processes import serve
 from sfumato.server.worker_processes import (
     MAX_UNCONFIRMED,
     channel,
-    confirm,
+    confirm_connection,
     count_confirmed,
     hand_over,
     receive_connections,
@@ -209,8 +209,8 @@ def test_what_is_handed_over_is_counted_until_it_is_confirmed() -> None:
             taken.sendall(b"x")
         assert other.recv(1) == b"x"
         assert count_confirmed(here) == 0
-        confirm(there)
-        confirm(there)
+        confirm_connection(there)
+        confirm_connection(there)
         assert count_confirmed(here) == 2
         there.close()
         assert not hand_over(one, here)

@@ -8,7 +8,7 @@ from typing import Any
 
 import sfumato as sf
 from sfumato.ledger.accounts.period_accounts import _max_totals
-from sfumato.ledger.accounts.spending_limits import _min_epsilon, epsilon_of
+from sfumato.ledger.accounts.spending_limits import _min_epsilon, release_epsilon
 from sfumato.ledger.spending import Charged, Spending, merge_equal_parts
 from sfumato.privacy import Cost
 from sfumato.privacy.numbers import UNIT
@@ -164,19 +164,24 @@ def _charged() -> Iterator[Vector]:
         yield exact((times, pure), call)
 
 
-@REGISTRY.formula("ledger.accounts.spending_limits.epsilon_of")
+@REGISTRY.formula("ledger.accounts.spending_limits.release_epsilon")
 def _epsilon_of() -> Iterator[Vector]:
     """Its pure ε; else the ε at the account's δ, by the sum over the law, or from a divergence: r + ln(1/δ)/(α−1)."""
     account = sf.Budget(1, "1e-6", order=20)
-    yield exact(F(3, 10), epsilon_of, Cost(_units("0.3"), 5, 1), None, account)
-    yield exact(None, epsilon_of, Cost(None, None, 0), sf.Curve.gdp(1), sf.Budget(1))
+    yield exact(F(3, 10), release_epsilon, Cost(_units("0.3"), 5, 1), None, account)
+    yield exact(None, release_epsilon, Cost(None, None, 0), sf.Curve.gdp(1), sf.Budget(1))
     log = MP.quad(lambda x: 1 / x, [MP.mpf(10) ** -6, MP.mpf(10) ** -3, 1])
     for spent in ("0.5", "0.001"):
-        yield upper(real(spent) + log / 19, 2e-12, epsilon_of, Cost(None, _units(spent), 0), None, account)
+        yield upper(real(spent) + log / 19, 2e-12, release_epsilon, Cost(None, _units(spent), 0), None, account)
     pairs = moved(gaussian_law(F(5)), 1)
     truth = root(lambda e: MP.mpf(10) ** -6 - hockey_stick(pairs, e), 0, 3, 60)
     yield upper(
-        truth * (1 - MP.mpf(10) ** -14), 1e-8, epsilon_of, Cost(None, _units("0.4"), 0), sf.Gaussian(5).curve(), account
+        truth * (1 - MP.mpf(10) ** -14),
+        1e-8,
+        release_epsilon,
+        Cost(None, _units("0.4"), 0),
+        sf.Gaussian(5).curve(),
+        account,
     )
 
 

@@ -52,14 +52,14 @@ REGISTRY = Registry(
         ),
     ),
     {
-        "curator.cell_proposals._share_with": "it counts sampled cells for the owner's eyes, and releases nothing",
+        "curator.cell_proposals._share_holding": "it counts sampled cells for the owner's eyes, and releases nothing",
         "curator.proposals.questions.Question.error": "it adds the assumed δ to a forecast whose widths have vectors",
         "curator.previews.forecasts.draw_errors": "it draws a line through what forecasts say",
         "curator.previews.explaining.explain": _SAID,
         "curator.previews.explaining._share_text": _SAID,
         "curator.previews.explaining._subtotal_operators": _SAID,
         "curator.previews.forecasts._widths": "it measures a stand-in by the estimators of answers, which have vectors",
-        "curator.proposals.combined_questions.CombinedQuestion._widths_of": (
+        "curator.proposals.combined_questions.CombinedQuestion._widths_at_size": (
             "it measures a stand-in by the estimators of answers, which have vectors"
         ),
         "curator.proposals.linked_tables.LinkedTablesProposal.price": (
@@ -68,7 +68,7 @@ REGISTRY = Registry(
         "curator.proposals.logistic.LogisticProposal._forecast": "it assumes data for widths with vectors",
         "curator.proposals.logistic.LogisticProposal.explain": _SAID,
         "curator.proposals.logistic.LogisticProposal.price": "it searches the least price for a width with vectors",
-        "curator.proposals.synthesis._share_text": _SAID,
+        "curator.proposals.synthesis._cells_price_share": _SAID,
         "curator.proposals.tab_releases.SteppedRelease.run": "it adds up the costs of curves with vectors",
         "curator.proposals.wide_logistic.WideLogisticProposal._forecast": "it says that no coefficient has a width",
         "curator.proposals.released_bounds.Bounds.words": _SAID,
@@ -134,9 +134,12 @@ def _close(beta: float) -> int:
 
 
 class _Session(SimpleNamespace):
-    _settle_close, _settle_bought = OnlineSession._settle_close, OnlineSession._settle_bought
+    _resolve_from_hypothesis, _resolve_from_bought = (
+        OnlineSession._resolve_from_hypothesis,
+        OnlineSession._resolve_from_bought,
+    )
 
-    def _step_size(self, _: Any) -> float:
+    def _gate_step_size(self, _: Any) -> float:
         return 0.5
 
 
@@ -148,11 +151,13 @@ def _told(beta: float, cells: int, *, guess: float, low: float, high: float, sha
     )
     measured = lambda beta, _: (None, np.array([low - 0.1 / beta]), np.array([high + 0.1 / beta]))  # noqa: E731
     compared = SimpleNamespace(parts=(1, 2))
-    found = session._settle_close(SimpleNamespace(estimate_with_ends=measured), compared, share).ends_at(beta, cells)
+    found = session._resolve_from_hypothesis(SimpleNamespace(estimate_with_ends=measured), compared, share).ends_at(
+        beta, cells
+    )
     return [float(each[0]) for each in found]
 
 
-@formula("curator.proposals.online.OnlineSession._settle_close.interval")
+@formula("curator.proposals.online.OnlineSession._resolve_from_hypothesis.interval")
 def _close_ranged() -> Iterator[Vector]:
     """What the gate says and what was measured have half of the chance each; beside other measures, a share of it."""
     for beta, cells, share in ((0.05, 1, 0.25), (0.05, 3, 0.25), (0.2, 7, 0.5)):
@@ -167,7 +172,7 @@ def _close_ranged() -> Iterator[Vector]:
         yield exact([100 - wide, 1e6 + out], _told, beta, cells, **apart)
 
 
-@formula("curator.proposals.online.OnlineSession._settle_bought.settle_group.interval")
+@formula("curator.proposals.online.OnlineSession._resolve_from_bought.settle_group.interval")
 def _bought_ranged() -> Iterator[Vector]:
     hypothesis = SimpleNamespace(updated=lambda *_: None)
     for beta, cells, scale in ((0.05, 1, 1), (0.05, 6, 4), (0.01, 2, 2)):
@@ -177,7 +182,7 @@ def _bought_ranged() -> Iterator[Vector]:
         compared = SimpleNamespace(max_row_effect=1, scale=scale)
 
         def ends(session: Any, asked: Any, compared: Any, beta: float, cells: int) -> list[float]:
-            (found,) = session._settle_bought(asked, compared, np.array([40]))
+            (found,) = session._resolve_from_bought(asked, compared, np.array([40]))
             return [float(each[0]) for each in found.ends_at(beta, cells)]
 
         wide = _wide(8, str(1 - Fraction(str(beta))), cells) * 0.5 / scale
@@ -263,7 +268,7 @@ def _running_widths() -> Iterator[Vector]:
         yield exact(wanted, RunningTotalsProposal._widths, own, SimpleNamespace(noise=noise), "0.95", joint)
 
 
-@formula("curator.proposals.scores.ScoreProposal._width")
+@formula("curator.proposals.scores.ScoreProposal._distance_half_width")
 def _score_width() -> Iterator[Vector]:
     for scale, step, sure in ((3, Fraction(1, 12), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1), "0.99")):
         own = SimpleNamespace(_distance_step=lambda _: step)  # noqa: B023
@@ -304,7 +309,7 @@ def _game_revenue() -> Iterator[Vector]:
         yield exact([2.5 * end for end in wanted], Sale.revenue_range, own, "0.95")
 
 
-@formula("curator.proposals.synthesis.SynthesisProposal.first_width")
+@formula("curator.proposals.synthesis.SynthesisProposal.first_counts_half_width")
 def _first_width() -> Iterator[Vector]:
     for scale, unit, sure in ((3, Fraction(1), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1, 2), "0.99")):
         currency = SimpleNamespace(noise=lambda *_: Laplace(scale))  # noqa: B023
@@ -312,7 +317,13 @@ def _first_width() -> Iterator[Vector]:
         own = SimpleNamespace(_first_round_amounts=lambda _: SimpleNamespace(measurement=None))
         with pytest.MonkeyPatch.context() as patch:  # nothing is read of the counts: their noise is given
             patch.setattr(synthesis, "CellCounts", lambda *_: SimpleNamespace(sensitivity=None))
-            yield exact(float(_wide(scale, sure) * unit), SynthesisProposal.first_width, own, setting, Fraction(sure))
+            yield exact(
+                float(_wide(scale, sure) * unit),
+                SynthesisProposal.first_counts_half_width,
+                own,
+                setting,
+                Fraction(sure),
+            )
 
 
 @formula("curator.proposals.table_auctions.PriceDraw.error")

@@ -208,7 +208,7 @@ def _p_values() -> Iterator[Vector]:
         )
 
 
-@formula("inference.hypothesis_tests._difference")
+@formula("inference.hypothesis_tests._difference_with_interval")
 def _differences() -> Iterator[Vector]:
     """Two shares: the difference with ± z·√(Σ (p(1−p)/n + σ²((1−p)² + p²)/n²))."""
     for first, second, confidence in (
@@ -228,7 +228,7 @@ def _differences() -> Iterator[Vector]:
             np.array([first[0], second[0]], dtype=float), np.array([first[1], second[1]], dtype=float), LAW
         )
         expected = [float(estimate), float(estimate - half), float(estimate + half)]
-        yield exact(expected, hypothesis_tests._difference, sums, confidence)
+        yield exact(expected, hypothesis_tests._difference_with_interval, sums, confidence)
 
 
 def test_the_largest_variance_bounds_every_sample() -> None:

@@ -25,7 +25,7 @@ from sfumato.client.wire import Wire, require_seconds
 from sfumato.client.wire_values import decode, encode_parameters
 from sfumato.curator.kinds.workloads import WorkloadSpec
 from sfumato.curator.proposing import Proposing
-from sfumato.curator.release_kinds import Spec, kind_of, spec_fields
+from sfumato.curator.release_kinds import Spec, kind_for_spec, spec_fields
 from sfumato.errors import InvalidParameter
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import exact_integer
@@ -150,7 +150,7 @@ class RemoteCurator(Proposing):
 
         The result has the methods of the same proposal in a local curator.
         """
-        kind = kind_of(spec)
+        kind = kind_for_spec(spec)
         kind.require("rest")
         values = {field.name: getattr(spec, field.name) for field in spec_fields(kind.spec)}
         _require_sendable(spec, values)
@@ -226,19 +226,19 @@ def connect(
     used_certificate = saved_certificate(address) if token is None and certificate is None else certificate
     wire = _open_wire(address, used_token, timeout, used_certificate)
     try:
-        return RemoteCurator(PolicyConnection(wire, _choose_policy(policy, _policies(wire)), progress))
+        return RemoteCurator(PolicyConnection(wire, _choose_policy(policy, _list_policies(wire)), progress))
     except BaseException:
         wire.close()
         raise
 
 
-def policies_at(
+def visible_policies(
     address: Address, token: str, *, timeout: float = TIMEOUT, certificate: str | os.PathLike[str] | None = None
 ) -> tuple[str, ...]:
     """Return the names of the policies that this token may see; raise ``NotSignedIn`` for an invalid token."""
     wire = _open_wire(address, token, timeout, certificate)
     try:
-        return _policies(wire)
+        return _list_policies(wire)
     finally:
         wire.close()
 
@@ -248,7 +248,7 @@ def _open_wire(address: Address, token: str | None, timeout: float, certificate:
     return Wire(address, token, timeout=require_seconds(timeout, "timeout"), certificate=certificate_path)
 
 
-def _policies(wire: Wire) -> tuple[str, ...]:
+def _list_policies(wire: Wire) -> tuple[str, ...]:
     return tuple(map(str, wire.get("policies").get("policies", ())))
 
 

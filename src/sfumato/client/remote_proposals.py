@@ -105,13 +105,13 @@ class RemoteProposal(PreviewedByOldName):
         called with the phases: queued, charged, done.
         """
         body = self.release_body(*arguments, **price)
-        key = new_id() if request_id is None else require_key(request_id)
+        key = new_request_id() if request_id is None else require_sendable_id(request_id)
         callback = self._policy_connection.progress if progress is None else progress
         answer = decode(self._policy_connection.wire.release(self._policy_connection.policy, body, key, callback))
         warn_if_weak(answer)
-        return self._with_methods(answer, body["price"])
+        return self._attach_server_methods(answer, body["price"])
 
-    def _with_methods(self, answer: Any, price: Mapping[str, Any]) -> Any:  # noqa: ARG002
+    def _attach_server_methods(self, answer: Any, price: Mapping[str, Any]) -> Any:  # noqa: ARG002
         """Attach what an answer can do at its server."""
         return answer
 
@@ -155,7 +155,7 @@ class RemoteTest(RemoteProposal):
 class RemoteQuestion(RemoteProposal, SuggestsNames):
     """One question to a server."""
 
-    def _with_methods(self, answer: Any, price: Mapping[str, Any]) -> Any:
+    def _attach_server_methods(self, answer: Any, price: Mapping[str, Any]) -> Any:
         return answer.with_tests(partial(self._test, price)) if hasattr(answer, "with_tests") else answer
 
     def _test(self, price: Mapping[str, Any], test: str, **options: Any) -> Any:
@@ -234,14 +234,14 @@ def encode_spec(**fields: Any) -> dict[str, Any]:
     return {name: encode(value, name) for name, value in fields_with_sql.items() if value is not None}
 
 
-def require_key(request_id: str) -> str:
+def require_sendable_id(request_id: str) -> str:
     """Refuse an id that no header can hold."""
     if not isinstance(request_id, str) or not _KEY_PATTERN.fullmatch(request_id):
         raise InvalidParameter("request_id", request_id, "a string of 1 to 200 visible ASCII characters")
     return request_id
 
 
-def new_id() -> str:
+def new_request_id() -> str:
     """Return a random request id."""
     from sfumato.mechanisms import bits
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sfumato.client.remote_proposals import PolicyConnection, RemoteProposal, new_id, require_key, warn_if_weak
+from sfumato.client.remote_proposals import (
+    PolicyConnection,
+    RemoteProposal,
+    new_request_id,
+    require_sendable_id,
+    warn_if_weak,
+)
 from sfumato.client.wire_values import decode, encode_named
 from sfumato.errors import InvalidParameter
 from sfumato.privacy.numbers import Number
@@ -57,7 +63,7 @@ class RemoteRequests:
 
     def release(self, number: int, *, request_id: str | None = None) -> Any:
         """Release what was approved, exactly as it was filed; it is charged before the first row is read."""
-        key = new_id() if request_id is None else require_key(request_id)
+        key = new_request_id() if request_id is None else require_sendable_id(request_id)
         address = self._policy_connection
         path = ("policies", address.policy, "requests", str(number), "release")
         answer = decode(address.wire.send("POST", path, {}, request_id=key)["result"])

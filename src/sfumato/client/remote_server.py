@@ -60,36 +60,36 @@ class RemoteServer:
         self._wire = wire
 
     def users(self) -> tuple[ServerUser, ...]:
-        return tuple(_user(each) for each in self._wire.get("users")["users"])
+        return tuple(_decode_user(each) for each in self._wire.get("users")["users"])
 
     def add_user(self, name: str, role: str = "analyst") -> ServerUser:
         """Add an analyst, an owner or an auditor."""
-        return _user(self._wire.send("POST", ("users",), {"name": name, "role": role}))
+        return _decode_user(self._wire.send("POST", ("users",), {"name": name, "role": role}))
 
     def disable_user(self, name: str, *, disabled: bool = True) -> ServerUser:
         """Lock a user out at once, or let them in again."""
-        return _user(self._wire.send("PUT", ("users", name), {"disabled": disabled}))
+        return _decode_user(self._wire.send("PUT", ("users", name), {"disabled": disabled}))
 
     def login_link(self, name: str) -> str:
         """Return a link with which a user signs in once, within 15 minutes."""
         return f"{self._wire.address.base.rstrip('/')}{self._wire.send('POST', ('links',), {'user': name})['path']}"
 
     def tokens(self) -> tuple[ServerToken, ...]:
-        return tuple(_token(each) for each in self._wire.get("tokens")["tokens"])
+        return tuple(_decode_token(each) for each in self._wire.get("tokens")["tokens"])
 
     def new_token(
         self, user: str, *, days: int | None = None, most: Number | None = None, label: str = ""
     ) -> tuple[ServerToken, str]:
         """Create a token; its secret text is returned this once."""
         reply = self._wire.send("POST", ("tokens",), encode_named(user=user, days=days, most=most, label=label))
-        return _token(reply["token"]), str(reply["text"])
+        return _decode_token(reply["token"]), str(reply["text"])
 
     def revoke_token(self, number: int) -> ServerToken:
-        return _token(self._wire.send("DELETE", ("tokens", str(number))))
+        return _decode_token(self._wire.send("DELETE", ("tokens", str(number))))
 
     def acts(self, after: int = 0, limit: int = 100) -> tuple[OwnerAct, ...]:
         """List the recorded acts of owners after a number, oldest first."""
-        with _refusing_malformed():
+        with _refuse_malformed_reply():
             replies = self._wire.get("acts", after=after, limit=limit)["acts"]
             return tuple(OwnerAct(**{**each, "time": datetime.fromisoformat(each["time"])}) for each in replies)
 
@@ -113,19 +113,19 @@ class RemoteServer:
         return f"<Server {self._wire.address.label}: .users() .tokens() .acts() .verify()>"
 
 
-def _refusing_malformed() -> Any:
+def _refuse_malformed_reply() -> Any:
     return refuse_malformed(lambda: ServerUnavailable("the server's reply cannot be decoded", place="the server"))
 
 
-def _user(reply: Any) -> ServerUser:
-    with _refusing_malformed():
+def _decode_user(reply: Any) -> ServerUser:
+    with _refuse_malformed_reply():
         return ServerUser(
             str(reply["name"]), str(reply["role"]), datetime.fromisoformat(reply["made"]), bool(reply["disabled"])
         )
 
 
-def _token(reply: Any) -> ServerToken:
-    with _refusing_malformed():
+def _decode_token(reply: Any) -> ServerToken:
+    with _refuse_malformed_reply():
         expires, most = reply["expires"], reply["most"]
         return ServerToken(
             int(reply["number"]),

@@ -82,7 +82,7 @@ class Wire:
 
     def get(self, *parts: str, **query: str | int) -> Any:
         """Call a GET operation."""
-        return self._call("GET", _path(parts), params=query)
+        return self._call("GET", _url_path(parts), params=query)
 
     def send(
         self,
@@ -101,12 +101,14 @@ class Wire:
         if request_id is not None:
             options |= {"headers": {"Idempotency-Key": request_id}, "timeout": _release_timeout(self._timeout)}
         repeatable = repeatable or request_id is not None or method != "POST"
-        return self._call(method, _path(parts), request_id=request_id, repeatable=repeatable, **options)
+        return self._call(method, _url_path(parts), request_id=request_id, repeatable=repeatable, **options)
 
     def call_free(self, policy: str, kind: str, act: str, spec: Mapping[str, Any], price: Mapping[str, Any]) -> Any:
         """Make a free call about a proposal."""
         body = {"act": act, "spec": spec, "price": price}
-        return self._call("POST", _path(("policies", policy, "proposals", kind)), content=_encode_body(body))["result"]
+        return self._call("POST", _url_path(("policies", policy, "proposals", kind)), content=_encode_body(body))[
+            "result"
+        ]
 
     def release(
         self, policy: str, body: Mapping[str, Any], request_id: str, progress: Callable[[str], None] | None
@@ -115,7 +117,7 @@ class Wire:
 
         The answer comes with the call itself: one fetched later would be marked as bought before.
         """
-        path = _path(("policies", policy, "releases"))
+        path = _url_path(("policies", policy, "releases"))
         with _PhaseReporter(self, path, request_id, progress):
             reply = self._call(
                 "POST",
@@ -156,11 +158,11 @@ class Wire:
             except self._transport_errors as error:
                 may_be_done = not repeatable and not isinstance(error, self._unsent_errors)
                 if may_be_done or attempt == _ATTEMPTS - 1 or time.monotonic() + wait > deadline:
-                    raise self._no_answer(error, request_id, may_be_done) from None
+                    raise self._no_answer_error(error, request_id, may_be_done) from None
             time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
-    def _no_answer(self, error: Exception, request_id: str | None, may_be_done: bool) -> ServerUnavailable:
+    def _no_answer_error(self, error: Exception, request_id: str | None, may_be_done: bool) -> ServerUnavailable:
         rule = f"the server does not answer ({_describe_error(error)})"
         if may_be_done:
             rule, fix = (
@@ -250,7 +252,7 @@ def _release_timeout(timeout: float) -> Any:
     return httpx.Timeout(timeout, read=_RELEASE_READ_SECONDS)
 
 
-def _path(parts: tuple[str, ...]) -> str:
+def _url_path(parts: tuple[str, ...]) -> str:
     return "/v1/" + "/".join(quote(each, safe="") for each in parts)
 
 

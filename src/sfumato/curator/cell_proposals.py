@@ -73,23 +73,23 @@ _TRUTHS = (
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class ProposalThresholds:
     """How many cells a proposal needs."""
 
     min_share: float
     """The share of cells that it reads at least."""
-    min_deciding: int
+    min_deciding_cells: int
     """The fewest cells that decide between two declarations."""
 
 
-UNSEEN = Thresholds(_MIN_SHARE, _MIN_DECIDING)
+UNSEEN = ProposalThresholds(_MIN_SHARE, _MIN_DECIDING)
 """For a proposal that may be written though nobody saw it."""
-SEEN = Thresholds(0.5, 1)
+SEEN = ProposalThresholds(0.5, 1)
 """For a proposal that the owner only reads: the best one, if it reads half of the cells."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class CellReading:
     """A type and the cell rules with which texts are read."""
 
     type: Type
@@ -103,12 +103,12 @@ class Reading:
     def guesses_century(self) -> bool:
         return any("%y" in text for text in self.rules.format)
 
-    def is_possible(self, decimal: str) -> bool:
+    def allows_decimal(self, decimal: str) -> bool:
         """Return whether numbers may be read so where the owner gave the decimal separator; a point is the default."""
         has_separators = bool(self.rules.decimal or self.rules.thousands)
         return decimal == "." or not has_separators or self.rules.decimal == decimal
 
-    def is_comparable(self, other: Reading) -> bool:
+    def is_comparable(self, other: CellReading) -> bool:
         """Return whether values of both can be compared: two numbers, or two times."""
         return (self.type.numeric and other.type.numeric) or (self.type.temporal and other.type.temporal)
 
@@ -117,10 +117,10 @@ class Reading:
 class CellProposal:
     """A reading that nearly all sampled texts of a column fit. PRIVATE until it is certain or confirmed."""
 
-    reading: Reading
+    reading: CellReading
     is_certain: bool
     """Whether it may be written without the owner's confirmation."""
-    rivals: tuple[Reading, ...] = ()
+    rivals: tuple[CellReading, ...] = ()
     """Readings that read some cells differently, and that too few cells decide against."""
     examples: tuple[tuple[str, Any], ...] = ()
     """A few texts with what they are read as."""
@@ -135,17 +135,17 @@ def propose_readings(
     PRIVATE: it reads rows.
     """
     markers = {*USUAL_NULLS, *nulls}
-    samples = {name: _without_markers(_count(texts), markers) for name, texts in sampled.items()}
-    return propose_for_texts(samples, decimal)
+    samples = {name: _without_markers(_count_texts(texts), markers) for name, texts in sampled.items()}
+    return propose_readings_for_texts(samples, decimal)
 
 
-def stopping_texts(
+def texts_among_numbers(
     sampled: Mapping[str, Sequence[str | None]], nulls: Collection[str] = ()
 ) -> dict[str, tuple[str, ...]]:
     """Return, for each column that is one of numbers but for a few frequent texts, those texts. PRIVATE."""
     found = {}
     for name, cells in sampled.items():
-        texts = _without_markers(_count(cells), {*USUAL_NULLS, *nulls})
+        texts = _without_markers(_count_texts(cells), {*USUAL_NULLS, *nulls})
         others = {text: count for text, count in texts.items() if not _NUMBER.fullmatch(text.strip())}
         is_mostly_numbers = sum(others.values()) <= (1 - _MIN_NUMBERS) * sum(texts.values())
         is_plain = all(count >= _MIN_CELLS and "," not in text for text, count in others.items())
@@ -160,12 +160,12 @@ _MIN_NUMBERS = 0.8
 _MAX_STOPPING = 3
 
 
-def propose_for_texts(
+def propose_readings_for_texts(
     samples: Mapping[str, Mapping[str, int]],
     decimal: str = ".",
     *,
     kind: Type | None = None,
-    thresholds: Thresholds = UNSEEN,
+    thresholds: ProposalThresholds = UNSEEN,
 ) -> dict[str, CellProposal]:
     """Propose a reading, of one type if it is known, for the counted texts of each column that are not just texts.
 
@@ -174,8 +174,8 @@ def propose_for_texts(
     candidates = {
         name: [
             reading
-            for reading in _with_days(_candidates(texts, thresholds.min_share), kind)
-            if reading.is_possible(decimal) and kind in (None, reading.type)
+            for reading in _days_as_timestamps(_candidate_readings(texts, thresholds.min_share), kind)
+            if reading.allows_decimal(decimal) and kind in (None, reading.type)
         ]
         for name, texts in samples.items()
         if texts
@@ -189,13 +189,14 @@ def propose_for_texts(
         return {}
     with TriedDeclarations(columns) as trials:
         proposals = {
-            name: _propose(trials, name, samples[name], candidates[name], decimal, thresholds) for name in columns
+            name: _choose_reading(trials, name, samples[name], candidates[name], decimal, thresholds)
+            for name in columns
         }
     return {name: proposal for name, proposal in proposals.items() if proposal is not None}
 
 
 @dataclass(frozen=True)
-class SampledMarkers:
+class MissingMarkers:
     """The markers of missing cells among sampled cells. PRIVATE."""
 
     counts: Mapping[str, int]
@@ -204,25 +205,26 @@ class SampledMarkers:
     """The number of sampled cells that are there."""
 
 
-def sample_markers(source: Path, relation: str | None, columns: Sequence[str]) -> SampledMarkers:
+def count_missing_markers(source: Path, relation: str | None, columns: Sequence[str]) -> MissingMarkers:
     """Count the markers of missing cells among the sampled texts of columns. PRIVATE."""
     counts: Counter[str] = Counter()
     for texts in sample_texts(source, relation, columns).values():
         counts.update(text.strip(" ") for text in texts if text is not None)
-    return SampledMarkers(
+    return MissingMarkers(
         {marker: count for marker, count in counts.most_common() if marker in USUAL_NULLS}, counts.total()
     )
 
 
 def propose_folding(source: Path, relation: str | None, column: str, values: Sequence[str]) -> CellProposal | None:
     """Propose to trim texts, or to turn their letters, where that makes more of them listed values. PRIVATE."""
-    return propose_folding_for_texts(_count(sample_texts(source, relation, [column]).get(column, [])), values)
+    return propose_folding_for_texts(_count_texts(sample_texts(source, relation, [column]).get(column, [])), values)
 
 
 def propose_folding_for_texts(texts: Mapping[str, int], values: Sequence[str]) -> CellProposal | None:
     """Propose to trim counted texts, or to turn their letters, where more of them become listed values. PRIVATE."""
     fits = {
-        rules: sum(texts[text] for text in texts if rules.fold(text) in folded) for rules, folded in _foldings(values)
+        rules: sum(texts[text] for text in texts if rules.fold(text) in folded)
+        for rules, folded in _folding_rules(values)
     }
     as_stored = sum(texts.get(value, 0) for value in values)
     best = max(fits.values(), default=0)
@@ -233,10 +235,10 @@ def propose_folding_for_texts(texts: Mapping[str, int], values: Sequence[str]) -
     turned = [
         (text, targets[chosen.fold(text)]) for text in texts if text not in values and chosen.fold(text) in targets
     ]
-    return CellProposal(Reading(Type.TEXT, chosen), is_certain=False, examples=tuple(turned[:3]))
+    return CellProposal(CellReading(Type.TEXT, chosen), is_certain=False, examples=tuple(turned[:3]))
 
 
-def _foldings(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
+def _folding_rules(values: Sequence[str]) -> list[tuple[CellRules, set[str]]]:
     """List the rules that may turn texts into listed values, each with the listed values as it turns them."""
     case = "upper" if all(value == upper(value) for value in values) else "lower"
     turned = {value: CASES[case](value) for value in values}
@@ -253,7 +255,7 @@ def refuse_second_header(sampled: Mapping[str, Sequence[str | None]], original: 
 
     Such a row has words and no digit in the columns, two or more, in which all but a few other cells have a digit.
     """
-    numeric = [texts for texts in sampled.values() if _share_with(_count(texts[1:]), digits) >= _MIN_SHARE]
+    numeric = [texts for texts in sampled.values() if _share_holding(_count_texts(texts[1:]), digits) >= _MIN_SHARE]
     first_row = [texts[0] or "" for texts in numeric if len(texts) > _MIN_OTHER_ROWS]
     words = [text for text in first_row if text.strip() not in USUAL_NULLS]
     if len(words) >= 2 and not set(digits) & set("".join(first_row)):
@@ -264,7 +266,7 @@ def refuse_second_header(sampled: Mapping[str, Sequence[str | None]], original: 
         )
 
 
-def _count(texts: Iterable[str | None]) -> Counter[str]:
+def _count_texts(texts: Iterable[str | None]) -> Counter[str]:
     return Counter(text for text in texts if text is not None)
 
 
@@ -272,19 +274,19 @@ def _without_markers(texts: Mapping[str, int], markers: Collection[str]) -> dict
     return {text: count for text, count in texts.items() if text.strip(" ") not in markers}
 
 
-def _propose(
+def _choose_reading(
     trials: TriedDeclarations,
     name: str,
     texts: Mapping[str, int],
-    readings: Sequence[Reading],
+    readings: Sequence[CellReading],
     decimal: str,
-    thresholds: Thresholds,
+    thresholds: ProposalThresholds,
 ) -> CellProposal | None:
     """Choose the first of the readings that fit nearly as many cells as the best one; of rivals, the best one."""
     cells = sum(texts.values())
     fits = trials.fits(name)
     if max(fits) < _MIN_SHARE * cells:
-        several_formats = _propose_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
+        several_formats = _propose_several_formats(texts, dict(zip(readings, fits, strict=True)), thresholds)
         if several_formats is not None or max(fits) < thresholds.min_share * cells:
             return several_formats
     first = _first_near_best(fits, cells, thresholds)
@@ -293,7 +295,7 @@ def _propose(
         for index, reading in enumerate(readings)
         if index != first
         and reading.is_comparable(readings[first])
-        and _is_near(fits[index], fits[first], cells, thresholds)
+        and _is_undecided(fits[index], fits[first], cells, thresholds)
     ]
     conflicts = zip(others, trials.conflicts(name, first, others), strict=True)
     chosen, *rivals = sorted(
@@ -301,7 +303,7 @@ def _propose(
     )
     reading = readings[chosen]
     is_known = reading.rules == CellRules() or (reading.rules.decimal == decimal and not reading.rules.currency)
-    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_truths(reading, texts)
+    has_enough_cells = (cells >= _MIN_CELLS or is_known) and _has_enough_booleans(reading, texts)
     is_certain = has_enough_cells and not rivals and not reading.guesses_century
     return CellProposal(
         reading,
@@ -311,21 +313,21 @@ def _propose(
     )
 
 
-def _first_near_best(fits: Sequence[int], cells: int, thresholds: Thresholds) -> int:
+def _first_near_best(fits: Sequence[int], cells: int, thresholds: ProposalThresholds) -> int:
     """Return the first reading that fits most cells, and of which no other one fits many more."""
-    few = max(thresholds.min_deciding, _TIE * cells)
+    few = max(thresholds.min_deciding_cells, _TIE * cells)
     return next(
         index for index, fit in enumerate(fits) if fit >= thresholds.min_share * cells and max(fits) - fit < few
     )
 
 
-def _is_near(fit: int, chosen_fit: int, cells: int, thresholds: Thresholds) -> bool:
+def _is_undecided(fit: int, chosen_fit: int, cells: int, thresholds: ProposalThresholds) -> bool:
     """Return whether too few cells decide for a chosen reading against one that fits so many."""
-    few = max(thresholds.min_deciding, _MIN_DECIDING_SHARE * cells)
+    few = max(thresholds.min_deciding_cells, _MIN_DECIDING_SHARE * cells)
     return fit >= _MIN_RIVAL_SHARE * cells and chosen_fit - fit < few
 
 
-def _has_enough_truths(reading: Reading, texts: Mapping[str, int]) -> bool:
+def _has_enough_booleans(reading: CellReading, texts: Mapping[str, int]) -> bool:
     """Return whether both words for truths that a reading declares, if any, are in many cells."""
     few = max(_MIN_DECIDING, _MIN_DECIDING_SHARE * sum(texts.values()))
     declared = [words for words in (reading.rules.true, reading.rules.false) if words]
@@ -337,8 +339,8 @@ def _examples(texts: Iterable[str], values: Iterable[Any]) -> tuple[tuple[str, A
     return tuple(islice((pair for pair in zip(texts, values, strict=True) if pair[1] is not None), 3))
 
 
-def _propose_formats(
-    texts: Mapping[str, int], fits: Mapping[Reading, int], thresholds: Thresholds
+def _propose_several_formats(
+    texts: Mapping[str, int], fits: Mapping[CellReading, int], thresholds: ProposalThresholds
 ) -> CellProposal | None:
     """Propose several formats of dates, of which each reads some cells and none all; never certain.
 
@@ -353,52 +355,56 @@ def _propose_formats(
         formats.setdefault(text.translate(_DIRECTIVES), text)
     if len(formats) < 2:
         return None
-    reading = Reading(Type.DATE, CellRules(format=tuple(formats.values())))
+    reading = CellReading(Type.DATE, CellRules(format=tuple(formats.values())))
     with TriedDeclarations({"": (texts, [reading.declaration])}) as trials:
         if trials.fits("")[0] < thresholds.min_share * cells:
             return None
         return CellProposal(reading, is_certain=False, examples=_examples(texts, trials.readings("", 0)))
 
 
-def _candidates(texts: Mapping[str, int], min_share: float) -> list[Reading]:
+def _candidate_readings(texts: Mapping[str, int], min_share: float) -> list[CellReading]:
     """List the readings of the family that are possible for most cells, by the characters they need."""
-    has_digits = _share_with(texts, digits) >= min_share
-    return [*(_numbers(texts) if has_digits else ()), *(_times(texts) if has_digits else ()), *_truths(texts)]
+    has_digits = _share_holding(texts, digits) >= min_share
+    return [
+        *(_number_readings(texts) if has_digits else ()),
+        *(_time_readings(texts) if has_digits else ()),
+        *_boolean_readings(texts),
+    ]
 
 
-def _with_days(readings: Sequence[Reading], kind: Type | None) -> list[Reading]:
+def _days_as_timestamps(readings: Sequence[CellReading], kind: Type | None) -> list[CellReading]:
     """Return the readings; those of days as timestamps if the column has that type: a day is its midnight."""
     if kind is not Type.TIMESTAMP:
         return list(readings)
-    return [Reading(kind, each.rules) if each.type is Type.DATE else each for each in readings]
+    return [CellReading(kind, each.rules) if each.type is Type.DATE else each for each in readings]
 
 
-def _share_with(texts: Mapping[str, int], parts: Iterable[str]) -> float:
+def _share_holding(texts: Mapping[str, int], parts: Iterable[str]) -> float:
     """Return the share of cells that contain one of the parts."""
     sought = tuple(parts)
     containing = sum(count for text, count in texts.items() if any(part in text for part in sought))
     return containing / max(1, sum(texts.values()))
 
 
-def _numbers(texts: Mapping[str, int]) -> list[Reading]:
+def _number_readings(texts: Mapping[str, int]) -> list[CellReading]:
     """List the readings of numbers; a text that begins with 0 and another digit is a code."""
     codes = sum(count for text, count in texts.items() if text[:1] == "0" and text[1:2].isdigit())
     is_code = codes > (1 - _MIN_SHARE) * sum(texts.values())
-    readings = [] if is_code else [Reading(Type.INTEGER), Reading(Type.REAL)]
-    currencies = [sign for sign in _CURRENCIES if _share_with(texts, [sign]) >= 0.5]
+    readings = [] if is_code else [CellReading(Type.INTEGER), CellReading(Type.REAL)]
+    currencies = [sign for sign in _CURRENCIES if _share_holding(texts, [sign]) >= 0.5]
     for decimal, thousands in (("", ""), *_SEPARATORS):
         characters = [*decimal, *thousands, *("\u00a0\u202f" if thousands == " " else "")]
-        is_used = _share_with(texts, characters) > _TIE
+        is_used = _share_holding(texts, characters) > _TIE
         for currency in currencies or [""] * is_used:
             rules = CellRules(decimal=decimal, thousands=thousands, currency=currency)
-            readings += [Reading(Type.INTEGER, rules), Reading(Type.REAL, rules)]
+            readings += [CellReading(Type.INTEGER, rules), CellReading(Type.REAL, rules)]
     return readings
 
 
-def _times(texts: Mapping[str, int]) -> list[Reading]:
+def _time_readings(texts: Mapping[str, int]) -> list[CellReading]:
     """List the readings of dates and times whose separators, names and clocks most cells have."""
-    separators = {letter for letter in "./-, " if _share_with(texts, [letter]) >= 0.5}
-    has_names = _share_with(texts, ascii_letters) >= 0.5
+    separators = {letter for letter in "./-, " if _share_holding(texts, [letter]) >= 0.5}
+    has_names = _share_holding(texts, ascii_letters) >= 0.5
     colons = Counter[int]()
     for text, count in texts.items():
         colons[text.count(":")] += count
@@ -408,10 +414,10 @@ def _times(texts: Mapping[str, int]) -> list[Reading]:
     times = [f"{day} {clock}" for day in days for clock in clocks if has_names or "%p" not in clock]
     kind = Type.TIMESTAMP if clocks else Type.DATE
     rules = [CellRules(format=(text,)) for text in (times if clocks else days)]
-    return [Reading(Type.DATE), Reading(Type.TIMESTAMP), *(Reading(kind, each) for each in rules)]
+    return [CellReading(Type.DATE), CellReading(Type.TIMESTAMP), *(CellReading(kind, each) for each in rules)]
 
 
-def _truths(texts: Mapping[str, int]) -> list[Reading]:
+def _boolean_readings(texts: Mapping[str, int]) -> list[CellReading]:
     """List the readings of truths of which both words are in some cells, with their usual letter cases."""
     cells = sum(texts.values())
     counts: Counter[str] = Counter()
@@ -422,10 +428,10 @@ def _truths(texts: Mapping[str, int]) -> list[Reading]:
         for true, false in _TRUTHS
         if min(counts[true.casefold()], counts[false.casefold()]) >= _MIN_DECIDING_SHARE * cells
     ]
-    rules = [CellRules(true=_cases(true), false=_cases(false)) for true, false in pairs]
+    rules = [CellRules(true=_letter_cases(true), false=_letter_cases(false)) for true, false in pairs]
     rules = [CellRules()] * bool(counts["true"] or counts["false"]) + rules
-    return [Reading(Type.BOOLEAN, each) for each in rules]
+    return [CellReading(Type.BOOLEAN, each) for each in rules]
 
 
-def _cases(word: str) -> tuple[str, ...]:
+def _letter_cases(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((word, word.upper(), word.lower())))

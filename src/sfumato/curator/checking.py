@@ -21,8 +21,8 @@ from pathlib import Path
 from sfumato.curator.cell_proposals import USUAL_NULLS
 from sfumato.curator.context import Context
 from sfumato.curator.described_tables import ExampleQuestion
-from sfumato.curator.describing import PolicyAlone, domain_words, policy_alone, suggestions
-from sfumato.curator.lost_cells import RulesToAdd, name_rules
+from sfumato.curator.describing import PolicyWithoutData, domain_words, example_questions, open_without_data
+from sfumato.curator.lost_cells import RulesToAdd, propose_rules_to_add
 from sfumato.curator.policy_account import PathOrText, read_policy, require_permitted_delta_of_file
 from sfumato.curator.previews.advising import Advice
 from sfumato.curator.proposals.questions import Question
@@ -41,14 +41,14 @@ from sfumato.release.answers.receipts import describe_guarantee
 
 
 @dataclass(frozen=True)
-class ReadingTime:
+class ReleaseDuration:
     """The duration of one release, from its charge on. PRIVATE."""
 
     question: str
     seconds: float
 
 
-def answer_after(times: Iterable[ReadingTime]) -> int | None:
+def answer_after(times: Iterable[ReleaseDuration]) -> int | None:
     """Propose the seconds after which a server should answer: the least power of two, from 1, above all durations.
 
     None where nothing was measured. PRIVATE until the owner decides to use it.
@@ -57,7 +57,7 @@ def answer_after(times: Iterable[ReadingTime]) -> int | None:
     return None if longest is None else max(1, 2 ** math.ceil(math.log2(max(longest, 2**-20))))
 
 
-def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
+def time_typical_questions(policy: Policy) -> tuple[ReleaseDuration, ...]:
     """Time typical questions of every private table over the real rows. PRIVATE.
 
     They are read with as many threads as a server uses, which keeps one processor for free requests.
@@ -69,7 +69,7 @@ def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
             suggestion
             for table in catalog.tables.values()
             if not table.public
-            for suggestion in suggestions(policy, table)
+            for suggestion in example_questions(policy, table)
         ]
         timings = (_time_question(policy, engine, catalog, suggestion) for suggestion in typical_questions)
         return tuple(timing for timing in timings if timing is not None)
@@ -77,7 +77,9 @@ def reading_times(policy: Policy) -> tuple[ReadingTime, ...]:
         engine.close()
 
 
-def _time_question(policy: Policy, engine: Engine, catalog: Catalog, suggestion: ExampleQuestion) -> ReadingTime | None:
+def _time_question(
+    policy: Policy, engine: Engine, catalog: Catalog, suggestion: ExampleQuestion
+) -> ReleaseDuration | None:
     """Release one question and discard its answer; None where this policy refuses it."""
     from sfumato.plan.sql.statements import parse
 
@@ -92,7 +94,7 @@ def _time_question(policy: Policy, engine: Engine, catalog: Catalog, suggestion:
             Question(context, suggestion.sql, query, query.plan.limits).release(epsilon=epsilon, delta=suggestion.delta)
         except SfumatoError:
             return None
-    return None if watch.seconds is None else ReadingTime(suggestion.sql, watch.seconds)
+    return None if watch.seconds is None else ReleaseDuration(suggestion.sql, watch.seconds)
 
 
 @dataclass
@@ -172,7 +174,7 @@ class CheckReport:
     """Files, each with its first line that is not one record: a likely cause of a refusal. PRIVATE."""
     advice: tuple[Advice, ...] = ()
     """The causes of noise in typical questions; from the policy alone, so safe to share."""
-    times: tuple[ReadingTime, ...] = ()
+    times: tuple[ReleaseDuration, ...] = ()
     """How long typical questions took over the rows, which a server hides. PRIVATE."""
 
     def __repr__(self) -> str:
@@ -256,7 +258,7 @@ def compare_with_sources(policy: Policy, *, private: bool) -> CheckReport:
             tables = tuple(_check_table(sources, policy, name, private) for name in policy.tables)
     except InvalidPolicy as refusal:
         return CheckReport(policy, (), refusal, tuple(misquoted_lines(policy)) if private else ())
-    times = reading_times(policy) if private else ()
+    times = time_typical_questions(policy) if private else ()
     return CheckReport(policy, tables, advice=typical_advice(policy), times=times)
 
 
@@ -265,14 +267,14 @@ def typical_advice(policy: Policy) -> tuple[Advice, ...]:
 
     No source is opened: the questions are put to the policy alone, over empty tables.
     """
-    with policy_alone(policy) as alone:
+    with open_without_data(policy) as alone:
         private_tables = [table for table in alone.catalog.tables.values() if not table.public]
         return tuple(advice for table in private_tables for advice in _advise_table(alone, table))
 
 
-def _advise_table(alone: PolicyAlone, table: CatalogTable) -> list[Advice]:
+def _advise_table(alone: PolicyWithoutData, table: CatalogTable) -> list[Advice]:
     advice = []
-    for suggestion in suggestions(alone.context.policy, table):
+    for suggestion in example_questions(alone.context.policy, table):
         try:
             advice.append(alone.question(suggestion.sql).advise(epsilon=1, delta=suggestion.delta))
         except SfumatoError:  # skip suggestions that this policy does not allow
@@ -300,5 +302,5 @@ def _rules_to_add(
         is_plain_text = domain.type is Type.TEXT and domain.values is None
         if is_plain_text or costs.columns[name].nulled or domain.other is not None:
             lost = sources.lost_texts(table.name, name, USUAL_NULLS)
-            to_add[name] = name_rules(domain, lost, rules.get(name, CellRules()))
+            to_add[name] = propose_rules_to_add(domain, lost, rules.get(name, CellRules()))
     return {name: keys for name, keys in to_add.items() if keys}

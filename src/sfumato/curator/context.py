@@ -100,7 +100,7 @@ class Context:
         """The budgets that must afford a release: the account's, and the analyst's share."""
         return self.account.budgets(self.analyst)
 
-    def closing_warnings(self, *curves: Curve | None) -> tuple[str, ...]:
+    def epsilon_total_warnings(self, *curves: Curve | None) -> tuple[str, ...]:
         """Return the warning that a release with these curves makes the plain ε total unavailable, if it does.
 
         None stands for a curve of Gaussian noise.

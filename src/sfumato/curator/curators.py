@@ -37,7 +37,7 @@ from sfumato.curator.previews.previewing import rebind_proposal
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposing import Proposing
 from sfumato.curator.question_cache import QuestionCache
-from sfumato.curator.release_kinds import Spec, Workspace, kind_of, require_known_kinds
+from sfumato.curator.release_kinds import Spec, Workspace, kind_for_spec, require_known_kinds
 from sfumato.curator.standings import PeriodStandings, Standing
 from sfumato.curator.weak_policies import warn_if_weak_policy
 from sfumato.engine.opening import open_engine, types_in_memory
@@ -150,7 +150,7 @@ class Curator(Proposing):
         request = parse_listing(question)
         if request is not None:
             return list_declarations(question, request, self.policy, self._catalog)
-        return self._question(question, parameters)
+        return self._parse_question(question, parameters)
 
     def _propose_question(self, text: str, query: Query) -> Question:
         """Return a question; without measures it is answered from the policy, unless its groups are discovered."""
@@ -174,7 +174,9 @@ class Curator(Proposing):
 
     def propose(self, spec: Spec[P]) -> P:
         """Propose what a spec describes: ``curator.propose(BoundsSpec("visits", "cost"))``. This is free."""
-        proposal: P = kind_of(spec).propose(Workspace(self._context, self._catalog, self.sql, self._question), spec)
+        proposal: P = kind_for_spec(spec).propose(
+            Workspace(self._context, self._catalog, self.sql, self._parse_question), spec
+        )
         return proposal
 
     def workload(
@@ -183,7 +185,7 @@ class Curator(Proposing):
         """Propose to ask several questions at one price: a list, a mapping from names, or a .sql file. This is free."""
         return self.propose(WorkloadSpec(questions))
 
-    def _question(self, text: str, parameters: Parameters | None = None) -> Question:
+    def _parse_question(self, text: str, parameters: Parameters | None = None) -> Question:
         from sfumato.plan.sql import statements
         from sfumato.plan.sql.text import query_text
 
@@ -346,7 +348,7 @@ class Curator(Proposing):
         Return the finalizer: calling it closes the sources at once; its ``alive`` says whether they are still open.
         """
         context = self._context
-        return weakref.finalize(context.running_work, _close, context.engine, context.preview_engine)
+        return weakref.finalize(context.running_work, _close_engines, context.engine, context.preview_engine)
 
     def __enter__(self) -> Self:
         return self
@@ -357,7 +359,7 @@ class Curator(Proposing):
     @property
     def tables(self) -> Tables:
         """The tables and columns to ask about, from the policy alone, with example questions and their errors."""
-        return describe(self.policy, self._catalog, self._question)
+        return describe(self.policy, self._catalog, self._parse_question)
 
     def __repr__(self) -> str:
         return describe(self.policy, self._catalog).brief()
@@ -370,7 +372,7 @@ class Curator(Proposing):
             return tables_html + paragraph(f"The remaining budget is not available: {refusal.rule}.")
 
 
-def _close(engine: Engine, invented: PreviewEngine) -> None:
+def _close_engines(engine: Engine, invented: PreviewEngine) -> None:
     engine.close()
     invented.close()
 
@@ -439,7 +441,7 @@ def protect(
         column for column in (types if columns is None else columns) if column != unit or column in (columns or ())
     ]
     domains = {
-        column: _declare(
+        column: _declare_column(
             types[column], column_bounds.get(column), column_values.get(column), column_rules.get(column, {})
         )
         for column in column_names
@@ -451,7 +453,7 @@ def protect(
     return Curator(policy, ledger)
 
 
-def _declare(column_type: Type, bounds: Any, values: Any, rules: Mapping[str, Any]) -> Any:
+def _declare_column(column_type: Type, bounds: Any, values: Any, rules: Mapping[str, Any]) -> Any:
     """Declare a column by its stored type, with the given bounds and values; rules may give it another type."""
     lower_upper, value_list = (declared if declared is None else tuple(declared) for declared in (bounds, values))
     if rules:

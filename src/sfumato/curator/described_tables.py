@@ -74,9 +74,9 @@ class TableDescription:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.listed_html() + _questions_html(self.example_lines())
+        return self.columns_html() + _questions_html(self.example_lines())
 
-    def listed_html(self) -> str:
+    def columns_html(self) -> str:
         """Render the table and its columns as HTML."""
         column_table = table(("column", "what it may hold"), self.columns.items()) if self.columns else ""
         return paragraph(f"{self.name}: {self.about}", strong=True) + column_table
@@ -141,7 +141,7 @@ class Tables(Mapping[str, TableDescription]):
 
     def _repr_html_(self) -> str:
         question_lines = [line for description in self.tables.values() for line in description.example_lines()]
-        tables_html = "".join(description.listed_html() for description in self.tables.values())
+        tables_html = "".join(description.columns_html() for description in self.tables.values())
         return paragraph(self.heading) + tables_html + _questions_html(question_lines)
 
 

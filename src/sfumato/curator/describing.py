@@ -39,7 +39,7 @@ from sfumato.untrusted import escape_unprintable
 
 
 @dataclass(frozen=True)
-class PolicyAlone:
+class PolicyWithoutData:
     """Questions to a policy without data: their prices and errors are available, a release reads nothing."""
 
     context: Context
@@ -58,7 +58,7 @@ class PolicyAlone:
 
 
 @contextmanager
-def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
+def open_without_data(policy: Policy) -> Iterator[PolicyWithoutData]:
     """Open a policy without opening its sources or its ledger."""
     empty = without_data(policy)
     engine = open_engine(empty)
@@ -66,7 +66,7 @@ def policy_alone(policy: Policy) -> Iterator[PolicyAlone]:
         with tempfile.TemporaryDirectory(prefix="sfumato-") as folder, Ledger.open(Path(folder) / "empty") as ledger:
             name, budget, per = policy.account_name, empty.account_budget, empty.per or ""
             account = ledger.account(name, unit=empty.unit, budget=budget, per=per)
-            yield PolicyAlone(Context(empty, engine, account, ignore_progress, "no version"), engine.catalog())
+            yield PolicyWithoutData(Context(empty, engine, account, ignore_progress, "no version"), engine.catalog())
     finally:
         engine.close()
 
@@ -92,7 +92,7 @@ def describe(policy: Policy, catalog: Catalog, ask: Ask | None = None) -> Tables
 def describe_policy(policy: Policy | PathOrText) -> Tables:
     """Describe a policy without opening its data, with the error of every example question."""
     parsed = read_policy(policy)
-    with policy_alone(parsed) as alone:
+    with open_without_data(parsed) as alone:
         return describe(parsed, alone.catalog, alone.question)
 
 
@@ -114,7 +114,10 @@ def _describe_table(policy: Policy, table: CatalogTable, ask: Ask | None) -> Tab
         return TableDescription(
             table.name, "public; its columns can be joined to those of private tables", declared, ()
         )
-    examples = [suggestion if ask is None else _forecast(suggestion, ask) for suggestion in suggestions(policy, table)]
+    examples = [
+        suggestion if ask is None else _with_forecast(suggestion, ask)
+        for suggestion in example_questions(policy, table)
+    ]
     return TableDescription(
         table.name, _describe_rows(policy, table), _describe_columns(policy, table), tuple(filter(None, examples))
     )
@@ -145,7 +148,7 @@ def _describe_columns(policy: Policy, table: CatalogTable) -> dict[str, str]:
     for name, domain in table.columns.items():
         cells = [*describe_cells(table.codings.get(name)), *(rules[name].describe() if name in rules else [])]
         descriptions[name] = "; ".join(
-            [domain_words(domain), *cells, *_describe_uses(domain, grouped=bool(policy.budget.delta))]
+            [domain_words(domain), *cells, *_describe_obstacles(domain, grouped=bool(policy.budget.delta))]
         )
     for name, list_column in table.lists.items():
         descriptions[name] = (
@@ -155,7 +158,7 @@ def _describe_columns(policy: Policy, table: CatalogTable) -> dict[str, str]:
     return descriptions
 
 
-def _describe_uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
+def _describe_obstacles(domain: Domain, *, grouped: bool) -> Iterator[str]:
     """Describe what prevents an obvious use of a column, where something does."""
     if domain.type is Type.TEXT and domain.values is None:
         yield (
@@ -167,7 +170,7 @@ def _describe_uses(domain: Domain, *, grouped: bool) -> Iterator[str]:
         yield "it has no bounds: to sum it, write LEAST(GREATEST(…, low), high)"
 
 
-def _forecast(suggestion: ExampleQuestion, ask: Ask) -> ExampleQuestion | None:
+def _with_forecast(suggestion: ExampleQuestion, ask: Ask) -> ExampleQuestion | None:
     """Return an example question with its error; None where the policy refuses it."""
     try:
         forecast = ask(suggestion.sql).error(epsilon=1, delta=suggestion.delta)
@@ -188,11 +191,11 @@ def _middle_size(columns: Mapping[str, Width]) -> dict[str, Width]:
     }
 
 
-def suggestions(policy: Policy, table: CatalogTable) -> tuple[ExampleQuestion, ...]:
+def example_questions(policy: Policy, table: CatalogTable) -> tuple[ExampleQuestion, ...]:
     """Return example questions that this policy answers, chosen by the declared domains of the columns."""
     table_name = quoted(table.name)
     if policy.per is not None and not _has_bounded_periods(policy, table):
-        return (_one_month(table, table_name),)
+        return (_one_month_question(table, table_name),)
     key_columns = [name for name, domain in table.columns.items() if 1 < _group_count(domain) <= _MAX_GROUPS]
     keys = sorted(key_columns, key=lambda name: table.columns[name].type.numeric)  # text keys first: they read best
     summable = [name for name, domain in table.columns.items() if name not in key_columns and _is_summable(domain)]
@@ -220,7 +223,7 @@ def _has_bounded_periods(policy: Policy, table: CatalogTable) -> bool:
     return column is None or table.columns[column].bounds is not None
 
 
-def _one_month(table: CatalogTable, table_name: str) -> ExampleQuestion:
+def _one_month_question(table: CatalogTable, table_name: str) -> ExampleQuestion:
     """Return an example question for a table with unbounded periods: it names those that it reads."""
     assert table.period is not None
     day = quoted(table.period.column)

@@ -52,7 +52,7 @@ class BoundsChoice:
     @property
     def text(self) -> str:
         """The bounds as an owner types them."""
-        return f"{_plain(self.low)} {_plain(self.high)}"
+        return f"{_typed_text(self.low)} {_typed_text(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -88,38 +88,40 @@ class UnreadCells:
 
 def count_unread(table: Table, column: str) -> UnreadCells | None:
     """Count the cells of a column that become missing; None if the file cannot be read. PRIVATE."""
-    with suppress(SfumatoError), open_inspector(_policy_of(table)) as inspector:
+    with suppress(SfumatoError), open_inspector(_single_table_policy(table)) as inspector:
         inspection = inspector.inspect(table.name)
         cost = inspection.columns[column]
         return UnreadCells(round(inspection.rows * (1 - cost.missing)), round(inspection.rows * cost.nulled))
     return None
 
 
-def _policy_of(table: Table) -> Policy:
+def _single_table_policy(table: Table) -> Policy:
     return Policy(PrivacyUnit("row", every_row=True), Budget(1), {table.name: table})
 
 
 def propose_bounds(table: Table, column: str) -> BoundsFigures | None:
     """Propose round bounds of a column of numbers or dates; None if it has no cell or no round number fits. PRIVATE."""
     kind = table.columns[column].type
-    ladder = _ladder(kind)
+    ladder = _round_bounds(kind)
     with suppress(SfumatoError):
-        cells, below, above = count_beyond(_policy_of(table), table.name, column, [_literal(value) for value in ladder])
-        choices = {share: _tightest(ladder, cells, below, above, share / 2) for share in _SHARES_BEYOND if cells}
+        cells, below, above = count_beyond(
+            _single_table_policy(table), table.name, column, [_sql_literal(value) for value in ladder]
+        )
+        choices = {share: _tightest_bounds(ladder, cells, below, above, share / 2) for share in _SHARES_BEYOND if cells}
         proposed = choices.get(_PROPOSED_SHARE_BEYOND)
         if proposed is not None:
             return BoundsFigures(tuple(dict.fromkeys(each for each in choices.values() if each)), proposed)
     return None
 
 
-def _ladder(kind: Type) -> list[Bound]:
+def _round_bounds(kind: Type) -> list[Bound]:
     if kind.temporal:
         return [date(year, 1, 1) for year in _ROUND_YEARS]
     numbers = [number for number in _ROUND_NUMBERS if kind is Type.REAL or number == number.to_integral_value()]
     return [*(-number for number in reversed(numbers)), Decimal(0), *numbers]
 
 
-def _tightest(
+def _tightest_bounds(
     ladder: Sequence[Bound], cells: int, below: Sequence[int], above: Sequence[int], share: float
 ) -> BoundsChoice | None:
     """Return the tightest bounds of the ladder with at most this share of cells beyond each end."""
@@ -131,11 +133,11 @@ def _tightest(
     if low == high:  # nearly all cells have one value, which is on the ladder
         high = min(high + 1, len(ladder) - 1)
         low = high - 1
-    low, high = _from_zero(ladder, low, high)
+    low, high = _extend_to_zero(ladder, low, high)
     return BoundsChoice(ladder[low], ladder[high], (below[low] + above[high]) / cells)
 
 
-def _from_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, int]:
+def _extend_to_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, int]:
     """Begin bounds of numbers at 0 unless that doubles their width: the noise of a sum grows with the larger end."""
     low_end, high_end = ladder[low], ladder[high]
     if isinstance(low_end, date) or isinstance(high_end, date):
@@ -146,9 +148,9 @@ def _from_zero(ladder: Sequence[Bound], low: int, high: int) -> tuple[int, int]:
     return (low, zero) if high < zero and 2 * high_end > low_end else (low, high)
 
 
-def _literal(value: Bound) -> str:
-    return f"DATE '{value.isoformat()}'" if isinstance(value, date) else _plain(value)
+def _sql_literal(value: Bound) -> str:
+    return f"DATE '{value.isoformat()}'" if isinstance(value, date) else _typed_text(value)
 
 
-def _plain(value: Bound) -> str:
+def _typed_text(value: Bound) -> str:
     return value.isoformat() if isinstance(value, date) else f"{value:f}"

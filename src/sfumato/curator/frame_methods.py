@@ -99,16 +99,16 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
         def agg(self, **asked: AggregateText) -> Q: ...
 
     @property
-    def _known_columns(self) -> Mapping[str, Domain]:
+    def _available_columns(self) -> Mapping[str, Domain]:
         """The columns that can be named, as far as they are known here."""
         return {}
 
     def _hint(self, name: str) -> str:
-        return f'did you mean ["{name}"]?' if name in self._known_columns else super()._hint(name)
+        return f'did you mean ["{name}"]?' if name in self._available_columns else super()._hint(name)
 
     def count(self, *columns: str) -> Q:
         """Count the rows, in a column ``count``; or, of each column, the rows where it is not NULL."""
-        if not self._selected(columns):
+        if not self._columns_to_aggregate(columns):
             return self.agg(**{COUNT_COLUMN: aggregates.count()})
         return self._aggregate("count", aggregates.count, columns)
 
@@ -152,12 +152,12 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
         """Select columns to aggregate: ``group_by("origin")["delay"].mean()``, or a list of columns."""
         return ColumnSelection(self, map(quoted, column_names(columns)))
 
-    def _selected(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+    def _columns_to_aggregate(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns to aggregate: those given."""
         return columns
 
     def _aggregate(self, method: str, function: Callable[[str], Aggregation], columns: tuple[str, ...]) -> Q:
-        selected = self._selected(columns)
+        selected = self._columns_to_aggregate(columns)
         if not selected:
             rule = f".{method}() needs the names of the columns, since each column takes a part of the price"
             raise Unsupported("unnamed-columns", rule, fix=f"name them, as in .{method}({self._example_columns()})")
@@ -165,7 +165,7 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
 
     def _example_columns(self) -> str:
         """Return columns that can be measured, as arguments of a call."""
-        names = [name for name, domain in self._known_columns.items() if domain.type.numeric and domain.range]
+        names = [name for name, domain in self._available_columns.items() if domain.type.numeric and domain.range]
         return (
             ", ".join(f'"{quoted(name)}"' if quoted(name) == name else f"{quoted(name)!r}" for name in names)
             or '"cost"'
@@ -179,8 +179,8 @@ class ColumnSelection(AggregateMethods[Q]):
         self._source, self._columns = source, tuple(columns)
 
     @property
-    def _known_columns(self) -> Mapping[str, Domain]:
-        return self._source._known_columns  # noqa: SLF001
+    def _available_columns(self) -> Mapping[str, Domain]:
+        return self._source._available_columns  # noqa: SLF001
 
     def agg(self, **asked: AggregateText) -> Q:
         """Aggregate the rows or groups that the columns belong to."""
@@ -192,7 +192,7 @@ class ColumnSelection(AggregateMethods[Q]):
         question: Q = source.value_counts(*self._columns)
         return question
 
-    def _selected(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+    def _columns_to_aggregate(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         return columns or self._columns
 
     def __repr__(self) -> str:

@@ -133,23 +133,25 @@ def list_declarations(question: str, request: ListingRequest, policy: Policy, ca
         return Listing(question, ("table", "kind", "about"), rows)
     table = _find_table(catalog, request.table)
     if not request.summarize or table.public:
-        return Listing(question, _COLUMN_HEADINGS, tuple(_column_rows(policy, table)))
+        return Listing(question, _COLUMN_HEADINGS, tuple(_describe_table_columns(policy, table)))
     from sfumato.plan.sql.building import selection
 
-    return _with_offers(question, _column_rows(policy, table), _offers(selection(catalog, table.name), policy))
+    return _with_offers(
+        question, _describe_table_columns(policy, table), _offered_questions(selection(catalog, table.name), policy)
+    )
 
 
 def list_columns_with_offers(question: str, rows: RowSelection, policy: Policy) -> Listing:
     """List the columns of a view of rows, each with a priced question about its values. No row is read."""
-    return _with_offers(question, _view_rows(rows, policy), _offers(rows, policy))
+    return _with_offers(question, _describe_view_columns(rows, policy), _offered_questions(rows, policy))
 
 
-def _view_rows(rows: RowSelection, policy: Policy) -> list[tuple[str, str, str]]:
+def _describe_view_columns(rows: RowSelection, policy: Policy) -> list[tuple[str, str, str]]:
     """Describe the columns of a view: those of its table as SUMMARIZE does, with the id, and derived ones by domain."""
     from sqlglot import exp
 
     is_of_table = isinstance(rows.tree.args["from_"].this, exp.Table)
-    declared = {row[0]: row for row in _column_rows(policy, rows.table)} if is_of_table else {}
+    declared = {row[0]: row for row in _describe_table_columns(policy, rows.table)} if is_of_table else {}
     columns = {
         name: declared[name]
         if name in declared and rows.table.columns.get(name) == domain
@@ -169,7 +171,7 @@ def _with_offers(question: str, columns: list[tuple[str, str, str]], offers: Map
     return Listing(question, (*_COLUMN_HEADINGS, "to ask, for a price"), rows)
 
 
-def _offers(rows: RowSelection, policy: Policy) -> dict[str, str]:
+def _offered_questions(rows: RowSelection, policy: Policy) -> dict[str, str]:
     """Return, by column, the question that measures its values: quartiles of numbers, medians of dates, counts of
     listed values.
 
@@ -211,7 +213,7 @@ def _kind_and_protection(policy: Policy, table: CatalogTable) -> tuple[str, str]
     return "private", f"protects {policy.unit}; {describe_limits(Limits.of(policy.tables[table.name]))}"
 
 
-def _column_rows(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:
+def _describe_table_columns(policy: Policy, table: CatalogTable) -> list[tuple[str, str, str]]:
     rules = policy.cell_rules(table.name)
     column_rows = []
     for name, domain in table.columns.items():

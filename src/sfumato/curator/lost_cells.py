@@ -13,7 +13,7 @@ from sfumato.curator.cell_proposals import (
     USUAL_NULLS,
     CellProposal,
     propose_folding_for_texts,
-    propose_for_texts,
+    propose_readings_for_texts,
 )
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules
@@ -37,7 +37,7 @@ class RulesToAdd:
         return ", ".join(filter(None, [self.nulls, " or ".join(self.readings)]))
 
 
-def name_rules(domain: Domain, lost: Mapping[str, int], declared: CellRules) -> RulesToAdd:
+def propose_rules_to_add(domain: Domain, lost: Mapping[str, int], declared: CellRules) -> RulesToAdd:
     """Return the keys to add to a column so that most of its lost cells are read.
 
     ``lost`` counts the texts of the cells that the column reads as NULL, and those of ``USUAL_NULLS``.
@@ -45,8 +45,8 @@ def name_rules(domain: Domain, lost: Mapping[str, int], declared: CellRules) -> 
     listed = {*map(str, domain.values or ()), *(declared.nulls or ())}
     nulls = [word for word in USUAL_NULLS if word not in listed and any(text.strip(" ") == word for text in lost)]
     others = {text: count for text, count in lost.items() if text.strip(" ") not in USUAL_NULLS}
-    proposal = _propose(domain, others) if others and not _has_form(declared) else None
-    readings = [] if proposal is None else [_keys(each.rules) for each in (proposal.reading, *proposal.rivals)]
+    proposal = _propose(domain, others) if others and not _has_cell_format(declared) else None
+    readings = [] if proposal is None else [_keys_toml(each.rules) for each in (proposal.reading, *proposal.rivals)]
     return RulesToAdd(
         f"nulls = {toml_value((*(declared.nulls or ()), *nulls))}" if nulls else "",
         tuple(dict.fromkeys(filter(None, readings))),
@@ -55,14 +55,14 @@ def name_rules(domain: Domain, lost: Mapping[str, int], declared: CellRules) -> 
 
 def _propose(domain: Domain, texts: Mapping[str, int]) -> CellProposal | None:
     if domain.type is not Type.TEXT:
-        return propose_for_texts({"": texts}, kind=domain.type, thresholds=SEEN).get("")
+        return propose_readings_for_texts({"": texts}, kind=domain.type, thresholds=SEEN).get("")
     return propose_folding_for_texts(texts, [str(value) for value in domain.values or ()])
 
 
-def _has_form(rules: CellRules) -> bool:
+def _has_cell_format(rules: CellRules) -> bool:
     """Return whether rules on how cells are written are declared: the owner chose their form."""
     return bool(rules.keys.keys() - {"nulls", "possible"})
 
 
-def _keys(rules: CellRules) -> str:
+def _keys_toml(rules: CellRules) -> str:
     return ", ".join(f"{key} = {toml_value(value)}" for key, value in rules.keys.items())

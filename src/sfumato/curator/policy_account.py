@@ -19,7 +19,7 @@ from typing import cast
 from sfumato.curator.context import Context
 from sfumato.curator.previews.explaining import Operator
 from sfumato.curator.standings import PeriodStandings, Standing
-from sfumato.curator.weak_policies import needs_permission, require_permitted_delta, warn_if_weak_policy
+from sfumato.curator.weak_policies import has_unpermitted_delta, require_permitted_delta, warn_if_weak_policy
 from sfumato.errors import AccountDiffers, InvalidParameter, SourceTaken, WeakLedger
 from sfumato.ledger import Account, Ledger, Line, PeriodAccounts
 from sfumato.ledger.stores.server_addresses import is_same_ledger, is_server_address
@@ -65,10 +65,10 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
             WeakLedger,
             stacklevel=2,
         )
-    return _address(policy, ledger)
+    return _resolve_address(policy, ledger)
 
 
-def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
+def _resolve_address(policy: Policy, ledger: PathOrText | None) -> Path | str:
     address = policy.ledger if ledger is None else ledger
     if address is not None:
         return address if isinstance(address, str) and is_server_address(address) else Path(address)
@@ -84,13 +84,13 @@ def _address(policy: Policy, ledger: PathOrText | None) -> Path | str:
 
 def users_path(policy: Policy, ledger: PathOrText | None = None) -> Path:
     """Return the path beside which a server stores its user accounts, always on this machine."""
-    address = _address(policy, ledger)
+    address = _resolve_address(policy, ledger)
     if isinstance(address, Path):
         return address
     return Path(LEDGER_NAME) if policy.path is None else policy.path.parent / LEDGER_NAME
 
 
-def may_exist(address: Path | str) -> bool:
+def ledger_may_exist(address: Path | str) -> bool:
     """Return whether a ledger may exist: a missing file does not; for a database only its server knows."""
     return isinstance(address, str) or address.exists()
 
@@ -103,7 +103,7 @@ def standing(
     Where every period has an account of its own, it holds one for each.
     """
     parsed = read_policy(policy)
-    with _account(parsed, ledger) as account:
+    with _existing_account(parsed, ledger) as account:
         return compute_standings(parsed, account, analyst)
 
 
@@ -141,13 +141,15 @@ def compute_standings(policy: Policy, account: Account | None, analyst: str | No
     )
 
 
-def budget_of(policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None) -> Budget:
+def policy_budget(
+    policy: Policy | PathOrText, ledger: PathOrText | None = None, *, analyst: str | None = None
+) -> Budget:
     """Return the budget of a policy's account, or of an analyst's share, with its history. No data are opened.
 
     Where every period has an account of its own, it is the budget of a period that was not yet queried.
     """
     parsed = read_policy(policy)
-    with _account(parsed, ledger) as account:
+    with _existing_account(parsed, ledger) as account:
         budget = _budgets(parsed, account, analyst)[-1]
     return budget.with_history(History(lambda: list_charges(history(parsed, ledger, analyst=analyst), analyst)))
 
@@ -194,7 +196,7 @@ def history(
     """List the lines of a policy's account, oldest first. No data are opened."""
     parsed = read_policy(policy)
     address = ledger_address(parsed, ledger)
-    if may_exist(address):
+    if ledger_may_exist(address):
         with Ledger.open(address) as open_ledger:
             yield from account_lines(open_ledger, parsed, analyst)
 
@@ -228,7 +230,7 @@ def _account_names(ledger: Ledger, policy: Policy) -> frozenset[str] | None:
 def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None = None) -> Line:
     """Replace the account's budget by the policy's, with a reason that the ledger keeps. The unit cannot change."""
     parsed = read_policy(policy)
-    with _account(parsed, ledger) as account:
+    with _existing_account(parsed, ledger) as account:
         if account is None:
             raise InvalidParameter(
                 "policy",
@@ -263,19 +265,19 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
 def open_account(ledger: Ledger, policy: Policy) -> Account:
     """Open a policy's account, on first use with its budget; a large δ that it does not allow is refused then."""
     name = policy.account_name
-    if needs_permission(policy):
+    if has_unpermitted_delta(policy):
         require_permitted_delta(policy, ledger.account(name).budget if name in ledger.accounts else None)
     return ledger.account(name, unit=policy.unit, budget=policy.account_budget, per=policy.per or "")
 
 
 def require_permitted_delta_of_file(policy: Policy) -> None:
     """Refuse a large δ that neither the policy allows nor its account already has. No data are opened."""
-    if needs_permission(policy):
-        with _account(policy, None) as account:
+    if has_unpermitted_delta(policy):
+        with _existing_account(policy, None) as account:
             require_permitted_delta(policy, None if account is None else account.budget)
 
 
-def refuse_if_curated(data: PathOrText) -> None:
+def refuse_data_with_account(data: PathOrText) -> None:
     """Refuse a data file that belongs to an account of the ledger beside it: only its policy may spend its budget."""
     path = Path(data)
     ledger_path = path.parent / LEDGER_NAME
@@ -293,10 +295,10 @@ def refuse_if_curated(data: PathOrText) -> None:
 
 
 @contextmanager
-def _account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | None]:
+def _existing_account(policy: Policy, ledger: PathOrText | None) -> Iterator[Account | None]:
     """Yield the account, or None before its first question."""
     address = ledger_address(policy, ledger)
-    if not may_exist(address):
+    if not ledger_may_exist(address):
         yield None
         return
     with Ledger.open(address) as open_ledger:

@@ -18,10 +18,10 @@ from typing import Any
 
 from sfumato.curator.cell_proposals import (
     CellProposal,
-    Reading,
+    CellReading,
     propose_readings,
     refuse_second_header,
-    stopping_texts,
+    texts_among_numbers,
 )
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.engine import file_copies
@@ -109,7 +109,7 @@ def _key_names(word: str) -> list[str]:
 
 def only_key(columns: Columns) -> str | None:
     """Return the only column named like a key, which may be the key of something other than the unit."""
-    keys = [name for name in _possible_keys(columns) if is_key(name)]
+    keys = [name for name in _possible_keys(columns) if is_key_name(name)]
     return keys[0] if len(keys) == 1 else None
 
 
@@ -117,7 +117,7 @@ def _possible_keys(columns: Columns) -> list[str]:
     return [name for name, column_type in columns.items() if column_type in (None, Type.INTEGER, Type.TEXT)]
 
 
-def is_key(name: str) -> bool:
+def is_key_name(name: str) -> bool:
     """Return whether a column is named like an id or a foreign key."""
     letters = _alphanumeric(name)
     return letters == "id" or (
@@ -126,18 +126,18 @@ def is_key(name: str) -> bool:
     )
 
 
-def is_identifying(column: str) -> bool:
+def is_identifying_name(column: str) -> bool:
     """Return whether a column is named like an identifying one, or like a key: no question needs it."""
-    return is_key(column) or _alphanumeric(column) in _IDENTIFYING_NAMES | _PERSON_KEYS
+    return is_key_name(column) or _alphanumeric(column) in _IDENTIFYING_NAMES | _PERSON_KEYS
 
 
-def suggested_path(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
+def suggested_via(name: str, unit: str, tables: Mapping[str, Columns]) -> Via | None:
     """Return the table through which rows without ids probably belong to units: one that shares a key and has their
     ids.
     """
     for column in tables[name]:
         for other, other_columns in tables.items():
-            if other != name and is_key(column) and column in other_columns and suggested_id(other_columns, unit):
+            if other != name and is_key_name(column) and column in other_columns and suggested_id(other_columns, unit):
                 return Via(other, column)
     return None
 
@@ -170,16 +170,16 @@ def _normalize(name: str) -> str:
 _PERSON_KEYS = {key for word in _PERSON_WORDS for key in _key_names(word)} - {*_PERSON_WORDS}
 
 
-def unique_names(proposed: Sequence[str]) -> list[str]:
+def unique_table_names(proposed: Sequence[str]) -> list[str]:
     """Assign unique table names by appending numbers to repeated ones."""
-    unique_names: list[str] = []
+    unique_table_names: list[str] = []
     for name in proposed:
         candidate, number = name, 1
-        while candidate.lower() in {taken.lower() for taken in unique_names}:
+        while candidate.lower() in {taken.lower() for taken in unique_table_names}:
             number += 1
             candidate = f"{name}_{number}"
-        unique_names.append(candidate)
-    return unique_names
+        unique_table_names.append(candidate)
+    return unique_table_names
 
 
 def refuse_if_written(output: Path) -> None:
@@ -237,7 +237,7 @@ class DetectedTable:
     """Whether types were inferred from cells."""
     proposals: Mapping[str, CellProposal] = field(default_factory=dict)
     """How texts of columns are proposed to be read. PRIVATE unless they are certain."""
-    stopped_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nonnumeric_texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The frequent texts that keep a column of numbers from being one. PRIVATE."""
     is_text: bool = False
     """Whether the owner named a text file."""
@@ -278,7 +278,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
             files.append(path)
             continue
         folder_files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
-        table_files = [file for file in folder_files if _is_data(file)]
+        table_files = [file for file in folder_files if _is_data_file(file)]
         if not table_files:
             raise InvalidPolicy(
                 "this folder contains no file with a table", place=str(path), fix=f"put {_FILE_TYPES} into it"
@@ -287,13 +287,13 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _is_data(path: Path) -> bool:
+def _is_data_file(path: Path) -> bool:
     if path.suffix == ".txt" or (path.suffix in (".parquet", ".pq") and file_copies.recorded_origin(path) is not None):
         return False
     return file_copies.detect_file_kind(path) is not None
 
 
-def rows_to_read(files: Sequence[Path]) -> list[Path]:
+def files_to_read(files: Sequence[Path]) -> list[Path]:
     """List the files whose rows must be read to infer column types, or their format."""
     return [file for file in files if file_copies.detect_file_kind(file) in ("text", "sqlite")]
 
@@ -302,7 +302,7 @@ def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[Detec
     """List the tables of a file. With ``rows`` every byte of a text file is read to detect its format; then PRIVATE."""
     file_type = file_copies.detect_file_kind(path)
     if file_type == "text":
-        return [_text_table(path, options, rows)]
+        return [_detect_text_table(path, options, rows)]
     if file_type == "sqlite":
         copy_reasons = ("the engine does not open SQLite databases",)
         return [
@@ -313,12 +313,12 @@ def detect_tables(path: Path, options: TextOptions, *, rows: bool) -> list[Detec
     if not relations:
         raise InvalidPolicy("this database has no tables", place=str(path), fix="create a table in it first")
     return [
-        DetectedTable(path, relation, _columns(path, relation), tuple(unusable_columns(path, relation)))
+        DetectedTable(path, relation, _stored_columns(path, relation), tuple(unusable_columns(path, relation)))
         for relation in relations
     ]
 
 
-def _text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTable:
+def _detect_text_table(path: Path, description: TextOptions, rows: bool) -> DetectedTable:
     text_format = detect_text_format(
         path, read_rows=rows, separator=description.separator, encoding=description.encoding, quote=description.quote
     )
@@ -341,7 +341,7 @@ def _split_usable(columns: dict[str, Type | None]) -> tuple[dict[str, Type | Non
     return usable_columns, tuple(name for name in columns if name not in usable)
 
 
-def _columns(path: Path, relation: str | None) -> dict[str, Type | None]:
+def _stored_columns(path: Path, relation: str | None) -> dict[str, Type | None]:
     columns = schema(path, relation)
     if not columns:
         raise InvalidPolicy(
@@ -395,8 +395,8 @@ def infer_types(table: DetectedTable, nulls: Collection[str] = ()) -> DetectedTa
     }
     columns |= {name: proposal.reading.type for name, proposal in proposals.items() if proposal.is_certain}
     texts = {name: cells for name, cells in unread_texts.items() if columns[name] in (None, Type.TEXT)}
-    stopped_by = stopping_texts(texts, nulls)
-    return replace(table, columns=columns, proposals=proposals, stopped_by=stopped_by, rows_read=True)
+    nonnumeric_texts = texts_among_numbers(texts, nulls)
+    return replace(table, columns=columns, proposals=proposals, nonnumeric_texts=nonnumeric_texts, rows_read=True)
 
 
 def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
@@ -406,7 +406,7 @@ def _merge_type(stored: Type | None, inferred: Type | None) -> Type | None:
     return stored or inferred
 
 
-def _fits_stored_type(reading: Reading, stored: Type | None) -> bool:
+def _fits_stored_type(reading: CellReading, stored: Type | None) -> bool:
     """Return whether a reading may replace a stored type: a text that is a number without any rule may be a code."""
     if stored is None:
         return True

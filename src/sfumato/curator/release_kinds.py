@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Size:
+class SizeBounds:
     """Bounds on the length of a text or list, or on the value of an integer."""
 
     least: int
     most: int
 
 
-Name = Annotated[str, Size(1, 200)]
-Text = Annotated[str, Size(1, 65536)]
-Count = Annotated[int, Size(1, 10**9)]
-Names = Annotated[Sequence[Name], Size(1, 1000)]
-NameSets = Annotated[Sequence[Names], Size(1, 10000)]
+Name = Annotated[str, SizeBounds(1, 200)]
+Text = Annotated[str, SizeBounds(1, 65536)]
+Count = Annotated[int, SizeBounds(1, 10**9)]
+Names = Annotated[Sequence[Name], SizeBounds(1, 1000)]
+NameSets = Annotated[Sequence[Names], SizeBounds(1, 10000)]
 Cell = str | int | float | bool | None
 
 
@@ -50,7 +50,7 @@ def option(text: str, default: Any = ..., *, local: bool = False) -> Any:
 
 
 @dataclass(frozen=True)
-class Term:
+class PriceTerm:
     """One argument of a price, such as ``epsilon``."""
 
     name: str
@@ -61,31 +61,33 @@ class Term:
 _COLUMN_WIDTHS = Mapping[str, Number] | Number
 _QUESTION_WIDTHS = Mapping[str, Number | Mapping[str, Number]] | Number
 
-TERMS: Mapping[str, Term] = {
-    "epsilon": Term("epsilon", Number, "The price: the release is ε-differentially private by itself."),
-    "delta": Term("delta", Number, "With epsilon: (ε, δ)-differentially private; allows Gaussian noise."),
-    "rho": Term("rho", Number, "The price in ρ (zero-concentrated differential privacy), instead of epsilon."),
-    "within": Term("within", Number, "The largest acceptable error, instead of a price."),
-    "column widths": Term("within", _COLUMN_WIDTHS, "The largest acceptable ±, for all columns or by column."),
-    "question widths": Term("within", _QUESTION_WIDTHS, "The largest acceptable ±, by question and column."),
-    "confidence": Term("confidence", Number, "The confidence of every range."),
-    "mechanism": Term(
+TERMS: Mapping[str, PriceTerm] = {
+    "epsilon": PriceTerm("epsilon", Number, "The price: the release is ε-differentially private by itself."),
+    "delta": PriceTerm("delta", Number, "With epsilon: (ε, δ)-differentially private; allows Gaussian noise."),
+    "rho": PriceTerm("rho", Number, "The price in ρ (zero-concentrated differential privacy), instead of epsilon."),
+    "within": PriceTerm("within", Number, "The largest acceptable error, instead of a price."),
+    "column widths": PriceTerm("within", _COLUMN_WIDTHS, "The largest acceptable ±, for all columns or by column."),
+    "question widths": PriceTerm("within", _QUESTION_WIDTHS, "The largest acceptable ±, by question and column."),
+    "confidence": PriceTerm("confidence", Number, "The confidence of every range."),
+    "mechanism": PriceTerm(
         "mechanism",
         Literal["laplace", "gaussian"],
         "The noise distribution, instead of the one with the smallest error.",
     ),
-    "weights": Term("weights", Mapping[str, Number], "The weight of each column's error."),
-    "joint": Term("joint", bool, "The confidence holds for all ranges together, not for each by itself."),
-    "fresh": Term("fresh", bool, "Buy a new answer even if the same release is stored and could be returned for free."),
-    "for": Term("for_", Names, "The marginal whose error is wanted."),
-    "rows": Term("rows", Annotated[int, Size(1, 10**6)], "The number of rows that a preview invents."),
-    "values_epsilon": Term("values_epsilon", Number, "The part of the price that pays for noisy values."),
-    "counting": Term("counting", Number, "The share of the price that pays for the number of buyers."),
-    "sizes": Term("sizes", Sequence[Number] | Number, "For power: the assumed size of each group."),
-    "shares": Term("shares", Sequence[Number], "For power: the assumed share of the outcome in each group."),
-    "means": Term("means", Sequence[Number], "For power: the assumed mean of each group."),
-    "deviation": Term("deviation", Number, "For power, with means: the standard deviation of the values."),
-    "level": Term("level", Number, "For power: the largest p-value that counts as found."),
+    "weights": PriceTerm("weights", Mapping[str, Number], "The weight of each column's error."),
+    "joint": PriceTerm("joint", bool, "The confidence holds for all ranges together, not for each by itself."),
+    "fresh": PriceTerm(
+        "fresh", bool, "Buy a new answer even if the same release is stored and could be returned for free."
+    ),
+    "for": PriceTerm("for_", Names, "The marginal whose error is wanted."),
+    "rows": PriceTerm("rows", Annotated[int, SizeBounds(1, 10**6)], "The number of rows that a preview invents."),
+    "values_epsilon": PriceTerm("values_epsilon", Number, "The part of the price that pays for noisy values."),
+    "counting": PriceTerm("counting", Number, "The share of the price that pays for the number of buyers."),
+    "sizes": PriceTerm("sizes", Sequence[Number] | Number, "For power: the assumed size of each group."),
+    "shares": PriceTerm("shares", Sequence[Number], "For power: the assumed share of the outcome in each group."),
+    "means": PriceTerm("means", Sequence[Number], "For power: the assumed mean of each group."),
+    "deviation": PriceTerm("deviation", Number, "For power, with means: the standard deviation of the values."),
+    "level": PriceTerm("level", Number, "For power: the largest p-value that counts as found."),
 }
 """All price terms. Those up to ``fresh`` are fields of ``release.requests.Request`` or of a call."""
 
@@ -195,7 +197,7 @@ class ReleaseKind:
             raise Unsupported(f"not-at-{'a-server' if skin == 'rest' else skin}", refusal.rule, fix=refusal.fix)
 
     @property
-    def terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[PriceTerm, ...]:
         return tuple(TERMS[key] for key in self.price_terms)
 
     @property
@@ -272,7 +274,7 @@ def contained_kinds(name: str) -> tuple[str, ...]:
     return () if name == QUESTIONS else all_kinds()[name].contains
 
 
-def kind_of(spec: Spec[Any]) -> ReleaseKind:
+def kind_for_spec(spec: Spec[Any]) -> ReleaseKind:
     """Return the kind whose spec this is: its module holds both."""
     kind = getattr(import_module(type(spec).__module__), "KIND", None)
     if not isinstance(kind, ReleaseKind) or type(spec) is not kind.spec:

@@ -123,7 +123,7 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
         state=state.value,
         requester=subject.requester,
         purpose=subject.purpose,
-        words=_words(subject),
+        words=_subject_words(subject),
         filed=f"{record.filed:%Y-%m-%d %H:%M} UTC",
         expires=f"{record.expires:%Y-%m-%d %H:%M} UTC",
         approvals=subject.approvals,
@@ -137,20 +137,20 @@ def request_view(record: RequestRecord, now: int, budget: Budget | None = None, 
     )
 
 
-def _words(subject: RequestSubject) -> str:
+def _subject_words(subject: RequestSubject) -> str:
     """Return what is decided on in words, each line escaped; for a release with its spec and price, as they are
     released.
     """
     lines = subject.words.splitlines()
     if isinstance(subject, ApprovalRequest):
         lines += [
-            f"released  {subject.release_kind} {_readable(subject.spec)}",
-            f"price     {_readable(subject.price)}",
+            f"released  {subject.release_kind} {_readable_json(subject.spec)}",
+            f"price     {_readable_json(subject.price)}",
         ]
     return "\n".join(map(escape_unprintable, lines))
 
 
-def _readable(canonical: str) -> str:
+def _readable_json(canonical: str) -> str:
     """Return canonical JSON with letters of all languages as they are; line breaks in it stay escaped."""
     return json.dumps(json.loads(canonical), ensure_ascii=False)
 
@@ -176,7 +176,7 @@ def _release_facts(subject: ApprovalRequest, budget: Budget | None) -> dict[str,
     delta = from_units(cost.failure) if cost.pure is not None else subject.delta or exact(budget.delta, "delta")
     after = budget.with_spent(budget.totals + cost)
     left = after.remaining_words if budget.admits(cost) else "the budget can no longer afford it"
-    return facts | {"left_after": left, "one_person": _reading_words(epsilon, delta, budget)}
+    return facts | {"left_after": left, "one_person": _reveal_words(epsilon, delta, budget)}
 
 
 def _cost_words(cost: Cost, subject: ApprovalRequest) -> str:
@@ -189,7 +189,7 @@ def _cost_words(cost: Cost, subject: ApprovalRequest) -> str:
     return f"{cost.words}: ε = {format_up(subject.epsilon)}{at_delta}"
 
 
-def _reading_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> str:
+def _reveal_words(epsilon: Fraction | None, delta: Fraction, budget: Budget) -> str:
     if epsilon is None:
         return "No ε limits what it can reveal about one person."
     return str(reading(Guarantee(epsilon, delta), neighbours=budget.neighbours))

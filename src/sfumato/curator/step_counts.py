@@ -162,7 +162,7 @@ def filled_threshold(noise: Laplace, steps: int) -> int:
     return math.ceil(noise.error(1 - _FALSE_POSITIVE_RATE, k=steps))
 
 
-def heavy_above(noise: Laplace, steps: int) -> float:
+def heavy_run_threshold(noise: Laplace, steps: int) -> float:
     """Return τ₂: with high probability no run of so many empty steps has a toll-reduced sum above it."""
     return float(max(noise.sizes)) * math.log(steps / float(_FALSE_POSITIVE_RATE)) / _RATE
 
@@ -178,7 +178,7 @@ def selection_threshold(noise: Laplace, steps: int, confidence: Number) -> int:
 def span_with_values(counts: Any, noise: Laplace) -> Span | None:
     """Return the span of steps that hold values, from noisy counts; None where nothing exceeds the noise."""
     noisy_counts = np.asarray(counts, np.float64)
-    toll, heavy_threshold = _TOLL * float(max(noise.sizes)), heavy_above(noise, noisy_counts.size)
+    toll, heavy_threshold = _TOLL * float(max(noise.sizes)), heavy_run_threshold(noise, noisy_counts.size)
     span = _filled_span(noisy_counts, noise) or _heaviest_run(noisy_counts - toll, heavy_threshold)
     if span is None:
         return None

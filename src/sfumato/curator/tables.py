@@ -81,7 +81,7 @@ class TableView(RowMethods["TableQuestion", "TableView"]):
         return Columns(self._rows.columns)
 
     @property
-    def _known_columns(self) -> dict[str, Domain]:
+    def _available_columns(self) -> dict[str, Domain]:
         return self._rows.columns
 
     def where(self, condition: str) -> TableView:
@@ -186,8 +186,8 @@ class GroupedView(AggregateMethods["TableQuestion"]):
     _keys: Keys
 
     @property
-    def _known_columns(self) -> dict[str, Domain]:
-        return self._view._known_columns  # noqa: SLF001
+    def _available_columns(self) -> dict[str, Domain]:
+        return self._view._available_columns  # noqa: SLF001
 
     def agg(self, **asked: AggregateText) -> TableQuestion:
         """Aggregate every group, with aggregations or SQL over aggregates."""
@@ -210,21 +210,21 @@ class TableQuestion(Question):
 
     def having(self, condition: str) -> TableQuestion:
         """Keep the groups whose noisy numbers meet a condition: ``having("n > 100")``."""
-        return self._with(building.having(self._statement, condition))
+        return self._with_statement(building.having(self._statement, condition))
 
     def order_by(self, *columns: str) -> TableQuestion:
         """Sort the groups: ``order_by("n DESC", "region")``."""
-        return self._with(building.order_by(self._statement, columns))
+        return self._with_statement(building.order_by(self._statement, columns))
 
     def head(self, rows: int = 5, *, skip: int = 0) -> TableQuestion:
         """Keep the first ``rows`` groups after skipping ``skip``."""
-        return self._with(building.head(self._statement, rows, skip))
+        return self._with_statement(building.head(self._statement, rows, skip))
 
     def select(self, *columns: str, **expressions: str) -> TableQuestion:
         """Select the columns of the answer, and compute new ones: ``select("region", share="100.0 * late / n")``."""
-        return self._with(building.select(self._statement, columns, expressions))
+        return self._with_statement(building.select(self._statement, columns, expressions))
 
-    def _with(self, statement: QuestionBuilder) -> TableQuestion:
+    def _with_statement(self, statement: QuestionBuilder) -> TableQuestion:
         return replace(_build_question(self._context, statement), limits=self.limits, strategy=self.strategy)
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ def describe_weak_policy(policy: Policy) -> tuple[str, ...]:
     warnings = []
     if policy.budget.epsilon > MAX_LIFETIME_EPSILON:
         warnings.append(_describe_epsilon(policy))
-    if needs_permission(policy):
+    if has_unpermitted_delta(policy):
         warnings.append(
             f"δ = {format_probability(policy.budget.delta)} for life is large: with that probability nothing is "
             "promised; a new account would need allow_large_delta = true in the policy's budget"
@@ -89,7 +89,7 @@ def warn_if_weak_policy(policy: Policy) -> None:
         warn_caller(reason)
 
 
-def needs_permission(policy: Policy) -> bool:
+def has_unpermitted_delta(policy: Policy) -> bool:
     """Return whether the policy's δ is large and it does not allow that."""
     return policy.budget.delta >= LARGE_DELTA and not policy.allow_large_delta
 
@@ -100,7 +100,7 @@ def require_permitted_delta(policy: Policy, account_budget: Budget | None) -> No
     Args:
         account_budget: the budget of the account in the ledger; None for a new account.
     """
-    if not needs_permission(policy):
+    if not has_unpermitted_delta(policy):
         return
     if account_budget is not None and account_budget.delta >= policy.account_budget.delta:
         return

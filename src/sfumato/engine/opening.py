@@ -22,7 +22,7 @@ from sfumato.engine.duckdb.inspection import (
 from sfumato.engine.protocols import Engine, FetchedTable, Inspector
 from sfumato.policy import InMemory, Policy, Table, Type
 from sfumato.policy.dummies import invent_tables
-from sfumato.policy.table_sources import engine_of, is_on_server
+from sfumato.policy.table_sources import engine_and_address, is_on_server
 
 
 def open_engine(policy: Policy, memory: str | None = None, threads: int | None = None) -> Engine:
@@ -81,11 +81,11 @@ def with_fetched_tables(policy: Policy) -> Policy:
 
 
 def _fetch(table: Table) -> FetchedTable:
-    if engine_of(table.source)[0] == "PostgreSQL":
+    if engine_and_address(table.source)[0] == "PostgreSQL":
         from sfumato.engine.postgres import driver as of_postgres
 
         return of_postgres.fetch(table)
-    if engine_of(table.source)[0] == "MariaDB":
+    if engine_and_address(table.source)[0] == "MariaDB":
         from sfumato.engine.mariadb import driver as of_mariadb
 
         return of_mariadb.fetch(table)
@@ -96,7 +96,7 @@ def _fetch(table: Table) -> FetchedTable:
 
 def _engine_name(policy: Policy) -> str:
     """Return the name of the engine that reads a policy's private tables, which are all in one."""
-    return next(engine_of(table.source)[0] for table in policy.tables.values() if not table.public)
+    return next(engine_and_address(table.source)[0] for table in policy.tables.values() if not table.public)
 
 
 def misquoted_lines(policy: Policy) -> Iterator[tuple[str, int]]:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.caching import cached_property
-from sfumato.curator.policy_account import refuse_if_curated
+from sfumato.curator.policy_account import refuse_data_with_account
 from sfumato.errors import InvalidParameter
 from sfumato.games.play import Crowd, Floats, Integers
 from sfumato.mechanisms import Gaussian, Laplace, bits
@@ -339,7 +339,7 @@ def read_bids(path: Path, column: str | None = None) -> list[str]:
 
     A file that is the source of a policy with a ledger beside it is refused: only that policy may spend its budget.
     """
-    refuse_if_curated(path)
+    refuse_data_with_account(path)
     return list(_read_column(path, column))
 
 

@@ -31,10 +31,10 @@ def assumed_coordinates(design: Design) -> Floats:
     """Return the coordinates of assumed rows."""
     steps = np.arange(1, _ROWS + 1)
     names = [column.factors[0] for column in design.columns if len(column.factors) == 1]
-    uniform = {name: _lattice(steps, index) * 2 - 1 for index, name in enumerate(names)}
+    uniform = {name: _irrational_multiples(steps, index) * 2 - 1 for index, name in enumerate(names)}
     columns = [np.prod([uniform[name] for name in column.factors], axis=0) for column in design.columns]
     values = [
-        np.floor(_lattice(steps, len(names) + index) * len(category.values))
+        np.floor(_irrational_multiples(steps, len(names) + index) * len(category.values))
         for index, category in enumerate(design.categories)
     ]
     rows = np.ones((_ROWS, len(design.coordinates)))
@@ -46,7 +46,7 @@ def assumed_coordinates(design: Design) -> Floats:
     return rows
 
 
-def _lattice(steps: NDArray[np.int64], index: int) -> Floats:
+def _irrational_multiples(steps: NDArray[np.int64], index: int) -> Floats:
     """Return the fractional parts of multiples of an irrational number of its own."""
     irrational = math.sqrt(_PRIMES[index % len(_PRIMES)]) * (1 + index // len(_PRIMES) / math.pi)
     return np.asarray((steps * irrational) % 1.0)

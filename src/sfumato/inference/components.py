@@ -33,7 +33,7 @@ def components_design(columns: Sequence[str], domains: dict[str, Domain], scale:
     """Return the design of some columns of numbers and an intercept."""
     builder = DesignBuilder(scale, domains)
     for column in columns:
-        builder.add_block([Coordinate(column=builder.scaled_column(column))])
+        builder.add_block([Coordinate(column=builder.scaled_column_index(column))])
     return builder.build()
 
 
@@ -75,14 +75,14 @@ class ComponentsFit:
 
     def covariance_error(self, confidence: float) -> float:
         """Return h, which bounds the noise of C in Frobenius norm with this confidence, to first order."""
-        noises = self._noise.reshape(len(self._noise), -1)
+        noises = self._noise_directions.reshape(len(self._noise_directions), -1)
         form = noises @ noises.T
         trace, squares = float(np.trace(form)), float((form**2).sum())
         largest, tail = float(np.linalg.eigvalsh(form)[-1]), math.log(1 / (1 - confidence))
         return math.sqrt(trace + 2 * math.sqrt(squares * tail) + 2 * largest * tail)
 
     @cached_property
-    def _noise(self) -> Floats:
+    def _noise_directions(self) -> Floats:
         """What each independent noise of deviation 1 adds to C: of A/n, of n and of the means."""
         index, gram = self.design.gram_index, self.moments.gram(self.design) / self.rows
         means = gram[0, 1:]

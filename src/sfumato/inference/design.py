@@ -121,7 +121,7 @@ class Design:
     formula: Formula | None = None
 
     @cached_property
-    def moment_of(self) -> dict[tuple[int, int], Moment]:
+    def moments_by_pair(self) -> dict[tuple[int, int], Moment]:
         """The moment of each pair of coordinates j ≤ k; pairs of exclusive values have none, their sum is 0."""
         moments = {}
         for j, first in enumerate(self.coordinates):
@@ -136,7 +136,7 @@ class Design:
     def entries(self) -> dict[Moment, int]:
         """Each moment with the number of entries of the Gram matrix that it stands for: 2 for a pair j < k."""
         entries: dict[Moment, int] = {}
-        for (j, k), moment in self.moment_of.items():
+        for (j, k), moment in self.moments_by_pair.items():
             entries[moment] = entries.get(moment, 0) + (1 if j == k else 2)
         return entries
 
@@ -145,7 +145,7 @@ class Design:
         """The index of each Gram entry's moment; −1 where the entry is 0."""
         size, order = len(self.coordinates), {moment: index for index, moment in enumerate(self.entries)}
         index = np.full((size, size), -1, np.intp)
-        for (j, k), moment in self.moment_of.items():
+        for (j, k), moment in self.moments_by_pair.items():
             index[j, k] = index[k, j] = order[moment]
         return index
 
@@ -225,19 +225,19 @@ class DesignBuilder:
         domain = self.domain(factor.column)[1]
         return factor.is_category or domain.type in (Type.TEXT, Type.BOOLEAN)
 
-    def scaled_column(self, column: str) -> int:
+    def scaled_column_index(self, column: str) -> int:
         """Return the index of a scaled column, added on first use."""
         name, domain = self.domain(column)
         self.names[name] = None
         key = (name,)
         if key not in self.column_index:
             self.column_index[key] = len(self.columns)
-            self.columns.append(_scaled(name, domain, self.scale))
+            self.columns.append(_scale_column(name, domain, self.scale))
         return self.column_index[key]
 
-    def product_column(self, first: str, second: str) -> int:
+    def product_column_index(self, first: str, second: str) -> int:
         """Return the index of the product of two scaled columns, rounded to the nearest step."""
-        indices = self.scaled_column(first), self.scaled_column(second)
+        indices = self.scaled_column_index(first), self.scaled_column_index(second)
         key = tuple(sorted((self.domain(first)[0], self.domain(second)[0])))
         if key not in self.column_index:
             a, b = (self.columns[index] for index in indices)
@@ -297,7 +297,7 @@ def regression_design(formula: Formula, domains: Mapping[str, Domain], scale: in
         raise InvalidParameter(
             "target", formula.target, rule, fix="regress a number; for the odds of a category's value, use logistic"
         )
-    builder.add_block([Coordinate(column=builder.scaled_column(formula.target))])
+    builder.add_block([Coordinate(column=builder.scaled_column_index(formula.target))])
     return builder.build(formula)
 
 
@@ -324,7 +324,7 @@ def _combinations(term: Term, builder: DesignBuilder) -> list[Combination]:
     choices: list[list[tuple[Factor, Level | None]]] = []
     for factor in term:
         if not builder.is_category(factor):
-            builder.scaled_column(factor.column)
+            builder.scaled_column_index(factor.column)
             choices.append([(factor, None)])
             continue
         category = builder.category(factor)
@@ -338,7 +338,11 @@ def _coordinate(combination: Combination, builder: DesignBuilder) -> Coordinate:
     numbers = [factor.column for factor, level in combination if level is None]
     if not numbers:
         return Coordinate(levels)
-    column = builder.scaled_column(numbers[0]) if len(numbers) == 1 else builder.product_column(numbers[0], numbers[1])
+    column = (
+        builder.scaled_column_index(numbers[0])
+        if len(numbers) == 1
+        else builder.product_column_index(numbers[0], numbers[1])
+    )
     return Coordinate(levels, column)
 
 
@@ -387,7 +391,7 @@ def _check_product(term: Term, main_effects: Mapping[str, Factor], formula: Form
             )
 
 
-def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:
+def _scale_column(name: str, domain: Domain, scale: int) -> ScaledColumn:
     """Return a column in whole steps; without declared bounds nothing bounds a row's part, and it is refused."""
     if not domain.type.numeric:
         rule = f"a column of numbers; {name} is a {domain.type.value}"
@@ -400,19 +404,19 @@ def _scaled(name: str, domain: Domain, scale: int) -> ScaledColumn:
     low, high = (exact(end, name) for end in domain.range)  # type: ignore[arg-type]
     width, middle = high - low, (low + high) / 2
     if not width:
-        rule = f"a column that can vary: the policy says that {name} is always {_number(low)}"
+        rule = f"a column that can vary: the policy says that {name} is always {_sql_number(low)}"
         raise InvalidParameter("column", name, rule, fix="leave it out: the intercept stands for it")
     bounds = f"{name} in [{format_exact(low)}, {format_exact(high)}]"
     if domain.type is Type.INTEGER and width <= scale:
         factor = scale // int(width)
-        sql = f"(2 * {quoted(name)} - {_number(low + high)}) * {factor}"
+        sql = f"(2 * {quoted(name)} - {_sql_number(low + high)}) * {factor}"
         return ScaledColumn((name,), sql, middle, Fraction(scale, 2 * factor), bounds)
-    steps = f"(CAST({quoted(name)} AS DOUBLE) - {_number(middle)}) * {scale} / {_number(width / 2)}"
+    steps = f"(CAST({quoted(name)} AS DOUBLE) - {_sql_number(middle)}) * {scale} / {_sql_number(width / 2)}"
     sql = f"CAST(FLOOR({steps} + 0.5) AS BIGINT)"
     return ScaledColumn((name,), sql, middle, width / 2, bounds)
 
 
-def _number(value: Fraction) -> str:
+def _sql_number(value: Fraction) -> str:
     """Write a number as SQL; a negative one in parentheses."""
     is_integer = value.denominator == 1 and abs(value) < 2**63
     text = str(value.numerator) if is_integer else repr(float(value))
@@ -448,7 +452,7 @@ def value_literal(value: Value) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, (int, Fraction)):
-        return _number(Fraction(value))
+        return _sql_number(Fraction(value))
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, dt.datetime):  # as a DATE, all times of one day would be one value
@@ -479,7 +483,7 @@ def regressors(design: Design, references: Sequence[int]) -> tuple[Regressor, ..
                 keeps_reference and len(term) == 1
             ):
                 continue
-            parts = _expand(term, combination, design, column_index, order)
+            parts = _term_coordinates(term, combination, design, column_index, order)
             fitted.append(Regressor(_regressor_label(term, combination, design), parts, levels))
         keeps_reference &= not any(_category_index(factor, design) is not None for factor in term)
     return tuple(fitted)
@@ -506,7 +510,7 @@ def _regressor_label(term: Term, combination: Sequence[Level | None], design: De
     return ":".join(factor.label if level is None else design.level_label(level) for factor, level in pairs)
 
 
-def _expand(
+def _term_coordinates(
     term: Term,
     combination: Sequence[Level | None],
     design: Design,
@@ -523,7 +527,7 @@ def _expand(
         column = next(column for name, column in names if name == factor.column.lower())
         centre = factor.centre if factor.centre is not None else column.middle if factor.is_centred else Fraction(0)
         shift, slope = float(column.middle - centre), float(column.slope)
-        parts = _multiply(parts, column.factors[0], shift, slope)
+        parts = _multiply_polynomial(parts, column.factors[0], shift, slope)
     expanded = {}
     for factors, coefficient in parts.items():
         if coefficient:
@@ -531,7 +535,7 @@ def _expand(
     return expanded
 
 
-def _multiply(
+def _multiply_polynomial(
     parts: Mapping[tuple[str, ...], float], name: str, shift: float, slope: float
 ) -> dict[tuple[str, ...], float]:
     """Multiply a polynomial of scaled columns by shift + slope·name."""

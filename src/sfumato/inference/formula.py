@@ -72,7 +72,9 @@ def formula_of_columns(target: str, on: Sequence[str]) -> Formula:
     """Return the formula of a target and plain columns."""
     if not all(isinstance(column, str) for column in (target, *on)):
         raise InvalidParameter("on", on, 'a list of names of columns, such as ["age", "sex"]')
-    return Formula(target, _distinct(tuple((Factor(column),) for column in on), f"{target} ~ {' + '.join(on)}"))
+    return Formula(
+        target, _drop_repeated_terms(tuple((Factor(column),) for column in on), f"{target} ~ {' + '.join(on)}")
+    )
 
 
 def parse_formula(text: str) -> Formula:
@@ -118,7 +120,7 @@ class _Parser:
             sign = "-" if self._take("-") else self._expect("+")
         if not terms and not has_intercept:
             raise InvalidParameter("formula", self.text, "a target and at least one term", fix=_EXAMPLE)
-        return Formula(target, _distinct(tuple(terms), self.text), has_intercept)
+        return Formula(target, _drop_repeated_terms(tuple(terms), self.text), has_intercept)
 
     def _product(self) -> list[Term]:
         first = self._power()
@@ -194,7 +196,7 @@ class _Parser:
         return InvalidParameter("formula", self.text, rule, fix=_EXAMPLE)
 
 
-def _distinct(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
+def _drop_repeated_terms(terms: tuple[Term, ...], text: str) -> tuple[Term, ...]:
     """Drop the columns that a product with * repeats; any other repeated term is redundant, and refused."""
     distinct: dict[tuple[str, ...], Term] = {}
     for term in terms:

@@ -53,14 +53,14 @@ class WideScans:
         """The sum and the sum of squares of every regressor's coordinate, each different one once."""
         design = self.logistic.design
         pairs = ((first, index) for index in range(len(design.coordinates) - 1) for first in (0, index))
-        return tuple(dict.fromkeys(design.moment_of[pair] for pair in pairs))
+        return tuple(dict.fromkeys(design.moments_by_pair[pair] for pair in pairs))
 
     @cached_property
     def gradient_moments(self) -> tuple[Moment, ...]:
         """The product of the residual and every regressor's coordinate."""
         design = self.logistic.design
         last = len(design.coordinates) - 1
-        return tuple(design.moment_of[index, last] for index in range(last))
+        return tuple(design.moments_by_pair[index, last] for index in range(last))
 
     def spread_totals(self, bound: Bound) -> WeightedTotals:
         """Return the first scan; ``bound`` bounds measures by the limits of a unit."""
@@ -68,7 +68,7 @@ class WideScans:
         weights = tuple(scale ** (2 - len(moment.columns)) for moment in self.spread_moments)
         length = sum(1 if column is None else 2 for column in blocks)
         return WeightedTotals(
-            bound((Count(), *map(self._spread, self.spread_moments))), weights, length * scale**4, OPPOSED
+            bound((Count(), *map(self._spread_measure, self.spread_moments))), weights, length * scale**4, OPPOSED
         )
 
     def gradient_totals(self, coefficients: tuple[int, ...], bound: Bound) -> WeightedTotals:
@@ -79,7 +79,7 @@ class WideScans:
         length = len(blocks) * (self.mean_steps * scale) ** 2
         return WeightedTotals(bound((Count(), *map(terms.measure, self.gradient_moments))), weights, length, OPPOSED)
 
-    def _spread(self, moment: Moment) -> Measure:
+    def _spread_measure(self, moment: Moment) -> Measure:
         columns = [self.factors.columns[column] for column in moment.columns]
         value = reduce(lambda first, second: call("*", first, second), columns) if columns else integer_literal(1)
         score = RowScore(self.logistic.design, self.factors.columns, self.factors.levels, ())
@@ -90,8 +90,8 @@ class WideScans:
         design, unit = self.logistic.design, float(self.logistic.design.scale) ** 2
         by_moment = dict(zip(self.spread_moments, totals, strict=True))
         indices = range(len(design.coordinates) - 1)
-        sums = np.array([by_moment[design.moment_of[0, index]] for index in indices], float)
-        squares = np.array([by_moment[design.moment_of[index, index]] for index in indices], float)
+        sums = np.array([by_moment[design.moments_by_pair[0, index]] for index in indices], float)
+        squares = np.array([by_moment[design.moments_by_pair[index, index]] for index in indices], float)
         return sums / unit, squares / unit
 
     def gradient_values(self, totals: Sequence[int]) -> Floats:

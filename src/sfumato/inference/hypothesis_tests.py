@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference import score_tests
 from sfumato.inference.names_of_tests import TEST_NAMES
-from sfumato.inference.released_numbers import ReleasedNumbers, labels
+from sfumato.inference.released_numbers import ReleasedNumbers, group_labels
 from sfumato.inference.score_tests import GroupSums, ScoreTest
 from sfumato.inference.seeded_draws import Floats, SeededDraws
 from sfumato.notebook_html import paragraphs, preformatted, table
@@ -153,7 +153,7 @@ def run_test(
     return replace(tests[name](numbers, options, receipt), receipt=receipt)
 
 
-def _result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> HypothesisTest:
+def _build_result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> HypothesisTest:
     notes = [f"null simulated {test.draws:,} times with the noise; {_ASYMPTOTIC}"] if test.draws else []
     if test is score_tests.UNTESTABLE:
         notes.append("the noisy total is not positive, so nothing can be concluded at this price")
@@ -168,20 +168,20 @@ def _result(name: str, hypothesis: str, test: ScoreTest, **more: Any) -> Hypothe
 def _test_independence(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(2, "independence", "counts by two keys")
     cells, law = numbers.counts(options.column)
-    _require_several(numbers, cells)
-    return _result(
+    _require_several_values(numbers, cells)
+    return _build_result(
         "independence", " and ".join(numbers.key_names) + " are independent", score_tests.independence(cells, law)
     )
 
 
-def _require_several(numbers: ReleasedNumbers, cells: Floats) -> None:
-    _require_few(cells.size)
+def _require_several_values(numbers: ReleasedNumbers, cells: Floats) -> None:
+    _require_few_groups(cells.size)
     for name, count in zip(numbers.key_names, cells.shape, strict=True):
         if count < 2:
             raise InvalidParameter("answer", name, "grouped by keys with at least two values each")
 
 
-def _require_few(groups: int) -> None:
+def _require_few_groups(groups: int) -> None:
     """Refuse a test whose simulated tables would not fit into memory."""
     if groups > MAX_GROUPS:
         rule = f"a test can compare at most {MAX_GROUPS} groups; this answer has {groups:,}"
@@ -191,10 +191,10 @@ def _require_few(groups: int) -> None:
 def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(1, "fit", "counts by one key")
     cells, law = numbers.counts(options.column)
-    _require_several(numbers, cells)
-    shares = parse_shares(options.shares, labels(numbers.values(0)))
+    _require_several_values(numbers, cells)
+    shares = parse_shares(options.shares, group_labels(numbers.values(0)))
     words = "equal shares" if options.shares is None else "the given shares"
-    return _result("fit", f"{numbers.key_names[0]} has {words}", score_tests.fit(cells, shares, law))
+    return _build_result("fit", f"{numbers.key_names[0]} has {words}", score_tests.goodness_of_fit(cells, shares, law))
 
 
 def parse_shares(given: Mapping[Any, Number] | Sequence[Number] | None, names: Sequence[str]) -> Floats:
@@ -215,10 +215,10 @@ def group_sums(
     numbers: ReleasedNumbers, options: TestOptions, test: str
 ) -> tuple[GroupSums, list[str], str, list[str]]:
     """Return the sums of each group, the groups' names, what is compared, and notes."""
-    _require_few(len(numbers.groups))
+    _require_few_groups(len(numbers.groups))
     if len(numbers.key_names) == 2:
         cells, law = numbers.counts(options.column)
-        outcomes = labels(numbers.values(1))
+        outcomes = group_labels(numbers.values(1))
         outcome = outcomes[-1] if options.outcome is None else str(options.outcome)
         if len(outcomes) < 2 or outcome not in outcomes:
             raise InvalidParameter(
@@ -230,32 +230,32 @@ def group_sums(
             fix = f"group by {numbers.key_names[1]} = '{outcome}' instead, or test independence"
             raise InvalidParameter("outcome", outcome, rule, fix=fix)
         sums = GroupSums(cells[:, chosen], cells[:, 1 - chosen], law)
-        return sums, labels(numbers.values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
+        return sums, group_labels(numbers.values(0)), f"the share of {numbers.key_names[1]} = {outcome}", []
     numbers.require_keys(1, test, "means by one key, or counts by two keys of which the second is the outcome")
     sums, estimator = numbers.means(options.column)
-    name = numbers.column_named(options.column, type(estimator), "AVG(…)")
+    name = numbers.column_to_test(options.column, type(estimator), "AVG(…)")
     notes = [] if sums.variances is not None else [_LARGEST_VARIANCE]
-    return sums, labels(numbers.values(0)), f"the mean {name}", notes
+    return sums, group_labels(numbers.values(0)), f"the mean {name}", notes
 
 
 def _test_difference(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
     sums, names, words, notes = group_sums(numbers, options, "difference")
     if len(names) != 2:
         raise InvalidParameter("answer", ", ".join(names), "grouped by a key with two values", fix='use test("anova")')
-    ends = _difference(sums, float((receipt and receipt.confidence) or DEFAULT_CONFIDENCE))
+    ends = _difference_with_interval(sums, float((receipt and receipt.confidence) or DEFAULT_CONFIDENCE))
     hypothesis = f"{words} is the same for {names[0]} and {names[1]}"
     estimates = {} if ends is None else dict(zip(("estimate", "low", "high"), ends, strict=True))
-    return _result("difference", hypothesis, score_tests.equal_means(sums), notes=notes, **estimates)
+    return _build_result("difference", hypothesis, score_tests.equal_means(sums), notes=notes, **estimates)
 
 
-def _difference(sums: GroupSums, confidence: float) -> tuple[float, float, float] | None:
+def _difference_with_interval(sums: GroupSums, confidence: float) -> tuple[float, float, float] | None:
     """Return the second mean minus the first with the ends of its range; None where a group is lost in its noise."""
     sizes = sums.sizes
     if sizes.min() * sums.width < 4 * math.sqrt(2 * sums.law.variance):
         return None
     positions = np.clip(sums.above / (sizes * sums.width), 0.0, 1.0)
     noise = sums.law.variance * ((1 - positions) ** 2 + positions**2)
-    variance = (sizes * sums.spread(positions) + noise) / sizes**2
+    variance = (sizes * sums.value_variance(positions) + noise) / sizes**2
     estimate = float(positions[1] - positions[0]) * sums.width
     half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(float(variance.sum()))
     return estimate, estimate - half, estimate + half
@@ -266,14 +266,14 @@ def _test_anova(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | Non
     if len(names) < 2:
         raise InvalidParameter("answer", ", ".join(names), "grouped by a key with at least two values")
     hypothesis = f"{words} is the same for all {numbers.key_names[0]}"
-    return _result("anova", hypothesis, score_tests.equal_means(sums), notes=notes)
+    return _build_result("anova", hypothesis, score_tests.equal_means(sums), notes=notes)
 
 
 def _test_trend(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     sums, names, words, notes = group_sums(numbers, options, "trend")
     contrast = trend_contrast(options.scores, names)
     hypothesis = f"{words} does not rise or fall with {numbers.key_names[0]}"
-    return _result("trend", hypothesis, score_tests.equal_means(sums, contrast), notes=notes)
+    return _build_result("trend", hypothesis, score_tests.equal_means(sums, contrast), notes=notes)
 
 
 def trend_contrast(given: Sequence[Number] | None, names: Sequence[str]) -> Floats:
@@ -288,7 +288,7 @@ def trend_contrast(given: Sequence[Number] | None, names: Sequence[str]) -> Floa
 def _test_correlation(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:
     numbers.require_keys(0, "correlation", "CORR(y, x) without groups")
     name = options.column or "the correlation"
-    return _result("correlation", f"{name} is 0", score_tests.correlation(numbers.pairs(options.column)))
+    return _build_result("correlation", f"{name} is 0", score_tests.correlation(numbers.pairs(options.column)))
 
 
 def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt | None) -> HypothesisTest:
@@ -311,4 +311,4 @@ def _test_share(numbers: ReleasedNumbers, options: TestOptions, receipt: Receipt
     statistic = (float(count) - of * float(equals)) / math.sqrt(of * float(equals * (1 - equals)) + law.variance)
     test = ScoreTest(statistic, max(p_value, 5e-324), 0)
     note = "exact, for both sides: the binomial law of the count and the law of the noise"
-    return _result("share", f"the share of {of:,} units is {format_number(float(equals))}", test, notes=[note])
+    return _build_result("share", f"the share of {of:,} units is {format_number(float(equals))}", test, notes=[note])

@@ -46,7 +46,7 @@ class Coefficient:
     """The interval for the coefficient of the table at hand."""
     sampling: float | None
     """The half-width of the sampling error alone; None with several rows per unit."""
-    both: tuple[float, float] | None
+    combined: tuple[float, float] | None
     """The interval for the population's coefficient."""
     z: float | None
     p: float | None
@@ -61,7 +61,7 @@ class LinearFit:
     one_row_per_unit: bool
 
     @property
-    def shows_sampling(self) -> bool:
+    def shows_sampling_errors(self) -> bool:
         """Whether rows are independent, so that sampling errors can be computed from them."""
         return self.one_row_per_unit
 
@@ -91,10 +91,10 @@ class LinearFit:
         for column, regressor in enumerate(self.regressors):
             for index, coefficient in regressor.parts.items():
                 matrix[index, column] = coefficient
-        return matrix / self._lengths
+        return matrix / self._regressor_lengths
 
     @cached_property
-    def _lengths(self) -> Floats:
+    def _regressor_lengths(self) -> Floats:
         return np.array([math.hypot(*each.parts.values()) for each in self.regressors])
 
     @cached_property
@@ -104,7 +104,7 @@ class LinearFit:
         return float(column.middle), float(column.slope)
 
     @cached_property
-    def _combination(self) -> Floats:
+    def _coordinate_matrix(self) -> Floats:
         """The matrix with (β_z, −1) = matrix·(θ, 1): coefficients of all coordinates, given those of the regressors."""
         middle, slope = self.target_scale
         matrix = np.zeros((len(self.design.coordinates), len(self.regressors) + 1))
@@ -114,28 +114,28 @@ class LinearFit:
         return matrix
 
     @cached_property
-    def _scores(self) -> Floats:
+    def _moment_score_matrices(self) -> Floats:
         """For each moment, the matrix that takes (θ, 1) to its part of the score."""
         index, basis = self.design.gram_index, self.coordinate_basis
         parts = np.zeros((len(self.moments.values), len(self.regressors), len(self.regressors) + 1))
         for j, k in zip(*np.nonzero(index[:-1] >= 0), strict=True):
-            parts[index[j, k]] -= np.outer(basis[j], self._combination[k])
+            parts[index[j, k]] -= np.outer(basis[j], self._coordinate_matrix[k])
         return parts
 
     @cached_property
-    def _score(self) -> Floats:
+    def _score_matrix(self) -> Floats:
         """The released score as a matrix: r(θ) = matrix·(θ, 1)."""
-        return np.tensordot(self.moments.values, self._scores, 1)
+        return np.tensordot(self.moments.values, self._moment_score_matrices, 1)
 
     @cached_property
-    def _noise(self) -> Floats:
+    def _score_noise_matrices(self) -> Floats:
         """The score's noise: for each independent noise of deviation 1, the matrix that takes (θ, 1) to its part."""
-        return np.tensordot(self.moments.factor.T, self._scores, 1)
+        return np.tensordot(self.moments.factor.T, self._moment_score_matrices, 1)
 
     @cached_property
     def estimate(self) -> Floats:
         """θ: the coefficients of the scaled regressors."""
-        return np.asarray(np.linalg.lstsq(self._score[:, :-1], -self._score[:, -1], rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(self._score_matrix[:, :-1], -self._score_matrix[:, -1], rcond=None)[0])
 
     @property
     def rows(self) -> float:
@@ -143,16 +143,16 @@ class LinearFit:
         return float(self.moments.values[0])
 
     @cached_property
-    def _gram(self) -> Floats:
+    def _regressor_gram(self) -> Floats:
         return self.coordinate_basis.T @ self.moments.gram(self.design)[:-1, :-1] @ self.coordinate_basis
 
     @cached_property
     def residual_squares(self) -> tuple[float, float]:
         """The released residual sum of squares in units of the scaled target, and the deviation of its noise."""
-        weights = self._combination @ np.append(self.estimate, 1.0)
-        return self._quadratic(np.outer(weights, weights))
+        weights = self._coordinate_matrix @ np.append(self.estimate, 1.0)
+        return self._quadratic_form(np.outer(weights, weights))
 
-    def _quadratic(self, weights: Floats) -> tuple[float, float]:
+    def _quadratic_form(self, weights: Floats) -> tuple[float, float]:
         """Return Σ weights·Gram of all coordinates, and the deviation of its noise."""
         index = self.design.gram_index
         by_moment = np.zeros(len(self.moments.values))
@@ -167,32 +167,34 @@ class LinearFit:
         return max(squares + deviation, deviation) / freedom
 
     @cached_property
-    def _sampling(self) -> Floats:
+    def _sampling_covariance(self) -> Floats:
         """The covariance of the score from sampling: τ²G without negative eigenvalues."""
-        values, vectors = np.linalg.eigh(self._gram)
+        values, vectors = np.linalg.eigh(self._regressor_gram)
         return self.error_variance * (vectors * np.maximum(values, 0.0)) @ vectors.T
 
     def sampling_variance(self, direction: Floats) -> float:
         """Return the variance of the score in one direction, of another sample."""
-        return max(0.0, float(direction @ self._sampling @ direction))
+        return max(0.0, float(direction @ self._sampling_covariance @ direction))
 
     def coefficients(self, confidence: float) -> tuple[Coefficient, ...]:
         """Return every coefficient with its intervals at this confidence."""
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-        units = self.target_scale[1] / self._lengths
-        noise_test = ScoreTest(self._score, self._noise, lambda _: 0.0, self.estimate)
-        both_test = ScoreTest(self._score, self._noise, self.sampling_variance, self.estimate)
+        units = self.target_scale[1] / self._regressor_lengths
+        noise_test = ScoreTest(self._score_matrix, self._score_noise_matrices, lambda _: 0.0, self.estimate)
+        both_test = ScoreTest(self._score_matrix, self._score_noise_matrices, self.sampling_variance, self.estimate)
         table = []
         for index, regressor in enumerate(self.regressors):
             unit = float(units[index])
-            noise = _scaled(self.interval(noise_test, index, quantile), unit)
-            sampling = both = z = p = None
-            if self.shows_sampling:
+            noise = _scale_interval(self.interval(noise_test, index, quantile), unit)
+            sampling = combined = z = p = None
+            if self.shows_sampling_errors:
                 sampling = quantile * math.sqrt(self.sampling_variance(both_test.inverse[index])) * unit
-                both = _scaled(self.interval(both_test, index, quantile), unit)
+                combined = _scale_interval(self.interval(both_test, index, quantile), unit)
                 z = self.zero_score(both_test, index)
                 p = math.erfc(abs(z) / math.sqrt(2))
-            table.append(Coefficient(regressor.label, float(self.estimate[index]) * unit, noise, sampling, both, z, p))
+            table.append(
+                Coefficient(regressor.label, float(self.estimate[index]) * unit, noise, sampling, combined, z, p)
+            )
         return tuple(table)
 
     def interval(self, test: ScoreTest, index: int, quantile: float) -> tuple[float, float]:
@@ -206,8 +208,10 @@ class LinearFit:
     def noise_half_widths(self, confidence: float) -> Floats:
         """Return the ± of each coefficient's noise to first order, for forecasts."""
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-        noise = np.linalg.pinv(self._score[:, :-1]) @ (self._noise @ np.append(self.estimate, 1.0)).T
-        widths: Floats = quantile * np.linalg.norm(noise, axis=1) * self.target_scale[1] / self._lengths
+        noise = (
+            np.linalg.pinv(self._score_matrix[:, :-1]) @ (self._score_noise_matrices @ np.append(self.estimate, 1.0)).T
+        )
+        widths: Floats = quantile * np.linalg.norm(noise, axis=1) * self.target_scale[1] / self._regressor_lengths
         return widths
 
     def r_squared(self, confidence: float) -> tuple[float, float, float]:
@@ -219,23 +223,23 @@ class LinearFit:
         mean = gram[0, target] / max(gram[0, 0], 1.0)
         centre = np.zeros(target + 1)
         centre[target], centre[0] = 1.0, -mean
-        total, total_deviation = self._quadratic(np.outer(centre, centre))
+        total, total_deviation = self._quadratic_form(np.outer(centre, centre))
         if total <= 0:
             return 0.0, 0.0, 1.0
         value = 1 - residual / total
         if total < _TOTAL_DEVIATIONS * total_deviation:
-            return _within_unit(value), 0.0, 1.0
-        combination = self._combination @ np.append(self.estimate, 1.0)
+            return _clip_to_unit(value), 0.0, 1.0
+        combination = self._coordinate_matrix @ np.append(self.estimate, 1.0)
         weights = (np.outer(combination, combination) - (1 - value) * np.outer(centre, centre)) / total
-        width = NormalDist().inv_cdf((1 + confidence) / 2) * self._quadratic(weights)[1]
-        return _within_unit(value), _within_unit(value - width), _within_unit(value + width)
+        width = NormalDist().inv_cdf((1 + confidence) / 2) * self._quadratic_form(weights)[1]
+        return _clip_to_unit(value), _clip_to_unit(value - width), _clip_to_unit(value + width)
 
     @cached_property
-    def weakest(self) -> tuple[float, tuple[str, ...]]:
+    def weakest_direction(self) -> tuple[float, tuple[str, ...]]:
         """The smallest eigenvalue of the correlation-scaled Gram matrix over its noise's norm, and who shares it."""
-        scale = 1 / np.sqrt(np.maximum(np.diag(self._gram), 1e-12))
-        values, vectors = np.linalg.eigh(self._gram * np.outer(scale, scale))
-        noise = self._noise[:, :, :-1] * np.outer(scale, scale)
+        scale = 1 / np.sqrt(np.maximum(np.diag(self._regressor_gram), 1e-12))
+        values, vectors = np.linalg.eigh(self._regressor_gram * np.outer(scale, scale))
+        noise = self._score_noise_matrices[:, :, :-1] * np.outer(scale, scale)
         direction = vectors[:, 0]
         deviation = float(np.linalg.norm(np.einsum("mjk,j,k->m", noise, direction, direction)))
         loads = np.argsort(-np.abs(direction))
@@ -243,11 +247,11 @@ class LinearFit:
         return float(values[0]) / max(deviation, 1e-300), names
 
 
-def _within_unit(value: float) -> float:
+def _clip_to_unit(value: float) -> float:
     return min(1.0, max(0.0, float(value)))
 
 
-def _scaled(interval: tuple[float, float], unit: float) -> tuple[float, float]:
+def _scale_interval(interval: tuple[float, float], unit: float) -> tuple[float, float]:
     return interval[0] * unit, interval[1] * unit
 
 
@@ -268,31 +272,31 @@ class ScoreTest:
         """R⁻¹: row j is the direction in which the score moves with coefficient j alone."""
         return np.asarray(np.linalg.pinv(self.score[:, :-1]))
 
-    def variance(self, index: int) -> tuple[float, float, float]:
+    def variance_polynomial(self, index: int) -> tuple[float, float, float]:
         """Return (a, b, c) with a + 2b·s + c·s² the variance of the score in the direction of one coefficient, where
         that is s above its estimate and the others follow as least squares moves them.
         """
         direction = self.inverse[index]
-        path = np.append(self._path(index), 0.0)
+        path = np.append(self._coefficient_path(index), 0.0)
         at_estimate = self.noise @ np.append(self.estimate, 1.0) @ direction
         along = self.noise @ path @ direction
         sampled = self.sampling(direction)
         return float(at_estimate @ at_estimate) + sampled, float(at_estimate @ along), float(along @ along)
 
-    def _path(self, index: int) -> Floats:
+    def _coefficient_path(self, index: int) -> Floats:
         """Return how all coefficients move with one, by least squares of what it leaves: along column j of A⁻¹."""
         column = self.inverse[:, index]
         return column / (float(column[index]) or 1e-300)
 
     def z(self, index: int, value: float) -> float:
         """Return the score of a value of one coefficient in units of its deviation there."""
-        a, b, c = self.variance(index)
+        a, b, c = self.variance_polynomial(index)
         shift = value - float(self.estimate[index])
         return -shift / math.sqrt(max(a + 2 * b * shift + c * shift**2, 1e-300))
 
     def interval(self, index: int, quantile: float) -> tuple[float, float]:
         """Return the values that the test does not reject: s² ≤ q²·(a + 2b·s + c·s²) (Fieller 1954)."""
-        a, b, c = self.variance(index)
+        a, b, c = self.variance_polynomial(index)
         centre, square = float(self.estimate[index]), quantile**2
         leading = 1 - square * c
         if leading <= 0:

@@ -68,7 +68,7 @@ class LogisticFit(LinearFit):
         return 0.0, 1.0
 
     @cached_property
-    def _combination(self) -> Floats:
+    def _coordinate_matrix(self) -> Floats:
         """The matrix with (β − β₀, −1) = matrix·(θ, 1)."""
         matrix = np.zeros((len(self.design.coordinates), len(self.regressors) + 1))
         matrix[:-1, :-1] = self.coordinate_basis
@@ -82,25 +82,25 @@ class LogisticFit(LinearFit):
         return 1.0
 
     @cached_property
-    def _start(self) -> Floats:
+    def _start_coefficients(self) -> Floats:
         """β₀ as coefficients of the scaled regressors."""
         return np.asarray(np.linalg.lstsq(self.coordinate_basis, self.offset, rcond=None)[0])
 
     @cached_property
-    def _reaches(self) -> Floats:
+    def _max_regressor_sizes(self) -> Floats:
         """r: the largest size of every scaled regressor, centred where that is the intercept's part."""
         reaches = np.abs(self.coordinate_basis[1:]).max(axis=0, initial=0.0)
         return np.where(reaches > 0, reaches, np.abs(self.coordinate_basis[0]))
 
     def interval(self, test: ScoreTest, index: int, quantile: float) -> tuple[float, float]:
         """Return the values that the test does not reject, with their ends as far as the curvature may have changed."""
-        start, reach = float(self._start[index]), float(self._reaches[index])
+        start, reach = float(self._start_coefficients[index]), float(self._max_regressor_sizes[index])
         low, high = ((end - start) * reach for end in super().interval(test, index, quantile))
-        return start + _logarithm(low) / reach, start - _logarithm(-high) / reach
+        return start + _log_of_one_plus(low) / reach, start - _log_of_one_plus(-high) / reach
 
     def zero_score(self, test: ScoreTest, index: int) -> float:
         """Return z at the step nearest to the estimate that a coefficient of 0 may be."""
-        start, reach = float(self._start[index]), float(self._reaches[index])
+        start, reach = float(self._start_coefficients[index]), float(self._max_regressor_sizes[index])
         step = min(max(-start * reach, -_FARTHEST), _FARTHEST)
         nearest = min(max((float(self.estimate[index]) - start) * reach, -math.expm1(-step)), math.expm1(step))
         return test.z(index, start + nearest / reach)
@@ -116,7 +116,7 @@ class LogisticFit(LinearFit):
     def next_coefficients(self) -> tuple[int, ...]:
         """Return the coefficients of the next scan: a Newton step that does not follow noise."""
         gradient = self.coordinate_basis.T @ self.moments.gram(self.design)[:-1, -1]
-        values, vectors = np.linalg.eigh(self._gram)
+        values, vectors = np.linalg.eigh(self._regressor_gram)
         floor = _FLOOR * self.curvature_deviation * math.sqrt(len(self.regressors))
         step = vectors @ ((vectors.T @ gradient) / np.maximum(values, floor))
         return rounded_coefficients(self.offset + self.coordinate_basis @ step)
@@ -127,6 +127,6 @@ class LogisticFit(LinearFit):
         return float(np.linalg.norm(self.moments.factor[0]))
 
 
-def _logarithm(step: float) -> float:
+def _log_of_one_plus(step: float) -> float:
     """Return ln(1 + step), −∞ for a step of −1 or less."""
     return math.log1p(step) if step > -1 else -math.inf

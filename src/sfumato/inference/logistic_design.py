@@ -88,13 +88,13 @@ def _event_value(name: str, domain: Domain, event: object) -> Value:
     if domain.type is Type.INTEGER and domain.range is not None and domain.values is None:
         low, high = domain.range
         if int(high) - int(low) > 1 and event is None:  # type: ignore[arg-type]
-            raise _refused_target(name)
+            raise _target_refusal(name)
     elif domain.values is None and domain.type is not Type.BOOLEAN:
-        raise _refused_target(name)
+        raise _target_refusal(name)
     values = category_values(name, domain)
     if event is None:
         if len(values) != 2:
-            raise _refused_target(name)
+            raise _target_refusal(name)
         return values[-1]
     texts = [str(value) for value in values]
     if str(event) not in texts:
@@ -102,7 +102,7 @@ def _event_value(name: str, domain: Domain, event: object) -> Value:
     return values[texts.index(str(event))]
 
 
-def _refused_target(name: str) -> InvalidParameter:
+def _target_refusal(name: str) -> InvalidParameter:
     rule = f"a column with two declared values, or with more of them and an event; {name} is neither"
     fix = f"declare the values of {name}, and name the one that counts with event= (--event)"
     return InvalidParameter("target", name, rule, fix=fix)

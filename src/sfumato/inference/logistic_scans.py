@@ -36,7 +36,7 @@ from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Level, Moment, largest_scale
 from sfumato.inference.logistic_design import LogisticDesign
 from sfumato.inference.moments import MomentEstimates
-from sfumato.inference.row_expressions import RowScore, integer_literal, real_literal, require_steps
+from sfumato.inference.row_expressions import RowScore, integer_literal, real_literal, require_scaled_columns
 from sfumato.inference.weighted_totals import OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
@@ -93,7 +93,7 @@ class ScanFactors:
             raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of a scan")
         *levels, event = tests
         by_level = dict(zip(logistic.levels, levels, strict=True))
-        return cls(require_steps(columns, logistic.design.scale), by_level, event)  # type: ignore[arg-type]
+        return cls(require_scaled_columns(columns, logistic.design.scale), by_level, event)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

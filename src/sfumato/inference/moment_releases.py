@@ -81,14 +81,14 @@ def calibrated_noise(moments: WeightedTotals, price: Price) -> Gaussian:
     try:
         closed = Gaussian.closed_form(epsilon=None, rho=price.rho)
         if closed is not None:
-            return _gaussian(closed * norm)
+            return _drawable_gaussian(closed * norm)
         guarantee = Guarantee(price.epsilon or 0, price.delta)
-        return calibrate(lambda scale: _gaussian(scale * norm), guarantee, sensitivity)
+        return calibrate(lambda scale: _drawable_gaussian(scale * norm), guarantee, sensitivity)
     except InvalidParameter:
         rule = "higher: at this price the noise is too large to draw exactly"
         raise InvalidParameter("price", str(price), rule, fix="pay more, or name fewer columns") from None
 
 
-def _gaussian(sigma: Fraction) -> Gaussian:
+def _drawable_gaussian(sigma: Fraction) -> Gaussian:
     """Return the noise, or refuse one that is too large to draw."""
     return Gaussian(max(sigma, LEAST_STEPS))

@@ -79,14 +79,18 @@ class AssumedGroups:
     ) -> AssumedGroups:
         """Parse the assumptions about so many groups: shares, or else means with a deviation."""
         if shares is not None:
-            effects = _numbers(shares, "shares", count)
+            effects = _parse_numbers(shares, "shares", count)
             if effects.min() < 0 or effects.max() > 1:
                 raise InvalidParameter("shares", shares, "between 0 and 1")
-            return cls(_positive(_numbers(sizes, "sizes", count), "sizes"), effects)
+            return cls(_require_positive(_parse_numbers(sizes, "sizes", count), "sizes"), effects)
         if deviation is None:
             raise InvalidParameter("deviation", None, "the standard deviation of the values, with means")
         spread = float(exact(deviation, "deviation", POSITIVE))
-        return cls(_positive(_numbers(sizes, "sizes", count), "sizes"), _numbers(means, "means", count), spread)
+        return cls(
+            _require_positive(_parse_numbers(sizes, "sizes", count), "sizes"),
+            _parse_numbers(means, "means", count),
+            spread,
+        )
 
     def __str__(self) -> str:
         effects = " and ".join(format_number(effect) for effect in self.effects.tolist())
@@ -108,21 +112,21 @@ class AssumedGroups:
         return replace(sums, above=totals + noise[0], below=below, variances=variances)
 
 
-def count_found(assumed: AssumedGroups, sums: GroupSums, contrast: Floats | None, level: float) -> int:
+def count_rejections(assumed: AssumedGroups, sums: GroupSums, contrast: Floats | None, level: float) -> int:
     """Count the simulated tables in which the test of equal means finds a difference."""
     draws = SeededDraws("power", str(assumed))  # the same tables at every price
     tests = (score_tests.equal_means(assumed.simulate(draws, sums), contrast, _NULL_DRAWS) for _ in range(TABLES))
     return sum(test.p_value <= level for test in tests)
 
 
-def _numbers(given: Sequence[Number] | Number | None, name: str, count: int) -> Floats:
+def _parse_numbers(given: Sequence[Number] | Number | None, name: str, count: int) -> Floats:
     listed = [given] * count if isinstance(given, (int, float, str)) else list(given or ())  # type: ignore[arg-type]
     if len(listed) != count:
         raise InvalidParameter(name, given, f"a number for each of {count} groups")
     return np.array([float(exact(number, name)) for number in listed])
 
 
-def _positive(numbers: Floats, name: str) -> Floats:
+def _require_positive(numbers: Floats, name: str) -> Floats:
     if numbers.min() <= 0:
         raise InvalidParameter(name, numbers.tolist(), "positive")
     return numbers

@@ -24,7 +24,7 @@ def predicted_probability(coefficients: Mapping[str, float], rows: Any) -> Any:
     columns = {str(name): np.atleast_1d(np.asarray(rows[name])) for name in rows}
     score: Floats = np.zeros(max((len(values) for values in columns.values()), default=1))
     for label, coefficient in coefficients.items():
-        values = np.ones(1) if label == "intercept" else _regressor(label, columns)
+        values = np.ones(1) if label == "intercept" else _regressor_values(label, columns)
         if values is None:
             rule = f"rows with the columns of {label}; a centred column needs a number, as in center(age, 40)"
             raise InvalidParameter("rows", sorted(columns)[:20], rule)
@@ -33,33 +33,33 @@ def predicted_probability(coefficients: Mapping[str, float], rows: Any) -> Any:
     return float(probability[0]) if is_one else probability
 
 
-def _regressor(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
+def _regressor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
     """Return the values of a regressor by its label: of one factor, or of a product of two; None for another label."""
-    values = _factor(label, columns)
+    values = _factor_values(label, columns)
     for position in (match.start() for match in re.finditer(":", label)):
         if values is not None:
             break
-        first, second = _factor(label[:position], columns), _factor(label[position + 1 :], columns)
+        first, second = _factor_values(label[:position], columns), _factor_values(label[position + 1 :], columns)
         values = None if first is None or second is None else first * second
     return values
 
 
-def _factor(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
+def _factor_values(label: str, columns: Mapping[str, NDArray[Any]]) -> Floats | None:
     """Return a number, a square, a centred number or an indicator such as ``sex[F]``; None for another label."""
     if label in columns:
         return columns[label].astype(float)
     if label.endswith("^2"):
-        base = _factor(label[:-2], columns)
+        base = _factor_values(label[:-2], columns)
         return None if base is None else base**2
     centred = _CENTRED.fullmatch(label)
     if centred and centred["column"] in columns:
         return columns[centred["column"]].astype(float) - float(centred["centre"])
     name, bracket, value = label.partition("[")
     if bracket and value.endswith("]") and name in columns:
-        return np.array([_written(cell) == value[:-1] for cell in columns[name].tolist()], float)
+        return np.array([_label_text(cell) == value[:-1] for cell in columns[name].tolist()], float)
     return None
 
 
-def _written(cell: object) -> str:
+def _label_text(cell: object) -> str:
     """Write a value as a label does; pandas makes reals of whole numbers where one is missing."""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)

@@ -226,8 +226,8 @@ def logistic_answer(fit: LinearFit, event: str, receipt: Receipt, warnings: tupl
     return LogisticAnswer(
         ODDS_COLUMNS,
         (Type.TEXT, *(Type.REAL,) * 8),
-        tuple((*_row(each), *_odds(each)) for each in table),
-        **_shared_parts(fit, table, receipt, warnings),
+        tuple((*_table_row(each), *_odds_ratio_with_ends(each)) for each in table),
+        **_table_parts(fit, table, receipt, warnings),
         event=event,
     )
 
@@ -253,8 +253,8 @@ def prediction_answer(
     )
 
 
-def _odds(coefficient: Coefficient) -> tuple[float, float, float]:
-    low, high = coefficient.noise if coefficient.both is None else coefficient.both
+def _odds_ratio_with_ends(coefficient: Coefficient) -> tuple[float, float, float]:
+    low, high = coefficient.noise if coefficient.combined is None else coefficient.combined
     return _exponential(coefficient.value), _exponential(low), _exponential(high)
 
 
@@ -270,8 +270,8 @@ def regression_answer(fit: LinearFit, receipt: Receipt, warnings: tuple[str, ...
     return RegressionAnswer(
         COLUMNS,
         TYPES,
-        tuple(_row(coefficient) for coefficient in table),
-        **_shared_parts(fit, table, receipt, warnings),
+        tuple(_table_row(coefficient) for coefficient in table),
+        **_table_parts(fit, table, receipt, warnings),
         r_squared=fit.r_squared(confidence),
     )
 
@@ -285,7 +285,7 @@ def robust_answer(fit: RobustFit, receipt: Receipt, warnings: tuple[str, ...]) -
     )
 
 
-def _shared_parts(
+def _table_parts(
     fit: LinearFit, table: tuple[Coefficient, ...], receipt: Receipt, warnings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return what every table of coefficients holds beside its rows."""
@@ -297,15 +297,17 @@ def _shared_parts(
         "keys": ("term",),
         "receipt": receipt,
         "warnings": (*warnings, *fit_warnings(fit, table)),
-        "sampling": {"coefficient": tuple(each.sampling for each in table)} if fit.shows_sampling else None,
+        "sampling": {"coefficient": tuple(each.sampling for each in table)} if fit.shows_sampling_errors else None,
         "formula": "" if formula is None else formula.text,
         "rows_used": fit.rows,
         "references": tuple(label for label in references if label not in terms),
     }
 
 
-def _row(coefficient: Coefficient) -> tuple[str, float | None, float | None, float | None, float | None, float | None]:
-    low, high = (None, None) if coefficient.both is None else coefficient.both
+def _table_row(
+    coefficient: Coefficient,
+) -> tuple[str, float | None, float | None, float | None, float | None, float | None]:
+    low, high = (None, None) if coefficient.combined is None else coefficient.combined
     return coefficient.name, coefficient.value, coefficient.z, coefficient.p, low, high
 
 
@@ -315,7 +317,7 @@ def fit_warnings(fit: LinearFit, table: tuple[Coefficient, ...]) -> tuple[str, .
     unbounded = [each.name for each in table if not all(map(math.isfinite, each.noise))]
     if unbounded:
         warnings.append(f"{', '.join(unbounded[:5])}{', …' * (len(unbounded) > 5)} cannot be determined at this price")
-    ratio, names = fit.weakest
+    ratio, names = fit.weakest_direction
     if ratio < WEAK and not unbounded:
         pair = (
             f"{names[0]} and {names[1]} can hardly be distinguished" if len(names) > 1 else f"{names[0]} hardly varies"

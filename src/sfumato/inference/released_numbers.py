@@ -38,7 +38,7 @@ class ReleasedNumbers:
     @classmethod
     def of(cls, query: Query, measured: NoisyMeasurements, max_rows: int) -> ReleasedNumbers:
         """Return the numbers of an answer that shows every group, with at most one row of each unit; refuse others."""
-        require_plain(query)
+        require_unselected_rows(query)
         if measured.selection is not None:
             raise discovered_groups_refusal()
         if max_rows > 1:
@@ -64,12 +64,12 @@ class ReleasedNumbers:
         """Return the values of one key, in order, without NULL."""
         return tuple(dict.fromkeys(group[key] for group in self.groups if group[key] is not None))
 
-    def column_named(self, name: str | None, wanted: type, words: str) -> str:
+    def column_to_test(self, name: str | None, wanted: type, words: str) -> str:
         """Return the column to test: the named one, or the only one with such an estimator."""
         found = [column for column, result in self.results.items() if isinstance(result.estimator, wanted)]
-        return self._only(name, found, words)
+        return self._only_column(name, found, words)
 
-    def _only(self, name: str | None, candidates: Sequence[str], words: str) -> str:
+    def _only_column(self, name: str | None, candidates: Sequence[str], words: str) -> str:
         chosen = [column for column in candidates if not name or column == name]
         if len(chosen) == 1:
             return chosen[0]
@@ -77,7 +77,7 @@ class ReleasedNumbers:
         fix = f"ask for {words}; columns of this answer: {', '.join(self.results) or 'none'}"
         raise InvalidParameter("column", name, rule, fix=f"give one of {', '.join(chosen)}" if chosen else fix)
 
-    def _totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
+    def _noisy_totals(self, scale_index: int) -> tuple[list[Floats], NoiseLaw]:
         """Return the noisy columns of one scale, in the unit of the measure, and the law of their noise."""
         start = sum(scale.columns for scale in self.measured.scales[:scale_index])
         scale = self.measured.scales[scale_index]
@@ -90,9 +90,11 @@ class ReleasedNumbers:
         A count that is taken together with other measures is a sum of totals of one measurement: independent noises of
         one law, each in units of rows.
         """
-        result = self.results[self._only(column, [name for name in self.results if name in self.counted], "COUNT(*)")]
+        result = self.results[
+            self._only_column(column, [name for name in self.results if name in self.counted], "COUNT(*)")
+        ]
         factors = linear_factors(result.estimator)
-        columns = [(index, total) for index in result.scales for total in self._totals(index)[0]]
+        columns = [(index, total) for index in result.scales for total in self._noisy_totals(index)[0]]
         totals = sum(float(factor) * total for factor, (_, total) in zip(factors, columns, strict=True))
         scales = self.measured.scales
         laws = {NoiseLaw.of(scales[index], factor) for factor, (index, _) in zip(factors, columns, strict=True)}
@@ -108,10 +110,10 @@ class ReleasedNumbers:
 
     def means(self, column: str | None) -> tuple[GroupSums, MeanEstimate]:
         """Return the two sums of each group's mean, with its variance if the answer has it, and the mean's range."""
-        result = self.results[self.column_named(column, MeanEstimate, "AVG(…)")]
+        result = self.results[self.column_to_test(column, MeanEstimate, "AVG(…)")]
         estimator = result.estimator
         assert isinstance(estimator, MeanEstimate)
-        (above, below), law = self._totals(result.scales[0])
+        (above, below), law = self._noisy_totals(result.scales[0])
         kept = np.array([None not in group for group in self.groups])
         width = float(estimator.high - estimator.low)
         variances = self._variances(result.scales[0], kept)
@@ -123,8 +125,8 @@ class ReleasedNumbers:
         for result in self.results.values():
             if isinstance(result.estimator, SpreadEstimate) and result.scales[0] == mean_scale:
                 axis = result.estimator.axis
-                (above, below), _ = self._totals(mean_scale)
-                (squares,), law = self._totals(result.scales[1])
+                (above, below), _ = self._noisy_totals(mean_scale)
+                (squares,), law = self._noisy_totals(result.scales[1])
                 rows = np.maximum((above + below) / axis.width, 1.0)
                 centre = above / rows + float(axis.low - axis.middle)
                 return np.asarray((squares + np.sqrt(law.variance)) / rows - centre**2)[kept]
@@ -132,14 +134,14 @@ class ReleasedNumbers:
 
     def pairs(self, column: str | None) -> PairSums:
         """Return the sums of two columns that their correlation was computed from."""
-        result = self.results[self.column_named(column, Correlation, "CORR(y, x)")]
+        result = self.results[self.column_to_test(column, Correlation, "CORR(y, x)")]
         estimator = result.estimator
         assert isinstance(estimator, Correlation)
-        (above_x, below_x), law_x = self._totals(result.scales[0])
-        (above_y, below_y), law_y = self._totals(result.scales[1])
-        (squares_x,), _ = self._totals(result.scales[2])
-        (squares_y,), _ = self._totals(result.scales[3])
-        (products,), product_law = self._totals(result.scales[4])
+        (above_x, below_x), law_x = self._noisy_totals(result.scales[0])
+        (above_y, below_y), law_y = self._noisy_totals(result.scales[1])
+        (squares_x,), _ = self._noisy_totals(result.scales[2])
+        (squares_y,), _ = self._noisy_totals(result.scales[3])
+        (products,), product_law = self._noisy_totals(result.scales[4])
         rows = float((above_x[0] + below_x[0]) / estimator.x.width + (above_y[0] + below_y[0]) / estimator.y.width) / 2
         sums = _centred_sum(above_x[0], below_x[0], estimator.x), _centred_sum(above_y[0], below_y[0], estimator.y)
         return PairSums(
@@ -174,7 +176,7 @@ def discovered_groups_refusal() -> Unsupported:
     return Unsupported("test-of-discovered-groups", rule, fix="declare the values of the key in the policy")
 
 
-def require_plain(query: Query) -> None:
+def require_unselected_rows(query: Query) -> None:
     """Refuse a question whose rows are selected by noisy numbers, or computed from them: selection biases a test."""
     finish = query.finish
     if finish.having is not None or finish.limit is not None or finish.offset:
@@ -188,6 +190,6 @@ def require_plain(query: Query) -> None:
         raise Unsupported("test-of-computed-answer", rule, fix="ask one SELECT without ROLLUP, windows or UNION")
 
 
-def labels(values: Sequence[Any]) -> list[str]:
+def group_labels(values: Sequence[Any]) -> list[str]:
     """Return group values as they are printed."""
     return [key_text(value) for value in values]

@@ -78,7 +78,7 @@ class RobustFit(LinearFit):
         return cls(fit.design, fit.moments, fit.one_row_per_unit, meat, grid.gram_index, ratios, clamp, grid.rows)
 
     @property
-    def shows_sampling(self) -> bool:
+    def shows_sampling_errors(self) -> bool:
         """Whether sampling errors are known: always, since scores of rows that correlate were added up."""
         return True
 

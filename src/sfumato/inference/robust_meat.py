@@ -28,7 +28,7 @@ from sfumato.caching import cached_property
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.inference.design import Design, Level, Moment, largest_scale
 from sfumato.inference.moments import WEIGHT, MomentEstimates, gram_weights, moment_weight
-from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, real_literal, require_steps
+from sfumato.inference.row_expressions import COEFFICIENT_STEPS, RowScore, real_literal, require_scaled_columns
 from sfumato.inference.weighted_totals import NOT_OPPOSED, WeightedTotals
 from sfumato.mechanisms import Gaussian
 from sfumato.plan.aggregates.measures import AggregateRequest, Count, Measure, Sum
@@ -108,8 +108,8 @@ class MeatFactors:
             raise InvalidParameter("measures", ValueWords("other sums"), "one sum for each factor of the meat")
         by_level = dict(zip(design.levels, tests, strict=True))
         return cls(
-            require_steps([values[column.sql] for column in design.residual.columns], design.residual.scale),
-            require_steps([values[column.sql] for column in design.products.columns], design.products.scale),
+            require_scaled_columns([values[column.sql] for column in design.residual.columns], design.residual.scale),
+            require_scaled_columns([values[column.sql] for column in design.products.columns], design.products.scale),
             by_level,  # type: ignore[arg-type]
         )
 

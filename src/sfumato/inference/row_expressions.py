@@ -39,7 +39,7 @@ def rounded_coefficients(values: Floats) -> tuple[int, ...]:
     return tuple(int(value) for value in np.rint(bounded * COEFFICIENT_STEPS))
 
 
-def require_steps(columns: Sequence[Expression | None], scale: int) -> tuple[Expression, ...]:
+def require_scaled_columns(columns: Sequence[Expression | None], scale: int) -> tuple[Expression, ...]:
     """Return scaled columns whose ranges the plan knows to be within [−S, S]; others are refused."""
     if not all(_is_within(column, scale) for column in columns):
         raise InvalidParameter("measures", ValueWords("other ranges"), "columns within [−S, S]")
@@ -70,7 +70,7 @@ class RowScore:
         for coordinate, coefficient in zip(self.design.coordinates, self.coefficients, strict=False):
             categories = tuple(sorted(category for category, _ in coordinate.levels))
             terms.setdefault((categories, coordinate.column), []).append((coordinate, coefficient))
-        return reduce(lambda total, term: call("+", total, term), map(self._term, terms.values()))
+        return reduce(lambda total, term: call("+", total, term), map(self._term_expression, terms.values()))
 
     @cached_property
     def value(self) -> Expression:
@@ -82,16 +82,16 @@ class RowScore:
         """Return the score within ± a limit."""
         return call("LEAST", call("GREATEST", self.value, real_literal(-Fraction(limit))), real_literal(limit))
 
-    def _term(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
+    def _term_expression(self, choices: Sequence[tuple[Coordinate, int]]) -> Expression:
         first, coefficient = choices[0]
         if not first.levels:
-            return self._weighted(first, coefficient)
+            return self._weighted_coordinate(first, coefficient)
         arguments: list[Expression] = []
         for coordinate, weight in choices:
-            arguments += [self.level_condition(coordinate.levels), self._weighted(coordinate, weight)]
+            arguments += [self.level_condition(coordinate.levels), self._weighted_coordinate(coordinate, weight)]
         return call("CASE", *arguments, integer_literal(0))
 
-    def _weighted(self, coordinate: Coordinate, coefficient: int) -> Expression:
+    def _weighted_coordinate(self, coordinate: Coordinate, coefficient: int) -> Expression:
         if coordinate.column is None:
             return integer_literal(coefficient * self.design.scale)
         return call("*", self.columns[coordinate.column], integer_literal(coefficient))

@@ -47,7 +47,7 @@ UNTESTABLE = ScoreTest(0.0, 1.0, 0)
 """The test of a table whose noisy total is not positive: nothing can be told."""
 
 
-def _compare(score: Floats, null_scores: Floats, covariance: Floats, small: int = 0) -> ScoreTest:
+def _test_score(score: Floats, null_scores: Floats, covariance: Floats, small: int = 0) -> ScoreTest:
     precision = np.linalg.inv(covariance)
     statistic = float(score @ precision @ score)
     null = np.einsum("bi,ij,bj->b", null_scores, precision, null_scores)
@@ -67,21 +67,21 @@ def independence(cells: Floats, law: NoiseLaw, draws: int = NULL_DRAWS) -> Score
     row_share = nonnegative_cells(cells.sum(axis=1)) / total
     column_share = nonnegative_cells(cells.sum(axis=0)) / total
     expected = total * np.outer(row_share, column_share)
-    sampling = total * np.kron(_multinomial(row_share), _multinomial(column_share))
-    noise = law.variance * np.kron(_centring(row_share), _centring(column_share))
+    sampling = total * np.kron(_multinomial_covariance(row_share), _multinomial_covariance(column_share))
+    noise = law.variance * np.kron(_centring_covariance(row_share), _centring_covariance(column_share))
     covariance = np.asarray(sampling + noise, dtype=np.float64)
     seeded = SeededDraws("independence", cells.tolist(), law)
     simulated = seeded.poisson(expected, draws) + law.draw(seeded, draws, *cells.shape)
     score, null_scores = _interactions(cells[None])[0], _interactions(simulated)
-    return _compare(score, null_scores, covariance, int((expected < SMALL_COUNT).sum()))
+    return _test_score(score, null_scores, covariance, int((expected < SMALL_COUNT).sum()))
 
 
-def _multinomial(share: Floats) -> Floats:
+def _multinomial_covariance(share: Floats) -> Floats:
     """Return diag p − ppᵀ without the last row and column, which follow from the others."""
     return np.asarray((np.diag(share) - np.outer(share, share))[:-1, :-1])
 
 
-def _centring(share: Floats) -> Floats:
+def _centring_covariance(share: Floats) -> Floats:
     """Return (I − p1ᵀ)(I − p1ᵀ)ᵀ without the last row and column."""
     centred = np.eye(len(share)) - share[:, None]
     return np.asarray((centred @ centred.T)[:-1, :-1])
@@ -95,17 +95,17 @@ def _interactions(tables: Floats) -> Floats:
     return np.asarray(differences[:, :-1, :-1].reshape(len(tables), -1))
 
 
-def fit(cells: Floats, shares: Floats, law: NoiseLaw, draws: int = NULL_DRAWS) -> ScoreTest:
+def goodness_of_fit(cells: Floats, shares: Floats, law: NoiseLaw, draws: int = NULL_DRAWS) -> ScoreTest:
     """Test whether noisy counts come from these shares (χ² of fit with noise)."""
     total = float(cells.sum())
     if total <= 0:
         return UNTESTABLE
     expected = total * shares
-    covariance = total * _multinomial(shares) + law.variance * _centring(shares)
+    covariance = total * _multinomial_covariance(shares) + law.variance * _centring_covariance(shares)
     seeded = SeededDraws("fit", cells.tolist(), shares.tolist(), law)
     simulated = seeded.poisson(expected, draws) + law.draw(seeded, draws, len(cells))
     null_scores = (simulated - simulated.sum(axis=1, keepdims=True) * shares)[:, :-1]
-    return _compare((cells - expected)[:-1], null_scores, covariance, int((expected < SMALL_COUNT).sum()))
+    return _test_score((cells - expected)[:-1], null_scores, covariance, int((expected < SMALL_COUNT).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class GroupSums:
         total = float((self.above + self.below).sum())
         return min(1.0, max(0.0, float(self.above.sum()) / total)) if total > 0 else 0.5
 
-    def spread(self, position: float | Floats) -> Floats:
+    def value_variance(self, position: float | Floats) -> Floats:
         """Return the variance of each group's values: what was released, or the most that a mean at this position of
         the range allows (Bhatia & Davis 2000).
         """
@@ -164,14 +164,14 @@ def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = 
     total = float(sizes.sum())
     if total <= 0:
         return UNTESTABLE
-    variance = groups.spread(position)
+    variance = groups.value_variance(position)
     noise = groups.law.variance * ((1 - position) ** 2 + position**2)
     centred = np.eye(len(sizes)) - (sizes / total)[:, None]
     covariance = centred @ np.diag(sizes * variance + noise) @ centred.T
     weights = np.eye(len(sizes))[:-1] if contrast is None else contrast[None, :]
     null_scores = _simulate_scores(groups, sizes, variance, draws)
     small = int((sizes < SMALL_COUNT).sum())
-    return _compare(weights @ groups.scores(), null_scores @ weights.T, weights @ covariance @ weights.T, small)
+    return _test_score(weights @ groups.scores(), null_scores @ weights.T, weights @ covariance @ weights.T, small)
 
 
 def _simulate_scores(groups: GroupSums, sizes: Floats, variance: Floats, draws: int) -> Floats:
@@ -287,11 +287,11 @@ def correlation(pairs: PairSums, draws: int = NULL_DRAWS) -> ScoreTest:
     products = rows * mean_x * mean_y + sampling + pairs.product_law.draw(seeded, draws)
     null_scores = products - simulated_x * simulated_y / simulated_rows
     score = pairs.products - pairs.sums[0] * pairs.sums[1] / rows
-    covariance = np.array([[rows * variance_x * variance_y + _pair_noise(pairs)]])
-    return _compare(np.array([score]), null_scores[:, None], covariance)
+    covariance = np.array([[rows * variance_x * variance_y + _pair_noise_variance(pairs)]])
+    return _test_score(np.array([score]), null_scores[:, None], covariance)
 
 
-def _pair_noise(pairs: PairSums) -> float:
+def _pair_noise_variance(pairs: PairSums) -> float:
     """Return the variance of the score's noise: of Σxy, and of both sums of each column in Σx or Σy and in n."""
     mean_x, mean_y = pairs.means
     of_sums = (

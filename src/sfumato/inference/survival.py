@@ -80,9 +80,9 @@ class SurvivalCurves:
         object.__setattr__(self, "groups", tuple(self.groups))
         object.__setattr__(self, "confidence", exact(self.confidence, "confidence"))
         for name in ("starts", "times"):
-            object.__setattr__(self, name, _floats(getattr(self, name), name))
+            object.__setattr__(self, name, _parse_floats(getattr(self, name), name))
         for name in ("events", "censored"):
-            object.__setattr__(self, name, tuple(_floats(row, name) for row in getattr(self, name)))
+            object.__setattr__(self, name, tuple(_parse_floats(row, name) for row in getattr(self, name)))
         codec.check_fields(self)
         if not isinstance(self.scale, NoisyScale):
             raise InvalidParameter("scale", self.scale, "the scale of noisy counts")
@@ -238,11 +238,11 @@ class SurvivalCurves:
             lines.append(_log_rank_words(self.log_rank))
         return lines
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def _table_cells(self) -> tuple[list[str], list[list[str]]]:
         columns = [*([self.by] if self.by else []), self.time, "at risk", "events", "survival", "band"]
         lines = []
         for group, life_table in zip(self.groups, self.life_tables, strict=True):
-            for period in _evenly(life_table.length, _MAX_SHOWN_PERIODS):
+            for period in _evenly_spaced_indices(life_table.length, _MAX_SHOWN_PERIODS):
                 low, high = (float(end[period]) for end in life_table.band)
                 at_risk, events = (f"{float(cells[period]):,.0f}" for cells in (life_table.at_risk, life_table.events))
                 at_risk += f" ± {float(life_table.at_risk_noise[period]):,.0f}"
@@ -251,7 +251,7 @@ class SurvivalCurves:
         return [escape_unprintable(name) for name in columns], [list(map(escape_unprintable, line)) for line in lines]
 
     def __str__(self) -> str:
-        columns, lines = self._table()
+        columns, lines = self._table_cells()
         widths = [max(len(line[index]) for line in [columns, *lines]) for index in range(len(columns))]
         left = bool(self.by)
         text = [
@@ -266,7 +266,7 @@ class SurvivalCurves:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        columns, lines = self._table()
+        columns, lines = self._table_cells()
         receipt = "" if self.receipt is None else preformatted(self.receipt.short())
         numeric = columns[1:] if self.by else columns
         text = paragraphs([*self.conclusions(), *self.notes()])
@@ -281,13 +281,13 @@ def _log_rank_words(test: LogRank | None) -> str:
     return f"log-rank: χ² = {format_number(test.statistic, 4)}, {p_value} (null simulated with the noise)"
 
 
-def _floats(numbers: Any, name: str) -> tuple[float, ...]:
+def _parse_floats(numbers: Any, name: str) -> tuple[float, ...]:
     if not isinstance(numbers, (tuple, list)):
         raise InvalidParameter(name, numbers, "a list of numbers")
     return tuple(codec.parse_float(number, name) for number in numbers)
 
 
-def _evenly(count: int, most: int) -> Sequence[int]:
+def _evenly_spaced_indices(count: int, most: int) -> Sequence[int]:
     """Return at most so many indices, evenly spaced, with the first and the last."""
     if count <= most:
         return range(count)

@@ -124,7 +124,7 @@ class LifeTable:
         left_cells = 2 * (len(self.events) - np.arange(self.length)) - 1
         noise = self.law.variance * ((1 - hazard) ** 2 + hazard**2 * left_cells) / at_risk**2
         deviation = np.sqrt(hazard * (1 - hazard) / at_risk + noise)
-        first = _first(hazard > _MAX_HAZARD - _HAZARD_DEVIATIONS * deviation)
+        first = _first_true(hazard > _MAX_HAZARD - _HAZARD_DEVIATIONS * deviation)
         return self.length if first is None else first
 
     @cached_property
@@ -138,7 +138,7 @@ class LifeTable:
         return np.asarray(np.sqrt(self.noise_error**2 + np.cumsum(self.greenwood)))
 
     @cached_property
-    def _simulated(self) -> tuple[Floats, Floats]:
+    def _simulated_errors(self) -> tuple[Floats, Floats]:
         """Simulated errors of log S: by noise alone, and by noise and sampling."""
         draws = SeededDraws("survival", self.events.tolist(), self.censored.tolist(), self.law)
         noise = self.law.draw(draws, DRAWS, self.noise_weights.shape[1]) @ self.noise_weights.T
@@ -148,12 +148,12 @@ class LifeTable:
     @cached_property
     def noise_width(self) -> Floats:
         """The half-width of log S at each time, by noise alone."""
-        return upper_quantiles(np.abs(self._simulated[0]), self.confidence)
+        return upper_quantiles(np.abs(self._simulated_errors[0]), self.confidence)
 
     @cached_property
     def width(self) -> Floats:
         """The half-width of log S at each time, by noise and sampling."""
-        return upper_quantiles(np.abs(self._simulated[1]), self.confidence)
+        return upper_quantiles(np.abs(self._simulated_errors[1]), self.confidence)
 
     @cached_property
     def band_width(self) -> Floats:
@@ -161,7 +161,7 @@ class LifeTable:
         if not self.length:
             return np.zeros(0)
         kept = slice(None, self.exhausted or None)
-        largest = (np.abs(self._simulated[1]) / self.error)[:, kept].max(axis=1)
+        largest = (np.abs(self._simulated_errors[1]) / self.error)[:, kept].max(axis=1)
         confidence = self.confidence if self.exhausted == self.length else (1 + self.confidence) / 2
         return self.error * upper_quantiles(largest[:, None], confidence)[0]
 
@@ -173,12 +173,12 @@ class LifeTable:
         first = self.exhausted
         if first < self.length:
             before = min(1.0, float(upper[first - 1])) if first else 1.0
-            lower[first:], upper[first:] = 0.0, before * self._most_left(first, sampling=sampling)
+            lower[first:], upper[first:] = 0.0, before * self._max_survival_step(first, sampling=sampling)
         ends = np.minimum(lower, self.survival), np.maximum(upper, self.survival)
         return np.clip(ends[0], 0.0, 1.0), np.clip(ends[1], 0.0, 1.0)
 
     @cached_property
-    def _tail(self) -> float:
+    def _tail_quantile(self) -> float:
         """The quantile of a sum of noises in its deviations that half of what may be missed exceeds, or less."""
         missed = (1 - self.confidence) / 2
         quantile = NormalDist().inv_cdf(1 - missed)
@@ -188,11 +188,11 @@ class LifeTable:
     @cached_property
     def at_risk_noise(self) -> Floats:
         """The ± of each number at risk by noise."""
-        return self._tail * self.at_risk_deviation
+        return self._tail_quantile * self.at_risk_deviation
 
-    def _most_left(self, period: int, *, sampling: bool) -> float:
+    def _max_survival_step(self, period: int, *, sampling: bool) -> float:
         """Return the most of 1 − h that is not rejected: (p − x)² ≤ q²·(p(1 − p)/N + v/N²), v of all cells left."""
-        quantile = self._tail
+        quantile = self._tail_quantile
         at_risk, left = float(self.at_risk[period]), max(0.0, 1 - float(self.hazard[period]))
         own = quantile**2 / at_risk if sampling else 0.0
         noise = (quantile / at_risk) ** 2 * self.law.variance * (2 * (len(self.events) - period) - 1)
@@ -211,10 +211,10 @@ class LifeTable:
         where the interval at one time holds one half); None where the curve does not reach it.
         """
         lower, upper = self.limits(self.width)
-        return _first(self.survival <= 0.5), _first(lower <= 0.5), _first(upper < 0.5)
+        return _first_true(self.survival <= 0.5), _first_true(lower <= 0.5), _first_true(upper < 0.5)
 
 
-def _first(holds: NDArray[np.bool_]) -> int | None:
+def _first_true(holds: NDArray[np.bool_]) -> int | None:
     return int(np.argmax(holds)) if holds.any() else None
 
 

@@ -47,11 +47,11 @@ class WeightedTotals:
             rule = "a plan whose rows count in full or not at all"
             raise InvalidParameter("bounded", self.bounded.strategy.value, rule)
         is_exact = all(scaled.bits == 0 and scaled.step == 1 for scaled in self.bounded.measures)
-        if self._unmeasured not in (0, 1) or not is_exact:
+        if self._unmeasured_count not in (0, 1) or not is_exact:
             raise InvalidParameter("bounded", ValueWords("other measures"), "a plan with one exact sum for each weight")
 
     @property
-    def _unmeasured(self) -> int:
+    def _unmeasured_count(self) -> int:
         """The number of measures, the first ones, that are not in the vector."""
         return len(self.bounded.measures) - len(self.weights)
 
@@ -73,4 +73,4 @@ class WeightedTotals:
     def extract(self, totals: Integers) -> Integers:
         """Return the weighted sums; totals beyond what 64 bits hold are clamped, which moves none further."""
         weights = np.array(self.weights, np.int64)
-        return np.clip(totals[0][self._unmeasured :], -_LARGEST // weights, _LARGEST // weights) * weights
+        return np.clip(totals[0][self._unmeasured_count :], -_LARGEST // weights, _LARGEST // weights) * weights

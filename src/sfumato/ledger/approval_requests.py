@@ -50,7 +50,7 @@ IsOwner = Callable[[str], bool]
 """Returns whether somebody of this name may decide on requests now."""
 
 
-def every_name(_: str) -> bool:
+def count_everyone_as_owner(_: str) -> bool:
     """Count everybody as an owner: for what the lines alone say."""
     return True
 
@@ -313,13 +313,13 @@ class RequestRecord:
         return tuple(counted)
 
     @property
-    def lapsed(self) -> tuple[str, ...]:
+    def lapsed_approvers(self) -> tuple[str, ...]:
         """Those whose approval no longer counts."""
-        lapsed = dict.fromkeys(each.step.by for each in self._of(RequestAct.LAPSE))
+        lapsed = dict.fromkeys(each.step.by for each in self._steps_with_act(RequestAct.LAPSE))
         return tuple(name for name in lapsed if name not in self.approvers)
 
     @property
-    def unrecorded(self) -> tuple[RequestStep, ...]:
+    def unrecorded_lapses(self) -> tuple[RequestStep, ...]:
         """The lapses that no line holds yet."""
         return tuple(each.step for each in self.steps if not each.number)
 
@@ -334,29 +334,29 @@ class RequestRecord:
     @property
     def reason(self) -> str:
         """Why it was refused or withdrawn; empty otherwise."""
-        decided = (*self._of(RequestAct.REFUSE), *self._of(RequestAct.WITHDRAW))
+        decided = (*self._steps_with_act(RequestAct.REFUSE), *self._steps_with_act(RequestAct.WITHDRAW))
         return decided[0].step.reason if decided else ""
 
     @property
     def charges(self) -> tuple[int, ...]:
         """The lines of the charges that it admitted."""
-        return tuple(each.step.charge for each in self._of(RequestAct.RELEASE))
+        return tuple(each.step.charge for each in self._steps_with_act(RequestAct.RELEASE))
 
     @property
     def used(self) -> Fraction:
         """What releases used of a share."""
-        return sum((each.step.epsilon or Fraction(0) for each in self._of(RequestAct.RELEASE)), Fraction(0))
+        return sum((each.step.epsilon or Fraction(0) for each in self._steps_with_act(RequestAct.RELEASE)), Fraction(0))
 
-    def _of(self, act: RequestAct) -> tuple[RecordedStep, ...]:
+    def _steps_with_act(self, act: RequestAct) -> tuple[RecordedStep, ...]:
         return tuple(each for each in self.steps if each.step.act is act)
 
     def state(self, now: int) -> RequestState:
         """Return the state at a microsecond since 1970."""
-        if self._of(RequestAct.REFUSE):
+        if self._steps_with_act(RequestAct.REFUSE):
             return RequestState.REFUSED
-        if self._of(RequestAct.WITHDRAW):
+        if self._steps_with_act(RequestAct.WITHDRAW):
             return RequestState.WITHDRAWN
-        if self._of(RequestAct.RELEASE) and not self.subject.is_share:
+        if self._steps_with_act(RequestAct.RELEASE) and not self.subject.is_share:
             return RequestState.RELEASED
         if now >= self.subject.expires:
             return RequestState.EXPIRED
@@ -366,7 +366,7 @@ class RequestRecord:
         """Return the request after a step, or raise ``RequestDecided`` where its state does not allow it."""
         state = self.state(now)
         if state not in _ALLOWED_FROM[step.act]:
-            rule = f"it is {state}, and {_only_from(step.act)} can be {_DONE[step.act]}"
+            rule = f"it is {state}, and {_allowed_states_text(step.act)} can be {_DONE[step.act]}"
             raise self._refusal(rule, _NEXT.get(state, "file a new request"))
         is_requester = step.by == self.subject.requester
         if step.act in (RequestAct.APPROVE, RequestAct.REFUSE) and is_requester:
@@ -412,5 +412,5 @@ _NEXT = {
 """What to do in a state that is not the end."""
 
 
-def _only_from(act: RequestAct) -> str:
+def _allowed_states_text(act: RequestAct) -> str:
     return f"only a request that is {' or '.join(_ALLOWED_FROM[act])}"

@@ -400,7 +400,7 @@ class Publication:
 
 
 @dataclass(frozen=True)
-class _Shelf:
+class _CachedPublications:
     """The publications whose plans start alike, up to a line of the ledger."""
 
     publications: tuple[Publication, ...] = ()
@@ -408,7 +408,7 @@ class _Shelf:
     last_hash: str = ""
     """The last line of the ledger when it was read."""
 
-    def extended(self, transaction: Transaction, equal: Where, plan: str) -> _Shelf:
+    def extended(self, transaction: Transaction, equal: Where, plan: str) -> _CachedPublications:
         """Return the shelf with what was published since."""
         head = transaction.head
         if head is None or (head.number, head.hash) == (self.last_number, self.last_hash):
@@ -419,7 +419,7 @@ class _Shelf:
             rows = transaction.answers_with_plan_prefix(equal, plan, after=after, limit=_PAGE)
             added += map(Publication.of, rows)
             after, page = (rows[-1].number if rows else after), len(rows)
-        return _Shelf((*self.publications, *added), head.number, head.hash)
+        return _CachedPublications((*self.publications, *added), head.number, head.hash)
 
 
 class PublicationIndex:
@@ -430,14 +430,14 @@ class PublicationIndex:
     """
 
     def __init__(self) -> None:
-        self._shelves: dict[tuple[str, ...], _Shelf] = {}
+        self._shelves: dict[tuple[str, ...], _CachedPublications] = {}
 
     def publications(self, transaction: Transaction, account: str, data: str, plan: str) -> tuple[Publication, ...]:
         """List the answers of an account on this data whose plans start with this text, oldest first."""
         key = (account, data, plan)
-        shelf = self._shelves.pop(key, _Shelf())
-        if shelf.last_number and not transaction.has(shelf.last_number, shelf.last_hash):
-            shelf = _Shelf()  # a restore or a failover lost the last line that was seen
+        shelf = self._shelves.pop(key, _CachedPublications())
+        if shelf.last_number and not transaction.has_line(shelf.last_number, shelf.last_hash):
+            shelf = _CachedPublications()  # a restore or a failover lost the last line that was seen
         extended = shelf.extended(transaction, {"account": account, "data": data}, plan)
         self._shelves[key] = extended
         for oldest in list(self._shelves)[:-_MAX_SHELVES]:

@@ -28,9 +28,9 @@ from sfumato.errors import (
 )
 from sfumato.ledger import entries
 from sfumato.ledger.entries import Entry, PublicationIndex, StoredAnswer
-from sfumato.ledger.local_files import DiskReserve, locked
+from sfumato.ledger.local_files import DiskReserve, hold_unheld_lock
 from sfumato.ledger.proofs import anchors
-from sfumato.ledger.proofs.anchors import Anchor, Marks, Memory, ProcessAnchor
+from sfumato.ledger.proofs.anchors import Anchor, Marks, ProcessAnchor, WrittenLines
 from sfumato.ledger.proofs.verifying import LOST
 from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.spending import MAX_ROUNDINGS_PER_LINE, read_spending
@@ -75,7 +75,7 @@ class GuardedStore:
         """By the line with the terms in force: every ε until then."""
         self._shares: dict[tuple[int, str], Budget] = {}
         """By the line with the terms, and the share of them."""
-        self.memory = Memory()
+        self.memory = WrittenLines()
         """What this process wrote."""
         self._write_numbers, self._number = count(), next(_store_numbers)
         self._process_anchors = running
@@ -98,12 +98,14 @@ class GuardedStore:
         with self.store.writing(self._watched_lines(), moving=bool(moving)) as rows:
             transaction = Transaction(rows, self.keyed_hash.origin)
             start, write_number = transaction.head, next(self._write_numbers)
-            self._require_whole(transaction, acknowledging=acknowledging)
+            self._require_intact(transaction, acknowledging=acknowledging)
             _require_not_moved(start, moving)
             shared_marks = self.memory.lines_before(transaction)
-            reported = [number for number, seal in list(self.unrecorded_stops.items()) if transaction.has(number, seal)]
+            reported = [
+                number for number, seal in list(self.unrecorded_stops.items()) if transaction.has_line(number, seal)
+            ]
             for number in reported:
-                transaction.stop(number)
+                transaction.stop_charge(number)
             yield transaction
             appended = [(row, self._terms_of(transaction, row)) for row in transaction.appended]
         for number in reported:
@@ -131,7 +133,7 @@ class GuardedStore:
         This happens after COMMIT: an interrupt here strikes after the line is on disk, and a file that cannot be
         written fails no charge; it is reported once, as a warning.
         """
-        with locked(self._save_lock):
+        with hold_unheld_lock(self._save_lock):
             self.wrote = True
             self.memory.add(write_number, shared_marks, appended)
             if self.store.shared:
@@ -143,7 +145,7 @@ class GuardedStore:
 
     def _save_anchor_file(self) -> None:
         try:
-            self.memory.save(self._running_place)
+            self.memory.save(self._process_anchor_path)
         except OSError as error:
             has_warned, self._has_warned = self._has_warned, True
             if not has_warned:
@@ -152,14 +154,14 @@ class GuardedStore:
                     warnings.warn(_ANCHOR_NOT_SAVED.format(os.strerror(error.errno or 0)), WeakLedger, stacklevel=2)
 
     @property
-    def _running_place(self) -> Path:
+    def _process_anchor_path(self) -> Path:
         return anchors.process_anchor_path(self.store.anchor_places, self._number)
 
     def _terms_of(self, transaction: Transaction, row: Row) -> Terms:
         """Return the terms of a line that was just written; they are usually cached."""
         if row.terms == row.number:
             self._terms[row.number] = codec.loads_as(Terms, row.detail)
-        return self._terms_at(transaction, row.terms)
+        return self._terms_in_line(transaction, row.terms)
 
     def save_anchors(self) -> None:
         """Save the anchors that this user keeps. If the ledger lacks a line that one of them knows, that anchor stays
@@ -171,25 +173,25 @@ class GuardedStore:
         with ignore_failures, anchors.lock_anchor_file(places[0]), self.reading() as transaction:
             own_anchor = self.memory.anchor
             is_lost = own_anchor is not None and not own_anchor.holds(transaction)
-            if is_lost or not anchors.renew(places, transaction):
+            if is_lost or not anchors.renew_anchors(places, transaction):
                 if own_anchor is not None:
-                    with locked(self._save_lock):
-                        self.memory.save(self._running_place)
+                    with hold_unheld_lock(self._save_lock):
+                        self.memory.save(self._process_anchor_path)
                 return
-            with locked(self._save_lock):
+            with hold_unheld_lock(self._save_lock):
                 if self.memory.anchor == own_anchor:
-                    self._running_place.unlink(missing_ok=True)
+                    self._process_anchor_path.unlink(missing_ok=True)
             for process in self._process_anchors:
                 process.forget(places, transaction)
 
-    def save_anchors_of_ended(self) -> None:
+    def save_anchors_of_ended_processes(self) -> None:
         """Save the anchors at opening if processes that may have ended left files: an anchor of the whole ledger covers
         the same lines.
         """
         if any(process.ended for process in self._process_anchors):
             self.save_anchors()
 
-    def known_anchors(self, given: Anchor | None) -> tuple[Anchor, ...]:
+    def anchors_to_check(self, given: Anchor | None) -> tuple[Anchor, ...]:
         """Return the given anchor, or those that the ledger was opened with, and that of lines this process wrote, if
         they are lost: the next line it writes would forget them.
         """
@@ -203,7 +205,7 @@ class GuardedStore:
         is the old one.
         """
         for anchor in anchors.anchors_of_same_id(self.store.anchor_places) if self.store.shared else ():
-            if anchor.moved and not transaction.has(anchor.number, anchor.hash):
+            if anchor.moved and not transaction.has_line(anchor.number, anchor.hash):
                 raise LedgerUnavailable(
                     f"this ledger was moved to {anchor.moved} and has lost the line that records the move: "
                     "charging it again would spend its budget twice",
@@ -216,23 +218,23 @@ class GuardedStore:
         lineage_numbers = [number for number, _ in self.memory.lineage[:1]]
         return [*lineage_numbers, *(anchor.number for anchor in self.anchors if anchor.number), *self.unrecorded_stops]
 
-    def columns(self, entry: Entry) -> dict[str, str]:
+    def entry_columns(self, entry: Entry) -> dict[str, str]:
         """Return an entry as the columns of a line."""
-        return {**entry.columns, "data": self.data(entry.data)}
+        return {**entry.columns, "data": self.hash_data_version(entry.data)}
 
-    def data(self, data: str) -> str:
+    def hash_data_version(self, data: str) -> str:
         """Return the data version of a release as a line stores it."""
         return self.keyed_hash("data", data) if data else ""
 
-    def body(self, body: str) -> dict[str, str]:
+    def store_body(self, body: str) -> dict[str, str]:
         """Store an answer and return its columns: a large one goes to a file, durable before the line that refers to
         it.
         """
         if len(body) > LARGE_ANSWER_BYTES or len(body.encode()) > LARGE_ANSWER_BYTES:
-            return {"file": self.store.bodies.keep(body)}
+            return {"file": self.store.bodies.write_body(body)}
         return {"body": body}
 
-    def stored(self, row: Row) -> StoredAnswer:
+    def read_answer(self, row: Row) -> StoredAnswer:
         """Read the answer that a line holds or refers to."""
         body = self.store.bodies.read(row.file) if row.file else row.body
         if body is None:
@@ -241,30 +243,30 @@ class GuardedStore:
             )
         return StoredAnswer.of(row, body)
 
-    def terms(self, transaction: Transaction, account: str) -> Terms:
+    def terms_in_force(self, transaction: Transaction, account: str) -> Terms:
         """Return the terms in force."""
-        return self._terms_at(transaction, transaction.last(account).terms)
+        return self._terms_in_line(transaction, transaction.last_account_line(account).terms)
 
-    def _terms_at(self, transaction: Transaction, number: int) -> Terms:
+    def _terms_in_line(self, transaction: Transaction, number: int) -> Terms:
         """Return the terms that a line holds. Lines never change, so each is read once."""
         if number not in self._terms:
             self._terms[number] = transaction.terms(number)
         return self._terms[number]
 
-    def epsilons(self, transaction: Transaction, account: str) -> tuple[Fraction, ...]:
+    def epsilon_history(self, transaction: Transaction, account: str) -> tuple[Fraction, ...]:
         """Return every ε the account has had, oldest first. Lines never change, so each history is read once."""
-        number = transaction.last(account).terms
+        number = transaction.last_account_line(account).terms
         if number not in self._epsilons:
-            all_epsilons = [terms.budget.epsilon for terms in self._every_terms(transaction, account)]
+            all_epsilons = [terms.budget.epsilon for terms in self._terms_history(transaction, account)]
             self._epsilons[number] = tuple(epsilon for epsilon, _ in groupby(all_epsilons))
         return self._epsilons[number]
 
-    def _every_terms(self, transaction: Transaction, account: str) -> list[Terms]:
+    def _terms_history(self, transaction: Transaction, account: str) -> list[Terms]:
         """List all terms since the account was opened, oldest first: each amendment follows a line under the terms
         before.
         """
-        history = [self.terms(transaction, account)]
-        number = transaction.last(account).terms
+        history = [self.terms_in_force(transaction, account)]
+        number = transaction.last_account_line(account).terms
         while earlier_rows := transaction.page({"account": account}, newest=True, before=number, limit=1):
             number = earlier_rows[0].terms
             history.append(transaction.terms(number))
@@ -281,8 +283,8 @@ class GuardedStore:
         if periods:
             by_period = [self._period_budgets(transaction, account, analyst, share, period) for period in periods]
             return [budget for period_budgets in by_period for budget in period_budgets]
-        last = transaction.last(account)
-        budget = self._terms_at(transaction, last.terms).budget
+        last = transaction.last_account_line(account)
+        budget = self._terms_in_line(transaction, last.terms).budget
         budgets = [(budget.with_spent(read_spending(last.totals).total), "the account")]
         if analyst_row is not None and share:
             own_share = self._share_at(last.terms, budget, share)
@@ -296,7 +298,9 @@ class GuardedStore:
         """Return the budgets of one period, which opens with the account's own terms when it is first needed."""
         name = period_account(account, period)
         last = transaction.newest(account=name)
-        terms = self.terms(transaction, account) if last is None else self._terms_at(transaction, last.terms)
+        terms = (
+            self.terms_in_force(transaction, account) if last is None else self._terms_in_line(transaction, last.terms)
+        )
         if last is not None and terms.period_of != account:
             raise AccountDiffers(
                 f"the account {name!r} is not a period of {account!r}",
@@ -330,7 +334,7 @@ class GuardedStore:
         for period in periods:
             name = period_account(account, period)
             if transaction.newest(account=name) is None:
-                terms = replace(self.terms(transaction, account), per="", period_of=account)
+                terms = replace(self.terms_in_force(transaction, account), per="", period_of=account)
                 transaction.append("account-open", name, {"detail": codec.dumps(terms)})
             period_columns = {
                 "analyst": columns["analyst"],
@@ -406,21 +410,21 @@ class GuardedStore:
         except LedgerUnavailable:
             return True
 
-    def missing_line(self, transaction: Transaction) -> int | None:
+    def find_missing_line(self, transaction: Transaction) -> int | None:
         """Return the number of a line that is known to exist and is missing, or None."""
         for anchor in self.anchors:
             if not anchor.holds(transaction):
                 return anchor.number
         last = self.memory.last
-        if last is None or transaction.has(*last):
+        if last is None or transaction.has_line(*last):
             return None
         own_anchor = self.memory.anchor
         return None if own_anchor is None or own_anchor.holds(transaction) else own_anchor.number
 
-    def _require_whole(self, transaction: Transaction, *, acknowledging: bool) -> None:
+    def _require_intact(self, transaction: Transaction, *, acknowledging: bool) -> None:
         if self.damage is not None:
             raise LedgerDamaged(self.damage.number, self.damage.why)
-        missing = None if acknowledging else self.missing_line(transaction)
+        missing = None if acknowledging else self.find_missing_line(transaction)
         if missing is not None:
             raise LedgerBehind(missing)
 

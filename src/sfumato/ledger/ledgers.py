@@ -27,7 +27,14 @@ from sfumato.ledger.entries import Line
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.local_files import DiskReserve
 from sfumato.ledger.proofs import anchors, verification_runs
-from sfumato.ledger.proofs.anchors import Anchor, accept, anchored_numbers, current_anchor, mark_numbers, marks_of
+from sfumato.ledger.proofs.anchors import (
+    Anchor,
+    accept_lost_lines,
+    anchored_numbers,
+    current_anchor,
+    line_marks,
+    mark_numbers,
+)
 from sfumato.ledger.proofs.exporting import export, write_complete
 from sfumato.ledger.proofs.verifying import Verification
 from sfumato.ledger.sealed_rows import KeyedHash
@@ -120,7 +127,7 @@ class Ledger:
                 raise InvalidParameter("account", name, "the name of an account in this ledger", fix=fix)
             self._open_account(name, requested_terms)
         with self._guarded.reading() as transaction:
-            terms = self._guarded.terms(transaction, name)
+            terms = self._guarded.terms_in_force(transaction, name)
         if requested_terms is not None:
             _require_same_terms(name, terms, requested_terms)
         return (PeriodAccounts if terms.per else Account)(self._guarded, name, terms)
@@ -213,7 +220,7 @@ class Ledger:
             self._guarded.damage = None if verification.answers else LedgerDamaged(verification.bad, verification.why)
             return verification
         with self._guarded.reading() as transaction:
-            missing = self._guarded.missing_line(transaction)
+            missing = self._guarded.find_missing_line(transaction)
         return (
             verification if missing is None else replace(verification, bad=missing, why="its anchor has another line")
         )
@@ -227,7 +234,7 @@ class Ledger:
         """Return the anchors, the given one or all that are kept, whose lines this ledger lacks, except losses that its
         owner has acknowledged.
         """
-        anchors_kept = self._guarded.known_anchors(anchor)
+        anchors_kept = self._guarded.anchors_to_check(anchor)
         with self._guarded.reading() as transaction:
             return tuple(kept_anchor for kept_anchor in anchors_kept if not kept_anchor.holds(transaction))
 
@@ -236,13 +243,13 @@ class Ledger:
         continues.
         """
         entries.checked_reason(reason)
-        lost_anchors = self._guarded.known_anchors(anchor)
+        lost_anchors = self._guarded.anchors_to_check(anchor)
         if not lost_anchors or not all(isinstance(candidate, Anchor) for candidate in lost_anchors):
             rule = "an Anchor that records lines missing from this ledger"
             raise InvalidParameter("anchor", anchor, rule, fix="load the newest anchor with Anchor.load(path)")
         with self._guarded.writing(acknowledging=True) as transaction:
             self._guarded.require_sealed(transaction)
-            rows = accept(transaction, lost_anchors, reason)
+            rows = accept_lost_lines(transaction, lost_anchors, reason)
         return tuple(Line.of(row) for row in rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -316,13 +323,13 @@ def open_guarded(
                 (*mark_numbers(verification.lines), *anchored_numbers((*guarded.anchors, *other_anchors)))
             ) as rows:
                 transaction = Transaction(rows, keyed.origin)
-                guarded.memory.lineage = marks_of(transaction)
+                guarded.memory.lineage = line_marks(transaction)
                 if not transaction.moved_to:  # a moved ledger is charged no more
                     guarded.anchors += tuple(
                         other for other in other_anchors - {*guarded.anchors} if other.misses(transaction)
                     )
-                guarded.missing = guarded.missing_line(transaction)
-            guarded.save_anchors_of_ended()
+                guarded.missing = guarded.find_missing_line(transaction)
+            guarded.save_anchors_of_ended_processes()
     except BaseException:
         store.close()
         raise
@@ -339,12 +346,12 @@ def _readable_key(store: Store) -> bytes:
 
 def _require_same_terms(name: str, terms: Terms, requested_terms: Terms) -> None:
     if (terms.per, terms.period_of) != (requested_terms.per, requested_terms.period_of):
-        raise _periods_differ(name, terms)
+        raise _periods_differ_error(name, terms)
     differing = [
         part
         for part, is_equal in (
             ("unit", terms.unit == requested_terms.unit),
-            ("budget", _same_budget(terms.budget, requested_terms.budget)),
+            ("budget", _is_same_budget(terms.budget, requested_terms.budget)),
         )
         if not is_equal
     ]
@@ -358,7 +365,7 @@ def _require_same_terms(name: str, terms: Terms, requested_terms: Terms) -> None
         )
 
 
-def _periods_differ(name: str, terms: Terms) -> AccountDiffers:
+def _periods_differ_error(name: str, terms: Terms) -> AccountDiffers:
     if terms.period_of:
         rule, fix = f"this is the account of one period of {terms.period_of!r}", "give the policy another name"
     else:
@@ -368,7 +375,7 @@ def _periods_differ(name: str, terms: Terms) -> AccountDiffers:
     return AccountDiffers(rule, place=f"account {name!r}", fix=fix)
 
 
-def _same_budget(stored: Budget, requested: Budget) -> bool:
+def _is_same_budget(stored: Budget, requested: Budget) -> bool:
     """Return whether two budgets are equal.
 
     The default order is computed in floats, to six digits: another machine may compute another last digit. It also

@@ -38,7 +38,7 @@ _NETWORK = re.compile(
 )
 
 
-def resolve(path: object) -> Path:
+def resolve_ledger_path(path: object) -> Path:
     """Return the real path of a ledger, in a folder that exists."""
     real_path = Path(os.path.realpath(checked_path(path, "path")))
     if not real_path.parent.is_dir():
@@ -88,7 +88,7 @@ def write_privately(path: Path, content: bytes, *, replace: bool = True) -> None
         temporary.unlink(missing_ok=True)
 
 
-def is_private(path: Path) -> bool:
+def is_private_file(path: Path) -> bool:
     """Return whether a file belongs to this user and nobody else can read or replace it."""
     stats = [os.stat(path, follow_symlinks=False), os.stat(path.parent)]
     return (
@@ -96,9 +96,9 @@ def is_private(path: Path) -> bool:
     )
 
 
-def require_local(path: Path) -> None:
+def require_local_filesystem(path: Path) -> None:
     """Refuse network file systems: two machines that do not see each other's charges would both spend the budget."""
-    kind = filesystem(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None
+    kind = filesystem_type(path, MOUNTS.read_text(errors="replace")) if MOUNTS.exists() else None
     if kind is not None and _NETWORK.fullmatch(kind):
         raise LedgerUnavailable(
             f"a ledger cannot be stored on a network file system ({kind}): its locks do not work between machines",
@@ -107,11 +107,13 @@ def require_local(path: Path) -> None:
         )
 
 
-def require_one_name(path: Path) -> None:
+def require_single_link(path: Path) -> None:
     """Refuse a file with a second name. SQLite's write-ahead log is kept under the file's name: two names mean two logs
     and two budgets.
     """
-    is_mounted = MOUNTS.exists() and any(point == str(path) for point, _ in _mounts(MOUNTS.read_text(errors="replace")))
+    is_mounted = MOUNTS.exists() and any(
+        point == str(path) for point, _ in _parse_mounts(MOUNTS.read_text(errors="replace"))
+    )
     if is_mounted or os.stat(path).st_nlink != 1:
         raise LedgerUnavailable(
             "a ledger file must have a single name, and this one has a second (a hard link, or a mount of the file)",
@@ -120,18 +122,18 @@ def require_one_name(path: Path) -> None:
         )
 
 
-def filesystem(path: Path, mounts: str) -> str | None:
+def filesystem_type(path: Path, mounts: str) -> str | None:
     """Return the type of the file system that holds a path, by its longest mount point; of equal ones the last
     mounted.
     """
     longest, kind = -1, None
-    for point, mounted_kind in _mounts(mounts):
+    for point, mounted_kind in _parse_mounts(mounts):
         if path.is_relative_to(point) and len(point) >= longest:
             longest, kind = len(point), mounted_kind
     return kind
 
 
-def _mounts(mounts: str) -> Iterator[tuple[str, str]]:
+def _parse_mounts(mounts: str) -> Iterator[tuple[str, str]]:
     """Yield every mount point and the type of its file system."""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -140,7 +142,7 @@ def _mounts(mounts: str) -> Iterator[tuple[str, str]]:
             yield re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]), after.split(" ")[0]
 
 
-def create(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Create the file if it is missing, readable by its owner only, and make its name durable.
 
     An existing file is never opened here: closing it again would drop every lock this process has on it. Nor is
@@ -173,7 +175,7 @@ def create_temporary(target: Path) -> Path:
     return Path(name)
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Wait until the disk holds a file as it is now."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -191,7 +193,7 @@ def sync_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked(lock: threading.RLock) -> Iterator[None]:
+def hold_unheld_lock(lock: threading.RLock) -> Iterator[None]:
     """Hold a lock that this thread does not hold yet.
 
     Ctrl-C can strike after a ``with`` has ended and before its lock is released, or after it is acquired and before the
@@ -210,11 +212,11 @@ PROCESSES = Path("/proc")
 _UNKNOWN_BOOT = "?"
 
 
-def this_process() -> str:
+def current_process_name() -> str:
     return _process_name(os.getpid())
 
 
-def is_alive(name: str, *, elsewhere: bool = False) -> bool | None:
+def is_process_alive(name: str, *, elsewhere: bool = False) -> bool | None:
     """Return whether the process of this name still runs; None if that cannot be known. With ``elsewhere`` it may be on
     another machine: a different boot is then no sign that it ended.
     """

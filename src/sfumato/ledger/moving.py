@@ -18,13 +18,13 @@ from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable, W
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.ledgers import Ledger, open_guarded
 from sfumato.ledger.proofs import anchors
-from sfumato.ledger.proofs.anchors import Anchor, accept
+from sfumato.ledger.proofs.anchors import Anchor, accept_lost_lines
 from sfumato.ledger.proofs.exporting import CompleteExport
-from sfumato.ledger.proofs.verifying import Checker, require_lost
+from sfumato.ledger.proofs.verifying import LineVerifier, require_ledger_gone
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.opening import open_store
 from sfumato.ledger.stores.server_addresses import ServerAddress, is_server_address
-from sfumato.ledger.stores.sqlite import LedgerContent, lost_target, written_copy
+from sfumato.ledger.stores.sqlite import LedgerContent, lost_target_error, written_copy
 from sfumato.ledger.stores.store import Store
 from sfumato.ledger.transaction import Transaction, all_lines
 
@@ -56,7 +56,7 @@ def copy_ledger(
     lost and is filled again.
     """
     exported = _complete_export(source)
-    with nullcontext(source) if exported is None else exported.restored() as ledger:
+    with nullcontext(source) if exported is None else exported.restored_ledger() as ledger:
         last_line, is_backup = _copy_and_seal(ledger, target, anchor, exported, accept_loss=accept_loss)
     if is_backup:
         origin = "this backup" if exported is None else f"this export ({exported.place})"
@@ -87,16 +87,16 @@ def _copy_and_seal(
         if not verification.holds and not verification.answers:
             raise LedgerDamaged(verification.bad, verification.why)
         if not ledger.accounts:
-            raise _empty_ledger(source)
+            raise _empty_ledger_error(source)
         if not accept_loss:
-            _require_newest(guarded, None if anchor is None else guarded.anchors[0])
+            _require_newest_lines(guarded, None if anchor is None else guarded.anchors[0])
         guarded.store.require_owner()
         was_sealed = _is_sealed(guarded)
         last_line = _move(guarded, target, accept_loss=accept_loss)
-    return (_record_forgotten(target, last_line) if was_sealed and accept_loss else last_line), is_backup
+    return (_record_forgotten_charges(target, last_line) if was_sealed and accept_loss else last_line), is_backup
 
 
-def _empty_ledger(source: Address) -> LedgerUnavailable:
+def _empty_ledger_error(source: Address) -> LedgerUnavailable:
     return LedgerUnavailable(
         "an empty ledger cannot be copied",
         place=str(source),
@@ -132,7 +132,7 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
     """Refuse a backup or an export of a ledger that was moved, unless it continues after the move: then it was made of
     the ledger it was moved to.
     """
-    has_mark = any(transaction.has(*mark) for mark in anchor.marks[:1])
+    has_mark = any(transaction.has_line(*mark) for mark in anchor.marks[:1])
     if not has_mark or transaction.head is None or transaction.head.number < anchor.number:
         raise LedgerUnavailable(
             "a backup or an export can only replace a lost ledger, but the ledger that it was made from was "
@@ -143,7 +143,7 @@ def _require_newer_than_move(transaction: Transaction, path: Path, anchor: Ancho
         )
 
 
-def _require_newest(guarded: GuardedStore, anchor: Anchor | None) -> None:
+def _require_newest_lines(guarded: GuardedStore, anchor: Anchor | None) -> None:
     """Refuse a backup or an export unless an anchor shows that it has the newest lines."""
     if not guarded.store.is_backup:
         return
@@ -171,7 +171,7 @@ def _record_accepted_loss(guarded: GuardedStore, target_name: str) -> None:
         head = transaction.head
         if head is None or head.kind == "moved":
             return
-        rows = accept(transaction, guarded.anchors, _LOSS_ACCEPTED)
+        rows = accept_lost_lines(transaction, guarded.anchors, _LOSS_ACCEPTED)
         if not rows and (head.kind, head.question) != ("acknowledge", _LOSS_ACCEPTED):
             transaction.append("acknowledge", head.account, {"question": _LOSS_ACCEPTED})
 
@@ -181,7 +181,7 @@ def _is_sealed(guarded: GuardedStore) -> bool:
         return transaction.head is not None and transaction.head.kind == "moved"
 
 
-def _record_forgotten(target: Address, last: tuple[int, str]) -> tuple[int, str]:
+def _record_forgotten_charges(target: Address, last: tuple[int, str]) -> tuple[int, str]:
     """If a target has exactly the lines of a ledger that was moved to it before, record that the owner accepts that
     charges made there are forgotten: what an anchor knows of them is added to the totals.
     """
@@ -191,7 +191,7 @@ def _record_forgotten(target: Address, last: tuple[int, str]) -> tuple[int, str]
             head = transaction.head
             if head is None or (head.number, head.hash) != last:
                 return last
-            if not accept(transaction, guarded.anchors, _CHARGES_FORGOTTEN):
+            if not accept_lost_lines(transaction, guarded.anchors, _CHARGES_FORGOTTEN):
                 transaction.append("acknowledge", head.account, {"question": _CHARGES_FORGOTTEN})
         return ledger.head
 
@@ -228,7 +228,7 @@ def _last_row(transaction: Transaction, before: int) -> Row:
 
 def _require_same_lines(lines: Iterable[Row], last: Row, origin: str) -> None:
     """Refuse a copy that does not verify, or does not end with the same line."""
-    checker = Checker.from_first_line(origin)
+    checker = LineVerifier.from_first_line(origin)
     verification = checker.check(lines)
     if not verification.holds or (checker.number, checker.hash) != (last.number, last.hash):
         raise LedgerDamaged(verification.bad, "the copy differs from it; nothing was moved")
@@ -269,7 +269,7 @@ def _fill_target(
         store = PostgresStore(ServerAddress.of(str(target)), _TIMEOUT)
         try:
             refill = accept_loss or interrupted == store.identity
-            with store.filled(content, None if interrupted is None else last, refill=refill) as lines:
+            with store.fill_empty(content, None if interrupted is None else last, refill=refill) as lines:
                 yield store.identity, lines
         finally:
             store.close()
@@ -291,7 +291,7 @@ def _target_file(target: Path, content: LedgerContent, interrupted: str | None, 
         with written_copy(target, content, partial_file=unnamed) as partial:
             yield partial
     elif interrupted is not None and not accept_loss:
-        raise lost_target(str(target))
+        raise lost_target_error(str(target))
     else:
         with written_copy(target, content) as partial:
             yield partial
@@ -330,11 +330,11 @@ def _complete_export(source: Address) -> CompleteExport | None:
             "and acknowledge the loss: sfumato ledger acknowledge",
         )
     if not first_byte:
-        raise _empty_ledger(source)
+        raise _empty_ledger_error(source)
     if first_byte != b"{":
         return None
     exported = CompleteExport.of(path)
-    require_lost(exported.place, exported.key)
+    require_ledger_gone(exported.place, exported.key)
     return exported
 
 
@@ -343,7 +343,7 @@ def _require_same_export(guarded: GuardedStore, exported: CompleteExport | None)
     if exported is None:
         return
     with guarded.reading() as transaction:
-        if guarded.store.key().hex() == exported.key and transaction.has(*exported.last):
+        if guarded.store.key().hex() == exported.key and transaction.has_line(*exported.last):
             return
     raise LedgerUnavailable(
         "an export is restored to a file beside it, and this file already holds a different ledger",

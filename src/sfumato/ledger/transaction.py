@@ -97,14 +97,14 @@ class Transaction:
     def line(self, number: int) -> Row | None:
         return self.newest(number=number)
 
-    def last(self, account: str) -> Row:
+    def last_account_line(self, account: str) -> Row:
         """Return the newest line of an account that is known to exist."""
         row = self.newest(account=account)
         if row is None:
             raise LedgerDamaged(None, "it lacks an account that was opened")
         return row
 
-    def has(self, number: int, seal: str) -> bool:
+    def has_line(self, number: int, seal: str) -> bool:
         row = self.line(number)
         return row is not None and row.hash == seal
 
@@ -119,38 +119,38 @@ class Transaction:
         """List the unanswered charges whose columns equal these."""
         return self._rows.pending_charges(equal)
 
-    def begin(self, charge: PendingCharge) -> None:
-        self._rows.begin(charge)
+    def add_pending_charge(self, charge: PendingCharge) -> None:
+        self._rows.add_pending_charge(charge)
 
-    def end(self, number: int) -> None:
-        self._rows.end(number)
+    def remove_pending_charge(self, number: int) -> None:
+        self._rows.remove_pending_charge(number)
 
-    def ended(self, number: int) -> Row | None:
+    def ending_line(self, number: int) -> Row | None:
         """Return the line that ended a charge or a tab: its answer, or the record that none will come."""
         tab_row = self.newest(tab=number)
         if tab_row is not None:
             return tab_row if tab_row.kind == "tab-close" else None
         return self.newest(about=number)
 
-    def stop(self, number: int) -> None:
+    def stop_charge(self, number: int) -> None:
         """Record that a charge stays without an answer, unless it has one; for a tab, all that it held is spent.
 
         One with a request id stays among those under way: a repeated request learns how it ended.
         """
         charge = self.line(number)
-        if charge is not None and self.ended(number) is None:
+        if charge is not None and self.ending_line(number) is None:
             if charge.kind == "tab-open":
-                self.close_tab(number, keep=True, reason="it was stopped before it could answer")
+                self.close_tab(number, spend_rest=True, reason="it was stopped before it could answer")
             else:
                 self.append("stopped", charge.account, {"analyst": charge.analyst, "about": number})
         if charge is None or not charge.request:
-            self.end(number)
+            self.remove_pending_charge(number)
 
-    def close_tab(self, number: int, *, keep: bool, reason: str = "") -> Row:
-        """Append the line that closes a tab; with ``keep`` what it held is spent."""
+    def close_tab(self, number: int, *, spend_rest: bool, reason: str = "") -> Row:
+        """Append the line that closes a tab; with ``spend_rest`` what it held is spent."""
         last = self.newest(tab=number)
         assert last is not None
-        cost = read_cost(last.left) if keep else NO_COST
+        cost = read_cost(last.left) if spend_rest else NO_COST
         columns = {"analyst": last.analyst, "question": reason}
         return self.append("tab-close", last.account, columns, cost=cost, left=NO_COST, tab=number)
 

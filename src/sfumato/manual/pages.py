@@ -100,15 +100,15 @@ def menu(front_page: str) -> list[MenuSection]:
     return [MenuSection(heading, tuple(entries)) for heading, entries in lists.items()]
 
 
-def doors(front_page: str) -> list[MenuSection]:
+def reader_menus(front_page: str) -> list[MenuSection]:
     """Return the lists for one kind of reader each: those below headings such as "I own data"."""
     return [section for section in menu(front_page) if section.heading.startswith(_DOOR)]
 
 
-def group_of_page(front_page: str) -> Mapping[str, str]:
+def groups_by_page(front_page: str) -> Mapping[str, str]:
     """Return the group that each listed page is found in: a door, the reference, or the heading it stands below."""
     groups: dict[str, str] = {}
-    for section in (*doors(front_page), *menu(front_page)):
+    for section in (*reader_menus(front_page), *menu(front_page)):
         for _, path in section.entries:
             groups.setdefault(path, REFERENCE if path.startswith("reference/") else section.heading)
     return groups
@@ -125,10 +125,10 @@ def plain_text(markdown: str) -> str:
     return " ".join(text.replace("&lt;", "<").split())
 
 
-def slug(heading: str) -> str:
+def heading_anchor(heading: str) -> str:
     """Return the anchor of a heading, as Python-Markdown's ``toc`` makes it.
 
-    >>> slug("What is `ε`, and what is not?")
+    >>> heading_anchor("What is `ε`, and what is not?")
     'what-is-and-what-is-not'
     """
     ascii_only = unicodedata.normalize("NFKD", plain_text(heading)).encode("ascii", "ignore").decode()
@@ -167,7 +167,7 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, str, int]]:
 
 def _new_anchor(heading: str, taken: set[str]) -> str:
     """Return the heading's slug, with _1, _2 … if an earlier heading has it."""
-    base = slug(heading)
+    base = heading_anchor(heading)
     anchor = next(
         each for each in itertools.chain([base], (f"{base}_{n}" for n in itertools.count(1))) if each not in taken
     )

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sfumato.caching import cached_property
-from sfumato.manual.pages import FRONT_PAGE, Page, Section, group_of_page
+from sfumato.manual.pages import FRONT_PAGE, Page, Section, groups_by_page
 from sfumato.quick_dataclass import dataclass
 
 TITLE, TITLE_OF_PAGE, HEADING, TEXT = 60, 10, 20, 4
@@ -111,7 +111,7 @@ class Index:
         totals: Counter[int] = Counter()
         covered: Counter[int] = Counter()
         for word in dict.fromkeys([*query, *(word for synonym in synonyms for word in synonym.words)]):
-            matches = self._matches(word)
+            matches = self._matching_weights(word)
             rarity = (len(self.sections) // max(1, len(matches))).bit_length()
             for section, weight in matches.items():
                 totals[section] += weight * rarity
@@ -134,9 +134,9 @@ class Index:
             or (len(last) >= SHORTEST_STEM and phrase.startswith(text) and " " not in phrase[len(text) :])
         ]
 
-    def _matches(self, word: str) -> dict[int, int]:
+    def _matching_weights(self, word: str) -> dict[int, int]:
         """Return the weight of a word in each section that has it, whole or as the beginning of another."""
-        stem = self._known_beginning(word)
+        stem = self._indexed_prefix(word)
         matches: defaultdict[int, int] = defaultdict(int)
         for found in self._words_with_prefix(stem):
             factor = EXACT if found in (word, f"{word}s") else 1
@@ -144,7 +144,7 @@ class Index:
                 matches[section] = max(matches[section], factor * weight)
         return matches
 
-    def _known_beginning(self, word: str) -> str:
+    def _indexed_prefix(self, word: str) -> str:
         """Return the word, or without its ending if no word begins with it."""
         shortest = max(SHORTEST_STEM, len(word) - MAX_ENDING)
         stems = (word[:length] for length in range(len(word) - 1, shortest - 1, -1))
@@ -178,23 +178,23 @@ def build_index(pages: tuple[Page, ...], synonyms: Mapping[str, Synonym] | None 
     for number, words in enumerate(section_weights):
         for word, weight in words.items():
             weights[word][number] = weight
-    phrases = _messages(pages) | (read_synonyms() if synonyms is None else dict(synonyms))
+    phrases = _message_synonyms(pages) | (read_synonyms() if synonyms is None else dict(synonyms))
     longest_first = dict(sorted(phrases.items(), key=lambda item: -len(item[0])))
     front_page = next((page.markdown for page in pages if page.path == FRONT_PAGE), "")
-    return Index(pages, group_of_page(front_page), dict(weights), longest_first)
+    return Index(pages, groups_by_page(front_page), dict(weights), longest_first)
 
 
-def _messages(pages: tuple[Page, ...]) -> dict[str, Synonym]:
+def _message_synonyms(pages: tuple[Page, ...]) -> dict[str, Synonym]:
     """Return a synonym for each message shown on the page on mistakes; the first section that shows it has it."""
     found: dict[str, Synonym] = {}
     for page in pages:
         for section in page.sections if page.path == MISTAKES else ():
-            for message in rules_shown(section):
+            for message in refusal_rules(section):
                 found.setdefault(_phrase(message), Synonym(pages=(f"{page.path}#{section.anchor}",)))
     return found
 
 
-def rules_shown(section: Section) -> list[str]:
+def refusal_rules(section: Section) -> list[str]:
     """Return the first lines of the refusals in a section's blocks of text: what the reader sees above ``place:``."""
     return [*_RULE.findall(section.text), *_USAGE_ERROR.findall(section.text)]
 

@@ -40,7 +40,7 @@ from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.values.expressions import Column, Expression, Field, Result
 from sfumato.plan.values.functions import call, literal
 from sfumato.policy import Domain, Type
-from sfumato.policy.domains import WIDE_PREFIX, widened
+from sfumato.policy.domains import WIDE_PREFIX, widen_bounds
 from sfumato.quick_dataclass import dataclass
 
 
@@ -185,7 +185,7 @@ def _bound_questions(plan: Aggregate, limits: Limits) -> Iterator[ClippingQuesti
 def _cells_beyond_question(
     relation: Relation, field: Field, domain: Domain, ends: Ends, row_limit: int
 ) -> ClippingQuestion:
-    wide = Column(replace(field, name=WIDE_PREFIX + field.name), widened(domain))
+    wide = Column(replace(field, name=WIDE_PREFIX + field.name), widen_bounds(domain))
     assert domain.bounds is not None
     (low, high), kind = domain.bounds, domain.type
     tests = [call("<", wide, literal(kind, low))] if ends & Ends.LOW else []

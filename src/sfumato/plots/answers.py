@@ -70,7 +70,7 @@ class Buckets:
             self.low if number < 1 else edges[1] if number <= self.count else math.inf,
         )
 
-    def has_all(self, values: Sequence[Any]) -> bool:
+    def are_bucket_numbers(self, values: Sequence[Any]) -> bool:
         """Return whether the values are different numbers of these buckets, at least three, or NULL."""
         numbers = [value for value in values if value is not None]
         are_buckets = all(type(number) is int and 0 <= number <= self.count + 1 for number in numbers)
@@ -171,7 +171,7 @@ def _choose_chart(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -> 
             return stacked(
                 [histogram(column, bins, _PANEL_HEIGHTS[len(drawn)]) for column in drawn]
             ), _note_omitted_columns(columns)
-        if keys[0].buckets is not None and keys[0].buckets.has_all(keys[0].values):
+        if keys[0].buckets is not None and keys[0].buckets.are_bucket_numbers(keys[0].values):
             return _draw_bucket_histograms(columns, keys[0], keys[0].buckets)
         if _is_monotone(keys[0]):
             return _draw_line_panels(columns, keys[0], ())
@@ -300,7 +300,7 @@ def _draw_heat_maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -
     if len(column_labels) > len(row_labels):
         keys, row_labels, column_labels = keys[::-1], column_labels, row_labels
     visible = 1 if len(row_labels) > 18 else 2 if len(row_labels) > 9 else 3
-    grids = [_grid(data, keys, row_labels, column_labels) for data in _without_single_name(columns[:visible])]
+    grids = [_heat_map_grid(data, keys, row_labels, column_labels) for data in _without_single_name(columns[:visible])]
     notes = [f"only the first {visible} of {len(columns)} columns are shown"] if len(columns) > visible else []
     return stacked([heat_map(grid, high=800 / len(grids)) for grid in grids]), [
         *notes,
@@ -308,7 +308,9 @@ def _draw_heat_maps(columns: Sequence[ChartData], keys: Sequence[GroupColumn]) -
     ]
 
 
-def _grid(data: ChartData, keys: Sequence[GroupColumn], rows: Sequence[str], across: Sequence[str]) -> HeatMapGrid:
+def _heat_map_grid(
+    data: ChartData, keys: Sequence[GroupColumn], rows: Sequence[str], across: Sequence[str]
+) -> HeatMapGrid:
     row_of_pair = {pair: row for row, pair in enumerate(zip(keys[0].labels, keys[1].labels, strict=True))}
     cells = [[row_of_pair.get((first, second)) for second in across] for first in rows]
     values = tuple(tuple(None if row is None else data.values[row] for row in line) for line in cells)

@@ -141,7 +141,7 @@ class _Column:
 
 
 @dataclass(frozen=True)
-class _Heights:
+class _RowPositions:
     """Vertical positions of the rows in a block: their centres, and the formatted ones of texts, bars and ranges."""
 
     step: float
@@ -163,11 +163,11 @@ def bar_panels(columns: Sequence[ChartData], wide: float = INNER_WIDTH) -> Drawi
     label_width = _label_width(columns[0], rows, block_width, blocks > 1 or panels < 3)
     panel_width = (block_width - label_width - 18 * (panels - 1)) / panels
     drawn_columns = [
-        _column(column, rows, panel_width, texts=blocks == 1 and panels <= 3) for column in columns[:panels]
+        _scaled_column(column, rows, panel_width, texts=blocks == 1 and panels <= 3) for column in columns[:panels]
     ]
-    heights = _heights(rows_per_block, min(_BAR_STEP, _MAX_HEIGHT / rows_per_block))
+    heights = _row_positions(rows_per_block, min(_BAR_STEP, _MAX_HEIGHT / rows_per_block))
     parts = [
-        _block(drawn_columns, range(start, min(rows, start + rows_per_block)), heights, label_width, block_width)
+        _draw_block(drawn_columns, range(start, min(rows, start + rows_per_block)), heights, label_width, block_width)
         for start in range(0, rows, rows_per_block)
     ]
     return side_by_side(parts, 26)
@@ -179,7 +179,7 @@ def _label_width(data: ChartData, rows: int, block_width: float, generous: bool)
     return min(longest, block_width * (0.48 if generous else 0.26)) + 8
 
 
-def _column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _Column:
+def _scaled_column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _Column:
     """Choose the scale of a column, leaving room for its numbers on the right if they fit."""
     numbers_width = (
         max((text_width(each, SMALL_FONT) for each in data.printed[:rows]), default=0.0) + 10
@@ -192,32 +192,32 @@ def _column(data: ChartData, rows: int, panel_width: float, *, texts: bool) -> _
     return _Column(data, scale, fitting_ticks(scale, SMALL_FONT, wide=True), panel_width, numbers_width > 0)
 
 
-def _heights(rows: int, step: float) -> _Heights:
+def _row_positions(rows: int, step: float) -> _RowPositions:
     middles = [_HEAD + (row + 0.5) * step for row in range(rows)]
     bars = format_lengths([middle - _BAR_SHARE * step / 2 for middle in middles])
-    return _Heights(
+    return _RowPositions(
         step, middles, format_lengths([middle + 4 for middle in middles]), bars, ErrorBarPositions(middles, 0.42 * step)
     )
 
 
-def _block(
-    columns: Sequence[_Column], rows: range, heights: _Heights, label_width: float, block_width: float
+def _draw_block(
+    columns: Sequence[_Column], rows: range, heights: _RowPositions, label_width: float, block_width: float
 ) -> Drawing:
     """Draw a block of rows: their labels once, on the left, and a panel for each column."""
     row_labels, by = columns[0].data.labels[rows.start : rows.stop], columns[0].data.key_names
     parts = [heading(label_width - 8, 12, by, label_width - 8, "end")] if by else []
     parts += labels(label_width - 8, heights.texts[: len(rows)], row_labels, label_width - 8, anchor="end")
-    panels = side_by_side([_panel(column, rows, heights) for column in columns], 18)
+    panels = side_by_side([_draw_panel(column, rows, heights) for column in columns], 18)
     labelled = side_by_side([Drawing(tuple(parts), label_width, panels.height), panels], 0)
     return Drawing(labelled.parts, block_width, panels.height)
 
 
-def _panel(column: _Column, rows: range, heights: _Heights) -> Drawing:
+def _draw_panel(column: _Column, rows: range, heights: _RowPositions) -> Drawing:
     """Draw one column of these rows: bars from zero, error bars, and the numbers on the right if they fit."""
     data, scale, step = column.data, column.scale, heights.step
     foot = _HEAD + len(rows) * step + 2
     parts = [heading(2, 12, data.name, column.wide - 4), *x_axis_with_ticks(scale, column.ticks, _HEAD, foot)]
-    for row, bar, middle in zip(rows, _bars(column, rows, heights), heights.middles, strict=False):
+    for row, bar, middle in zip(rows, _draw_bars(column, rows, heights), heights.middles, strict=False):
         parts.append(bar)
         if column.texts and data.values[row] is not None:
             colour = QUIET if _is_noisy(data, row) else BAR_LABEL
@@ -226,7 +226,7 @@ def _panel(column: _Column, rows: range, heights: _Heights) -> Drawing:
     return Drawing(tuple(parts), column.wide, foot + X_AXIS_HEIGHT)
 
 
-def _bars(column: _Column, rows: range, heights: _Heights) -> Iterator[str]:
+def _draw_bars(column: _Column, rows: range, heights: _RowPositions) -> Iterator[str]:
     """Yield the bar of each row with its tooltip, or a text for a missing number."""
     data, scale = column.data, column.scale
     values = data.values[rows.start : rows.stop]

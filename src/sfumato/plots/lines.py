@@ -62,7 +62,7 @@ def line_chart(
     ``min_axis_width`` is the least width reserved for the y axis labels, so that stacked panels are aligned.
     """
     drawn = lines[:MAX_LINES]
-    ends = axes.y_range or y_range_of(drawn, log=axes.y is LogScale, zero=axes.zero)
+    ends = axes.y_range or lines_y_range(drawn, log=axes.y is LogScale, zero=axes.zero)
     name_width = _name_width(drawn)
     top, foot = 24.0 if axes.name else 8.0, high - X_AXIS_HEIGHT - (16 if axes.x_title else 0)
     y = axes.y(*ends, foot, top)
@@ -105,11 +105,11 @@ def line_x_scale(lines: Sequence[PlottedLine], axes: LineAxes, axis_width: float
 
 def line_axis_width(lines: Sequence[PlottedLine], axes: LineAxes, plot_height: float) -> float:
     """Return the width of the y axis labels."""
-    ends = axes.y_range or y_range_of(lines[:MAX_LINES], log=axes.y is LogScale, zero=axes.zero)
+    ends = axes.y_range or lines_y_range(lines[:MAX_LINES], log=axes.y is LogScale, zero=axes.zero)
     return y_axis_width(fitting_ticks(axes.y(*ends, plot_height, 24.0), SMALL_FONT, wide=False))
 
 
-def y_range_of(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
+def lines_y_range(lines: Sequence[PlottedLine], *, log: bool = False, zero: bool = True) -> tuple[float, float]:
     """Return the y range of all lines and bands; bands are limited to a few times the values and median band ends."""
     values = [value for line in lines for value in line.values if value is not None and math.isfinite(value)]
     largest_value = max(map(abs, values), default=1.0)
@@ -204,12 +204,12 @@ def _band_polygon(line: PlottedLine, run: range, x: LinearScale, y: LinearScale)
     upper = [
         (x(line.x_values[point]) + shift, y(_clamp_infinite(band[1])))
         for point, band in ends
-        for shift in _both_sides(half_width)
+        for shift in _band_offsets(half_width)
     ]
     lower = [
         (x(line.x_values[point]) + shift, y(_clamp_infinite(band[0])))
         for point, band in ends
-        for shift in _both_sides(half_width)
+        for shift in _band_offsets(half_width)
     ]
     return [*upper, *reversed(lower)]
 
@@ -225,7 +225,7 @@ def _stepped_band(ends: Sequence[tuple[float, tuple[float | None, ...]]], y: Lin
     return [*sides[0], *reversed(sides[1])]
 
 
-def _both_sides(half_width: float) -> tuple[float, ...]:
+def _band_offsets(half_width: float) -> tuple[float, ...]:
     return (-half_width, half_width) if half_width else (0.0,)
 
 

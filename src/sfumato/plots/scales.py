@@ -100,17 +100,17 @@ class TimeScale(LinearScale):
             if (months or seconds >= self.finest) and (self.high - self.low) / (seconds or months * 30.5 * _DAY) <= max(
                 1, most - 1
             ):
-                moments = self._months(months) if months else self._seconds(seconds)
+                moments = self._ticks_every_months(months) if months else self._ticks_every_seconds(seconds)
                 if 1 < len(moments) <= most:
                     return [(moment, _datetime(moment).strftime(form)) for moment in moments]
         return [(self.low, _datetime(self.low).strftime("%Y-%m-%d %H:%M"))]
 
-    def _seconds(self, step: int) -> list[float]:
+    def _ticks_every_seconds(self, step: int) -> list[float]:
         start = _FIRST_MONDAY if step % (7 * _DAY) == 0 else 0
         first, last = math.ceil((self.low - start) / step), math.floor((self.high - start) / step)
         return [float(start + multiple * step) for multiple in range(first, last + 1)]
 
-    def _months(self, step: int) -> list[float]:
+    def _ticks_every_months(self, step: int) -> list[float]:
         first, last = _datetime(self.low), _datetime(self.high)
         months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month + 1)
         starts = (
@@ -194,7 +194,7 @@ def fitting_ticks(scale: LinearScale, size: float, *, wide: bool) -> list[Tick]:
         ticks = scale.ticks(limit)
         if not wide and room / max(1, len(ticks) - 1) >= 1.8 * size:
             return ticks
-        if wide and _are_apart(scale, ticks, size):
+        if wide and _labels_do_not_overlap(scale, ticks, size):
             return ticks
     return scale.ticks(2)[:1]
 
@@ -209,7 +209,7 @@ def label_extent(scale: LinearScale, tick: Tick, size: float) -> tuple[str, floa
     return "middle", x - label_width / 2, x + label_width / 2
 
 
-def _are_apart(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
+def _labels_do_not_overlap(scale: LinearScale, ticks: Sequence[Tick], size: float) -> bool:
     extents = [label_extent(scale, tick, size)[1:] for tick in ticks]
     return all(left[1] + 10 <= right[0] for left, right in pairwise(extents))
 

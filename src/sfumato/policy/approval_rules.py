@@ -77,7 +77,7 @@ class ApprovalRules:
     def is_unconditional(self) -> bool:
         return self.above is None and not (self.tables or self.kinds or self.discovered_groups)
 
-    def reason(
+    def reason_for_approval(
         self,
         kind: str,
         tables: Collection[str] | None,

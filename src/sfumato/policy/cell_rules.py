@@ -56,10 +56,10 @@ def upper(text: str) -> str:
     >>> upper("straße ŉ ᾳ")
     'STRAßE ŉ ᾼ'
     """
-    return "".join(map(_capital, text))
+    return "".join(map(_simple_capital, text))
 
 
-def _capital(letter: str) -> str:
+def _simple_capital(letter: str) -> str:
     """Return Unicode's simple capital: upper() is the full one, and title() is single where a capital exists."""
     single_letters = (capital for capital in (letter.upper(), letter.title()) if len(capital) == 1)
     capital = next(single_letters, letter)
@@ -299,7 +299,7 @@ def parse_words(declared: object, name: str) -> tuple[str, ...]:
     if not isinstance(declared, (list, tuple)) or len(declared) > MAX_WORDS:
         example = '["NA", ""]' if name == "nulls" else '["Y"]' if name == "true" else '["N"]'
         raise InvalidParameter(name, declared, f"a list of at most {MAX_WORDS} texts, such as {example}")
-    words = tuple(map(_as_word, declared))
+    words = tuple(map(_cell_text, declared))
     for word in words:
         if not isinstance(word, str) or len(word) > MAX_WORD_LENGTH or not _is_storable(word):
             raise InvalidParameter(name, word, f"a list of texts of at most {MAX_WORD_LENGTH} characters")
@@ -315,7 +315,7 @@ def parse_words(declared: object, name: str) -> tuple[str, ...]:
     return words
 
 
-def _as_word(value: Any) -> Any:
+def _cell_text(value: Any) -> Any:
     is_number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     return str(value) if is_number or isinstance(value, dt.date) else value
 

@@ -70,16 +70,16 @@ class Coding:
 
     def cell_index(self, value: Any) -> int | None:
         """Return the index of the cell that contains a value, or None if no cell does."""
-        spike_keys = [_as_compared(spike) for spike in self.spikes]
-        if value is not None and _as_compared(value) in spike_keys:
-            return spike_keys.index(_as_compared(value))
+        spike_keys = [_comparison_value(spike) for spike in self.spikes]
+        if value is not None and _comparison_value(value) in spike_keys:
+            return spike_keys.index(_comparison_value(value))
         if (
             value is None
-            or _as_compared(value) < _as_compared(self.starts[0])
-            or _as_compared(value) > _as_compared(self.end)
+            or _comparison_value(value) < _comparison_value(self.starts[0])
+            or _comparison_value(value) > _comparison_value(self.end)
         ):
             return None
-        return len(spike_keys) + bisect_right(self.starts, _as_compared(value), key=_as_compared) - 1
+        return len(spike_keys) + bisect_right(self.starts, _comparison_value(value), key=_comparison_value) - 1
 
 
 def describe_cells(coding: Coding | None) -> list[str]:
@@ -168,11 +168,11 @@ def _with_spikes(domain: Domain, coding: Coding, declared: Any) -> Coding:
     declared_values = declared if isinstance(declared, (list, tuple)) else ()
     if not 1 <= len(declared_values) <= MAX_SPIKES:
         raise InvalidParameter("spikes", declared, f"a list of 1 to {MAX_SPIKES} values, such as [0]")
-    values = sorted({parse_value(domain.type, value, "spikes") for value in declared_values}, key=_as_compared)
+    values = sorted({parse_value(domain.type, value, "spikes") for value in declared_values}, key=_comparison_value)
     low, high = domain.bounds or (coding.starts[0], coding.end)
-    if len({_as_compared(value) for value in values}) != len(declared_values):
+    if len({_comparison_value(value) for value in values}) != len(declared_values):
         raise InvalidParameter("spikes", declared, "a list without repeated values")
-    if _as_compared(values[0]) < _as_compared(low) or _as_compared(values[-1]) > _as_compared(high):
+    if _comparison_value(values[0]) < _comparison_value(low) or _comparison_value(values[-1]) > _comparison_value(high):
         raise InvalidParameter(
             "spikes", declared, "values within the bounds", fix="widen the bounds, or remove the value outside them"
         )
@@ -221,25 +221,25 @@ def _bin_starts_and_end(domain: Domain, bins: Any, name: str) -> tuple[tuple[Val
         raise InvalidParameter(name, bins, _BINS_RULE)
     edges = [parse_value(domain.type, edge, name) for edge in bins]
     low, high = domain.bounds or (edges[0], edges[-1])
-    if not _rising(edges):
+    if not _is_rising(edges):
         raise InvalidParameter(name, bins, "a list of edges in rising order")
-    if _as_compared(edges[0]) < _as_compared(low) or _as_compared(edges[-1]) > _as_compared(high):
+    if _comparison_value(edges[0]) < _comparison_value(low) or _comparison_value(edges[-1]) > _comparison_value(high):
         raise InvalidParameter(
             name, bins, "a list of edges within the bounds", fix="widen the bounds, or remove the edge"
         )
     return tuple(edges[:-1]), edges[-1]
 
 
-def _rising(edges: Sequence[Any]) -> bool:
-    return all(_as_compared(low) < _as_compared(high) for low, high in pairwise(edges))
+def _is_rising(edges: Sequence[Any]) -> bool:
+    return all(_comparison_value(low) < _comparison_value(high) for low, high in pairwise(edges))
 
 
-def _as_compared(value: Any) -> Any:
+def _comparison_value(value: Any) -> Any:
     """Return the value that rows are compared with: a real as a double."""
     return float(value) if isinstance(value, Fraction) else value
 
 
-def _bounds(domain: Domain, declared_bins: object, name: str) -> tuple[Any, Any]:
+def _require_bounds(domain: Domain, declared_bins: object, name: str) -> tuple[Any, Any]:
     if domain.bounds is None or domain.bounds[0] == domain.bounds[1]:
         rule = "a list of edges, or a number of bins between declared bounds low < high"
         raise InvalidParameter(name, declared_bins, rule, fix="declare bounds = [low, high]")
@@ -251,7 +251,7 @@ def _calendar_bins(domain: Domain, period: str, name: str) -> tuple[tuple[Value,
         raise InvalidParameter(
             name, period, f"one of {', '.join(CALENDAR_PERIODS)} for a date or a time; else {_BINS_RULE}"
         )
-    low, high = _bounds(domain, period, name)
+    low, high = _require_bounds(domain, period, name)
     is_timestamp = domain.type is Type.TIMESTAMP
     days = list(_period_starts(period, low.date() if is_timestamp else low, high.date() if is_timestamp else high))
     starts = [dt.datetime(day.year, day.month, day.day) for day in days] if is_timestamp else days
@@ -273,7 +273,7 @@ def _period_starts(period: str, low: dt.date, high: dt.date) -> Iterator[dt.date
 
 def _equal_bins(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...], Value]:
     """Divide the bounds into equal bins; bins of integers or days differ by at most one value."""
-    low, high = _bounds(domain, count, name)
+    low, high = _require_bounds(domain, count, name)
     if not 1 <= count <= MAX_VALUES:
         raise InvalidParameter(name, count, f"a number of bins from 1 to {MAX_VALUES:,}")
     if domain.type is Type.REAL:
@@ -285,15 +285,15 @@ def _equal_bins(domain: Domain, count: int, name: str) -> tuple[tuple[Value, ...
         span = (high - low).days if domain.type is Type.DATE else high - low
         offsets = (math.ceil(Fraction((span + 1) * index, count)) for index in range(count))
         starts = [low + (dt.timedelta(days=offset) if domain.type is Type.DATE else offset) for offset in offsets]
-    if starts[-1] > high or not _rising(starts):
+    if starts[-1] > high or not _is_rising(starts):
         raise InvalidParameter(name, count, "at most as many bins as there are values between the bounds")
     return tuple(starts), high
 
 
 def _regular_width(starts: Sequence[Any], end: Any) -> int | None:
-    inner: list[Any] = [_ordinal(start) for start in starts[1:]]
-    first: Any = _ordinal(starts[0], down=True)
-    last: Any = _ordinal(end, down=True)
+    inner: list[Any] = [_day_or_integer(start) for start in starts[1:]]
+    first: Any = _day_or_integer(starts[0], down=True)
+    last: Any = _day_or_integer(end, down=True)
     if not inner or None in (first, last, *inner):
         return None
     gaps = {high - low for low, high in pairwise(inner)} or {max(inner[0] - first, last - inner[0] + 1)}
@@ -302,7 +302,7 @@ def _regular_width(starts: Sequence[Any], end: Any) -> int | None:
     return int(width) if len(gaps) == 1 and ends_fit else None
 
 
-def _ordinal(value: Any, *, down: bool = False) -> int | None:
+def _day_or_integer(value: Any, *, down: bool = False) -> int | None:
     """Return an integer, or the ordinal of a day; None for other values and, unless ``down``, for a time of day."""
     if isinstance(value, dt.datetime):
         return value.toordinal() if down or value.time() == dt.time() else None
@@ -325,7 +325,7 @@ def _parse_levels(domain: Domain, levels: Any) -> tuple[Level, ...]:
             "a hierarchy of the values as nested lists",
             fix="list the values first, then nest them in levels",
         )
-    depth = _depth(levels)
+    depth = _nesting_depth(levels)
     if depth < 2:
         rule = "nested lists with every value at the same depth"
         raise InvalidParameter("levels", levels, rule, fix='write [["A00", "A01"], ["B00"]]')
@@ -338,11 +338,11 @@ def _parse_levels(domain: Domain, levels: Any) -> tuple[Level, ...]:
     return tuple(_build_level(domain, levels, level_depth, other_values) for level_depth in range(depth - 1, 0, -1))
 
 
-def _depth(levels: Any) -> int:
+def _nesting_depth(levels: Any) -> int:
     """Return the nesting depth of the values; 0 if it is uneven or a list is empty."""
     if not isinstance(levels, (Mapping, list, tuple)):
         return 0
-    child_depths = {_depth(child) for child in _children(levels)}
+    child_depths = {_nesting_depth(child) for child in _children(levels)}
     has_leaf = any(not isinstance(child, (Mapping, list, tuple)) for child in _children(levels))
     if len(child_depths) != 1 or (0 in child_depths and not has_leaf):
         return 0

@@ -116,16 +116,16 @@ def parse_column_rules(
             )
         if name in lists:
             raise InvalidPolicy(
-                "cell rules cannot be set for a list column", place=path, fix=f"remove {', '.join(_keys_of(rules))}"
+                "cell rules cannot be set for a list column", place=path, fix=f"remove {', '.join(_rule_keys(rules))}"
             )
         if name not in columns:
             raise InvalidPolicy(
                 "cell rules can only be set for a declared column", place=path, fix="declare the column"
             )
-        column_rules = with_policy_path(path, lambda d=columns[name], r=rules: parse_rules(_keys_of(r), d))  # type: ignore[misc]
+        column_rules = with_policy_path(path, lambda d=columns[name], r=rules: parse_rules(_rule_keys(r), d))  # type: ignore[misc]
         parsed |= {name: column_rules} if column_rules != CellRules() else {}
     return parsed
 
 
-def _keys_of(rules: CellRules | Mapping[str, Any]) -> Mapping[str, Any]:
+def _rule_keys(rules: CellRules | Mapping[str, Any]) -> Mapping[str, Any]:
     return rules.keys if isinstance(rules, CellRules) else rules

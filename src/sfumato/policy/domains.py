@@ -173,17 +173,17 @@ WIDE_PREFIX = "sf_wide_"
 """The prefix of a column as it is before its bounds are applied; no declared column has it."""
 
 
-def widened(domain: Domain) -> Domain:
+def widen_bounds(domain: Domain) -> Domain:
     """Return a domain whose bounds reach beyond those of a bounded one, so that a scan shows which cells it clamps.
 
     An end at the limit of its type stays: no cell that can be read lies beyond it.
     """
     assert domain.bounds is not None
     low, high = domain.bounds
-    return replace(domain, bounds=(_beyond(low, -1), _beyond(high, 1)))
+    return replace(domain, bounds=(_some_value_beyond(low, -1), _some_value_beyond(high, 1)))
 
 
-def _beyond(bound: Value, sign: int) -> Value:
+def _some_value_beyond(bound: Value, sign: int) -> Value:
     """Return a value beyond a bound, or the bound where its type has none."""
     if isinstance(bound, Fraction):
         return max(-LARGEST_REAL, min(LARGEST_REAL, bound + sign * (1 + abs(bound))))
@@ -204,11 +204,11 @@ def parse_value(kind: Type, value: object, name: str) -> Value:
 
 def common_type(values: object) -> Type | None:
     """Return the common type of listed values as they are written, or None if they have none."""
-    kinds = {_type_of(value) for value in values} if isinstance(values, (tuple, list)) else set()
+    kinds = {_python_value_type(value) for value in values} if isinstance(values, (tuple, list)) else set()
     return Type.REAL if kinds == {Type.INTEGER, Type.REAL} else kinds.pop() if len(kinds) == 1 else None
 
 
-def _type_of(value: object) -> Type | None:
+def _python_value_type(value: object) -> Type | None:
     for kind, python_types in _PYTHON_TYPES:
         if isinstance(value, python_types):
             return kind

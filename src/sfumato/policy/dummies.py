@@ -73,15 +73,15 @@ def invent_tables(tables: Mapping[str, DeclaredTable], rows: int, id_type: Type 
     for name, table in tables.items():
         if table.has_columns:
             row_count = min(count, _MAX_PUBLIC_ROWS) if table.public else count
-            keys = _key_columns(name, table, tables, row_count, id_type)
-            invented[name] = pyarrow.table({**keys, **_value_columns(name, table, row_count, set(keys))})
+            keys = _invent_key_columns(name, table, tables, row_count, id_type)
+            invented[name] = pyarrow.table({**keys, **_invent_value_columns(name, table, row_count, set(keys))})
     return invented
 
 
-def _value_columns(name: str, table: DeclaredTable, rows: int, taken: set[str]) -> dict[str, Any]:
+def _invent_value_columns(name: str, table: DeclaredTable, rows: int, taken: set[str]) -> dict[str, Any]:
     """Invent every declared column that is not a key."""
     columns = {key: invent_column(domain, rows, f"{name}.{key}") for key, domain in table.columns.items()}
-    lists = {key: _list_column(declared, rows, f"{name}.{key}") for key, declared in table.lists.items()}
+    lists = {key: _invent_list_column(declared, rows, f"{name}.{key}") for key, declared in table.lists.items()}
     return {key: values for key, values in {**columns, **lists}.items() if key not in taken}
 
 
@@ -93,7 +93,7 @@ def _key_names(name: str, table: DeclaredTable, tables: Mapping[str, DeclaredTab
     return key_names | ({table.id.on} if hasattr(table.id, "on") else set())
 
 
-def _key_columns(
+def _invent_key_columns(
     name: str, table: DeclaredTable, tables: Mapping[str, DeclaredTable], rows: int, id_type: Type | None
 ) -> dict[str, Any]:
     """Invent ids, none with more rows than count, and keys that match rows of the other table."""
@@ -117,23 +117,25 @@ def invent_column(domain: Domain, rows: int, name: str) -> pyarrow.Array:
     import pyarrow
     from pyarrow import compute
 
-    words = _mixed_words(name, rows)
-    values = _column_values(domain, words)
+    words = _pseudorandom_words(name, rows)
+    values = _invent_values(domain, words)
     if not domain.nullable:
         return values
-    return compute.if_else(pyarrow.array(_mixed_words(f"{name} missing", rows) % np.uint64(20) > 0), values, None)
+    return compute.if_else(
+        pyarrow.array(_pseudorandom_words(f"{name} missing", rows) % np.uint64(20) > 0), values, None
+    )
 
 
-def _list_column(declared: ListColumn, rows: int, name: str) -> pyarrow.Array:
+def _invent_list_column(declared: ListColumn, rows: int, name: str) -> pyarrow.Array:
     import pyarrow
 
-    sizes = (_mixed_words(f"{name} sizes", rows) % np.uint64(declared.max_items + 1)).astype(np.int32)
+    sizes = (_pseudorandom_words(f"{name} sizes", rows) % np.uint64(declared.max_items + 1)).astype(np.int32)
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     items = invent_column(declared.items, int(ends[-1]), name)
     return pyarrow.ListArray.from_arrays(pyarrow.array(ends), items)
 
 
-def _mixed_words(name: str, count: int) -> Words:
+def _pseudorandom_words(name: str, count: int) -> Words:
     """Return 64 deterministic pseudorandom bits for each row, from its number and a name."""
     key = np.uint64(int.from_bytes(sha256(name.encode()).digest()[:8], "big"))
     mixed = np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
@@ -142,7 +144,7 @@ def _mixed_words(name: str, count: int) -> Words:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def _column_values(domain: Domain, words: Words) -> pyarrow.Array:
+def _invent_values(domain: Domain, words: Words) -> pyarrow.Array:
     import pyarrow
 
     if domain.type is Type.BOOLEAN and domain.values is None:

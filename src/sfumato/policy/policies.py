@@ -460,7 +460,7 @@ class Policy:
         that decide the unit of a row have none.
         """
         declared = self.tables[table]
-        return effective_rules(declared.rules, declared.nulls, declared.columns, _unit_columns(self, table))
+        return effective_rules(declared.rules, declared.nulls, declared.columns, _unit_deciding_columns(self, table))
 
     def dummy(self, rows: int = 1_000) -> dict[str, Any]:
         """Invent an Arrow table for each table, from the policy alone and always the same, to develop code against."""
@@ -606,7 +606,7 @@ def _check_period(table: Table, column: str | None, unit: PrivacyUnit, place: st
     )
 
 
-def _unit_columns(policy: Policy, table: str) -> dict[str, str]:
+def _unit_deciding_columns(policy: Policy, table: str) -> dict[str, str]:
     """Return the columns of a table that decide the unit of a row, here or in another table, with the role of each."""
     declared, roles = policy.tables[table], {}
     if isinstance(declared.id, Via):
@@ -627,7 +627,7 @@ def _check_rules(policy: Policy) -> None:
     of after it would then protect other people. Such columns are refused for new accounts too.
     """
     for name, table in policy.tables.items():
-        roles = {column.lower(): role for column, role in _unit_columns(policy, name).items()}
+        roles = {column.lower(): role for column, role in _unit_deciding_columns(policy, name).items()}
         for column in table.rules.keys() if roles else ():
             role = roles.get(column.lower(), "")
             for key in table.rules[column].keys if role else ():

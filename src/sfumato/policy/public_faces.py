@@ -38,9 +38,9 @@ class PublicColumn:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        _require(isinstance(self.domain, Domain), "domain", self.domain, "the domain of a column")
+        _require_valid(isinstance(self.domain, Domain), "domain", self.domain, "the domain of a column")
         has_rules = self.rules is None or isinstance(self.rules, CellRules)
-        _require(has_rules, "rules", self.rules, "cell rules, or null")
+        _require_valid(has_rules, "rules", self.rules, "cell rules, or null")
 
 
 @codec.serialisable("foreign-key")
@@ -81,9 +81,9 @@ class PublicTable:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        _require_all(self.columns, PublicColumn, "columns")
+        _require_tuple_of(self.columns, PublicColumn, "columns")
         is_valid = self.foreign_key is None or isinstance(self.foreign_key, ForeignKey)
-        _require(is_valid, "foreign_key", self.foreign_key, "a foreign key, or null")
+        _require_valid(is_valid, "foreign_key", self.foreign_key, "a foreign key, or null")
 
     def column(self, name: str) -> PublicColumn:
         """Return the column of this name; refuse an unknown one."""
@@ -115,10 +115,10 @@ class PublicFace:
 
     def __post_init__(self) -> None:
         codec.check_fields(self)
-        _require(isinstance(self.unit, PrivacyUnit), "unit", self.unit, "a privacy unit")
-        _require(isinstance(self.budget, Budget), "budget", self.budget, "a budget")
+        _require_valid(isinstance(self.unit, PrivacyUnit), "unit", self.unit, "a privacy unit")
+        _require_valid(isinstance(self.budget, Budget), "budget", self.budget, "a budget")
         object.__setattr__(self, "neighbours", Neighbours.of(self.neighbours))
-        _require_all(self.tables, PublicTable, "tables")
+        _require_tuple_of(self.tables, PublicTable, "tables")
         if self.share is not None:
             object.__setattr__(self, "share", exact(self.share, "share"))
 
@@ -208,11 +208,11 @@ def without_spending(budget: Budget) -> Budget:
     )
 
 
-def _require_all(values: object, kind: type, name: str) -> None:
+def _require_tuple_of(values: object, kind: type, name: str) -> None:
     is_valid = isinstance(values, tuple) and all(isinstance(each, kind) for each in values)
-    _require(is_valid, name, values, f"a list of {name}")
+    _require_valid(is_valid, name, values, f"a list of {name}")
 
 
-def _require(holds: bool, name: str, value: object, allowed: str) -> None:
+def _require_valid(holds: bool, name: str, value: object, allowed: str) -> None:
     if not holds:
         raise InvalidParameter(name, value, allowed)

@@ -146,7 +146,7 @@ def parse_source(
     return File(Path(source)) if relation is None else DatabaseTable(Path(source), relation)
 
 
-def engine_of(source: Source) -> tuple[str, str]:
+def engine_and_address(source: Source) -> tuple[str, str]:
     """Return the name of the engine that reads a source, and its address."""
     if isinstance(source, PostgresTable | MariaDBTable):
         return _DATABASES[type(source)][0], source.address
@@ -157,13 +157,13 @@ def engine_of(source: Source) -> tuple[str, str]:
 
 def is_on_server(source: Source) -> bool:
     """Return whether an engine outside this process reads a source."""
-    return engine_of(source)[0] != "DuckDB"
+    return engine_and_address(source)[0] != "DuckDB"
 
 
 def check_same_engine(private: Sequence[tuple[str, Source]]) -> None:
     """Refuse private tables in different engines or at different addresses: they could not be joined."""
     for name, source in private[1:]:
-        if engine_of(source) != engine_of(private[0][1]):
+        if engine_and_address(source) != engine_and_address(private[0][1]):
             raise InvalidPolicy(
                 "all private tables of a policy must be in one engine, at one address",
                 place=f"tables.{name}.source",

@@ -239,11 +239,13 @@ def to_toml(policy: Policy, folder: Path, notes: Mapping[tuple[str, str], str] =
     }
     sections = [
         "# Everything in this file is public: none of it may be taken from the data.",
-        _section("unit", unit_keys, _UNIT_NOTES),
+        _write_section("unit", unit_keys, _UNIT_NOTES),
     ]
     sections += [_table_sections(table, folder, notes) for table in policy.tables.values()]
-    sections += [_section(f"analysts.{toml_value(name)}", {"share": share}) for name, share in policy.analysts.items()]
-    sections += [] if policy.approval is None else [_section("approval", policy.approval.declared)]
+    sections += [
+        _write_section(f"analysts.{toml_value(name)}", {"share": share}) for name, share in policy.analysts.items()
+    ]
+    sections += [] if policy.approval is None else [_write_section("approval", policy.approval.declared)]
     return "\n".join(sections)
 
 
@@ -302,7 +304,7 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
         "implies": table.implies or None,
         "nulls": table.nulls or None,
     }
-    section = _section(f"tables.{toml_key(table.name)}", table_keys, _TABLE_NOTES)
+    section = _write_section(f"tables.{toml_key(table.name)}", table_keys, _TABLE_NOTES)
     if table.has_columns:
         coding_keys = {name: _coding_keys(table.columns[name], coding) for name, coding in table.codings.items()}
         rule_keys = {name: rules.keys for name, rules in table.rules.items()}
@@ -314,7 +316,9 @@ def _table_sections(table: Table, folder: Path, notes: Mapping[tuple[str, str], 
             name: {**_column_keys(each.items), "most_items": each.max_items} for name, each in table.lists.items()
         }
         column_notes = {column: note for (name, column), note in notes.items() if name == table.name}
-        section += f"# {_COLUMN_NOTE}\n" + _section(f"tables.{toml_key(table.name)}.columns", columns, column_notes)
+        section += f"# {_COLUMN_NOTE}\n" + _write_section(
+            f"tables.{toml_key(table.name)}.columns", columns, column_notes
+        )
     return section
 
 
@@ -340,7 +344,7 @@ def _coding_keys(domain: Domain, coding: Coding) -> dict[str, Any]:
         return {"levels": _nested_values(domain, coding) if coding.levels else None}
     edges = tuple(edge for edge in (*coding.starts, coding.end) if edge is not None)
     short_notations = (len(coding.starts), *(CALENDAR_PERIODS if domain.type.temporal else ()))
-    notation = next((short for short in short_notations if _gives_same_bins(domain, short, coding)), edges)
+    notation = next((short for short in short_notations if _parses_to_same_bins(domain, short, coding)), edges)
     levels = tuple(level.name or _level_edges(coding, level.parts[len(coding.spikes) :]) for level in coding.levels)
     return {"bins": notation, "levels": levels or None, "spikes": coding.spikes or None}
 
@@ -386,7 +390,7 @@ def _level_edges(coding: Coding, parts: tuple[int, ...]) -> tuple[Value, ...]:
     return (*starts, *([] if coding.end is None else [coding.end]))
 
 
-def _gives_same_bins(domain: Domain, notation: Any, coding: Coding) -> bool:
+def _parses_to_same_bins(domain: Domain, notation: Any, coding: Coding) -> bool:
     try:
         parsed = parse_coding(domain, notation, None)
     except InvalidParameter:
@@ -394,7 +398,7 @@ def _gives_same_bins(domain: Domain, notation: Any, coding: Coding) -> bool:
     return (parsed.starts, parsed.end) == (coding.starts, coding.end)
 
 
-def _section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
+def _write_section(title: str, keys: Mapping[str, Any], notes: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [
         (f"# {notes[key]}\n" if key in notes else "") + f"{toml_key(key)} = {toml_value(value)}"
         for key, value in keys.items()

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.policy_account import account_lines, ledger_address, may_exist, read_policy
+from sfumato.curator.policy_account import account_lines, ledger_address, ledger_may_exist, read_policy
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.released_bounds import Bounds
 from sfumato.curator.proposals.running_counts import RunningTotalsProposal, propose_running_totals
@@ -39,7 +39,7 @@ from sfumato.engine.protocols import Engine
 from sfumato.engine.public_tables import without_data
 from sfumato.errors import AccountDiffers, InvalidParameter, LedgerDamaged, SfumatoError
 from sfumato.ledger import Account, Ledger, Line
-from sfumato.ledger.approval_requests import IsOwner, PublicationReview, RequestState, every_name
+from sfumato.ledger.approval_requests import IsOwner, PublicationReview, RequestState, count_everyone_as_owner
 from sfumato.ledger.transaction import Terms
 from sfumato.notebook_html import collapsed
 from sfumato.number_formats import format_rounded_down
@@ -165,7 +165,7 @@ def _candidate_strategies(words: str) -> tuple[Strategy | None, ...]:
 
 
 @contextmanager
-def rebuilder(policy: Policy, ledger: Ledger, account: Account) -> Iterator[Rebuilder]:
+def open_rebuilder(policy: Policy, ledger: Ledger, account: Account) -> Iterator[Rebuilder]:
     """Open a policy without the data of its private tables; public tables are opened if they are available."""
     engine = _open_without_data(policy)
     try:
@@ -274,12 +274,12 @@ def parse_questions_option(option: str | None) -> Questions:
 
 
 def reviewed_lines(
-    policy: Policy, ledger: str | os.PathLike[str] | None = None, is_owner: IsOwner = every_name
+    policy: Policy, ledger: str | os.PathLike[str] | None = None, is_owner: IsOwner = count_everyone_as_owner
 ) -> Questions:
     """List the lines that were marked for publication and approved by owners, in requests that have not expired."""
     path = ledger_address(policy, ledger)
-    if not may_exist(path):
-        raise _nothing_asked(path)
+    if not ledger_may_exist(path):
+        raise _nothing_asked_error(path)
     with Ledger.open(path) as open_ledger:
         requests = open_ledger.account(policy.account_name).requests.decided_by(is_owner)
         now, records = requests.now(), requests.list()
@@ -304,15 +304,15 @@ def collect_report(
     """Collect the report of a policy's account, up to a line; refuse a damaged ledger."""
     parsed_policy = read_policy(policy)
     path = ledger_address(parsed_policy, ledger)
-    if not may_exist(path):
-        raise _nothing_asked(path)
+    if not ledger_may_exist(path):
+        raise _nothing_asked_error(path)
     with Ledger.open(path) as open_ledger:
         _require_intact(open_ledger)
         if parsed_policy.account_name not in open_ledger.accounts:
             raise (
-                _other_account(path, parsed_policy.account_name, open_ledger.accounts)
+                _no_such_account_error(path, parsed_policy.account_name, open_ledger.accounts)
                 if open_ledger.accounts
-                else _nothing_asked(path)
+                else _nothing_asked_error(path)
             )
         account = open_ledger.account(parsed_policy.account_name)
         _require_same_unit(parsed_policy, account)
@@ -355,7 +355,7 @@ def _asked(
     answers = {line.about: line for line in lines if line.kind == "answer" and line.about}
     visible = _visible_lines(questions, charges, answers)
     with ExitStack() as stack:
-        rebuilding = stack.enter_context(rebuilder(policy, ledger, account)) if visible else None
+        rebuilding = stack.enter_context(open_rebuilder(policy, ledger, account)) if visible else None
         for line in charges:
             answer_line, salt = answers.get(line.number), ledger.salt(line.number)
             hidden = ReportedQuestion(
@@ -428,7 +428,7 @@ def _require_same_unit(policy: Policy, account: Account) -> None:
         )
 
 
-def _other_account(path: Path | str, name: str, account_names: Sequence[str]) -> SfumatoError:
+def _no_such_account_error(path: Path | str, name: str, account_names: Sequence[str]) -> SfumatoError:
     return SfumatoError(
         f"this ledger has no account named {name}; an account is named after the file of its policy",
         place=str(path),
@@ -436,7 +436,7 @@ def _other_account(path: Path | str, name: str, account_names: Sequence[str]) ->
     )
 
 
-def _nothing_asked(path: Path | str) -> SfumatoError:
+def _nothing_asked_error(path: Path | str) -> SfumatoError:
     return SfumatoError(
         "nothing has been asked yet, so there is nothing to report",
         place=str(path),
@@ -495,15 +495,15 @@ def _summary_facts(account: AccountReport) -> str:
             (str(account.unit), "is protected"),
             (
                 f"ε = {format_exact(account.lifetime_guarantee.epsilon)}{delta}",
-                "is the most that will ever be spent" + _per_period(account),
+                "is the most that will ever be spent" + _per_period_suffix(account),
             ),
-            (_remaining_words(account), "is left for ordinary answers" + _per_period(account)),
+            (_remaining_words(account), "is left for ordinary answers" + _per_period_suffix(account)),
             (f"{answered:,}", "answer so far" if answered == 1 else "answers so far"),
         ]
     )
 
 
-def _per_period(account: AccountReport) -> str:
+def _per_period_suffix(account: AccountReport) -> str:
     return ", in each period's account" if account.period_guarantee else ""
 
 
@@ -526,7 +526,7 @@ def _question_section(account: AccountReport) -> Iterator[str]:
     visible = [question for question in account.questions if question.question is not None]
     for is_part, group in groupby(visible, lambda question: question.is_step):
         consecutive = list(group)
-        yield from [_steps_card(consecutive)] if is_part else map(_card, consecutive)
+        yield from [_steps_card(consecutive)] if is_part else map(_question_card, consecutive)
     hidden = [each for each in account.questions if each.question is None]
     if hidden:
         yield paragraph(
@@ -540,7 +540,7 @@ def _question_section(account: AccountReport) -> Iterator[str]:
         yield paragraph("Nothing has been asked yet.")
 
 
-def _card(question: ReportedQuestion) -> str:
+def _question_card(question: ReportedQuestion) -> str:
     heading = f"<h3>Line {question.number}, {question.day}: {escape(question.cost)}</h3>"
     if question.answer is not None:
         rendered = "".join(answer_parts(question.answer))
@@ -551,10 +551,10 @@ def _card(question: ReportedQuestion) -> str:
     else:
         rendered = paragraph("This line has no answer of its own.", "quiet")
     text_block = block(cleandoc(question.question or ""))
-    return f'<section class="card">{heading}{text_block}{rendered}{_proof(question)}</section>'
+    return f'<section class="card">{heading}{text_block}{rendered}{_salt_paragraph(question)}</section>'
 
 
-def _proof(question: ReportedQuestion) -> str:
+def _salt_paragraph(question: ReportedQuestion) -> str:
     words = f"salt {question.salt}; SHA-256 of the salt, a NUL and the question as the bundle has it: {question.hash}"
     return f'<p class="quiet hash">{escape(words)}</p>'
 
@@ -565,7 +565,9 @@ def _steps_card(steps: list[ReportedQuestion]) -> str:
     heading = f"<h3>Lines {first} to {last}, {steps[0].day}: {len(steps):,} steps</h3>"
     if len(steps) == 1:
         heading = f"<h3>Line {first}, {steps[0].day}: {escape(steps[0].cost)}</h3>"
-    step_list = "".join(paragraph(f"Line {step.number}, {step.cost}: {step.question}") + _proof(step) for step in steps)
+    step_list = "".join(
+        paragraph(f"Line {step.number}, {step.cost}: {step.question}") + _salt_paragraph(step) for step in steps
+    )
     return f'<section class="card">{heading}{paragraph(steps[0].note)}{collapsed("each step", step_list)}</section>'
 
 

@@ -83,14 +83,14 @@ def verify_bundle(
     bundle = read_bundle(path)
     expected_key = key if key is None or isinstance(key, PublicKey) else PublicKey.read(key)
     if expected_key is not None and expected_key != bundle.key:
-        raise _damaged(
+        raise _damaged_bundle_error(
             path, f"it was signed with another key: {bundle.key.fingerprint}, not {expected_key.fingerprint}"
         )
     earlier_bundle = None if earlier is None else read_bundle(earlier)
     if earlier_bundle is not None:
-        _require_later(path, bundle, earlier_bundle)
+        _require_extends_earlier(path, bundle, earlier_bundle)
     if policy is not None:
-        _require_in_ledger(path, bundle, policy, ledger)
+        _require_matches_ledger(path, bundle, policy, ledger)
     return BundleVerification(
         bundle,
         tuple(_proved_statements(bundle, expected_key is not None, earlier_bundle is not None, policy is not None)),
@@ -105,7 +105,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
 
 def parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle from its bytes; ``path`` is for messages."""
-    with refuse_malformed(lambda: _damaged(path, "its members do not fit together")):
+    with refuse_malformed(lambda: _damaged_bundle_error(path, "its members do not fit together")):
         return _parse_bundle(content, path)
 
 
@@ -113,17 +113,19 @@ def _parse_bundle(content: bytes, path: str | os.PathLike[str]) -> Bundle:
     try:
         members = dict(iterate_members(content, str(path)))
     except SfumatoError:
-        raise _damaged(path, "it is not a zip file of a bundle") from None
+        raise _damaged_bundle_error(path, "it is not a zip file of a bundle") from None
     if build_zip(members) != content:
-        raise _damaged(path, "the zip has bytes, names or attributes that a bundle does not have, or a member twice")
+        raise _damaged_bundle_error(
+            path, "the zip has bytes, names or attributes that a bundle does not have, or a member twice"
+        )
     manifest, key = _verify_signature(path, members)
     _require_members(path, manifest, members)
     answers = tuple(_read_answers(path, members))
     chain = _parse_member(BundleChain, members[bundles.CHAIN], path, bundles.CHAIN)
     bundle = Bundle(manifest, chain, answers, members[bundles.PAGE].decode(), key)
-    fault = next(_faults(bundle), None)
+    fault = next(_find_inconsistencies(bundle), None)
     if fault is not None:
-        raise _damaged(path, fault)
+        raise _damaged_bundle_error(path, fault)
     return bundle
 
 
@@ -132,7 +134,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         if not os.path.isfile(path):
             raise SfumatoError("this file does not exist", place=str(path), fix="name the .zip file of a bundle")
         if os.path.getsize(path) > _MAX_BYTES:
-            raise _damaged(path, f"it has more than {_MAX_BYTES:,} bytes")
+            raise _damaged_bundle_error(path, f"it has more than {_MAX_BYTES:,} bytes")
         return Path(path).read_bytes()
     except OSError as error:
         raise SfumatoError(
@@ -143,32 +145,32 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
 def _verify_signature(path: str | os.PathLike[str], members: dict[str, bytes]) -> tuple[BundleManifest, PublicKey]:
     """Verify the signature before anything else is parsed, so that unsigned content reaches no other parser."""
     if bundles.MANIFEST not in members or bundles.SIGNATURE not in members:
-        raise _damaged(path, "its manifest or its signature is missing")
+        raise _damaged_bundle_error(path, "its manifest or its signature is missing")
     text = members[bundles.MANIFEST]
     signature = _parse_member(BundleSignature, members[bundles.SIGNATURE], path, bundles.SIGNATURE)
     if signature.algorithm != "Ed25519" or not _is_hex(signature.key, 64) or not _is_hex(signature.signature, 128):
-        raise _damaged(path, "its signature is not an Ed25519 signature")
+        raise _damaged_bundle_error(path, "its signature is not an Ed25519 signature")
     key = PublicKey(bytes.fromhex(signature.key))
     if not key.verifies(bytes.fromhex(signature.signature), bundles.signed_text(text)):
-        raise _damaged(path, "its signature does not match its manifest")
+        raise _damaged_bundle_error(path, "its signature does not match its manifest")
     manifest = _parse_member(BundleManifest, text, path, bundles.MANIFEST)
     if manifest.format != bundles.FORMAT:
         rule = f"this version reads bundles of format {bundles.FORMAT}; the file has format {manifest.format}"
         raise BundleDamaged(rule, place=str(path), fix="install a newer version of sfumato")
     if manifest.key != signature.key:
-        raise _damaged(path, "its manifest names another key than the one it was signed with")
+        raise _damaged_bundle_error(path, "its manifest names another key than the one it was signed with")
     return manifest, key
 
 
 def _require_members(path: str | os.PathLike[str], manifest: BundleManifest, members: dict[str, bytes]) -> None:
     """Refuse members whose hash or order differs from the manifest's."""
     if list(members) != [bundles.MANIFEST, *manifest.members, bundles.SIGNATURE]:
-        raise _damaged(path, "its members are not those in the manifest")
+        raise _damaged_bundle_error(path, "its members are not those in the manifest")
     for name, digest in manifest.members.items():
         if hashlib.sha256(members[name]).hexdigest() != digest:
-            raise _damaged(path, f"{name} does not have the hash in the manifest")
+            raise _damaged_bundle_error(path, f"{name} does not have the hash in the manifest")
     if bundles.CHAIN not in members or bundles.PAGE not in members:
-        raise _damaged(path, "it has no chain, or no page")
+        raise _damaged_bundle_error(path, "it has no chain, or no page")
 
 
 def _read_answers(path: str | os.PathLike[str], members: dict[str, bytes]) -> Iterator[Answer]:
@@ -186,23 +188,23 @@ def _parse_member(kind: type[T], content: bytes, path: str | os.PathLike[str], n
         text = content.decode()
         value = codec.loads_as(kind, text, longest=len(text))
     except (UnicodeDecodeError, InvalidParameter) as error:
-        raise _damaged(path, f"{name} cannot be parsed") from error
+        raise _damaged_bundle_error(path, f"{name} cannot be parsed") from error
     if codec.dumps(value) != text:
-        raise _damaged(path, f"{name} is not in canonical form")
+        raise _damaged_bundle_error(path, f"{name} is not in canonical form")
     return value
 
 
 # ── consistency ────────────────────────────────────────────────────────────────────────────────
 
 
-def _faults(bundle: Bundle) -> Iterator[str]:
+def _find_inconsistencies(bundle: Bundle) -> Iterator[str]:
     """Yield every inconsistency: a false statement that the owner signed is caught here as far as possible."""
     try:
         if not loads_nothing(bundle.page):
             yield "its page loads something from elsewhere"
         yield from _chain_faults(bundle.chain)
         yield from _period_faults(bundle.chain.lines)
-        yield from _money_faults(bundle.chain.lines, bundle.manifest)
+        yield from _amount_faults(bundle.chain.lines, bundle.manifest)
         yield from _question_faults(bundle)
         yield from _answer_faults(bundle)
     except (ValueError, InvalidParameter):
@@ -241,7 +243,7 @@ def _period_faults(lines: Sequence[BundleLine]) -> Iterator[str]:
         yield f"line {unpaid.number} was not paid for in any period account"
 
 
-def _money_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Iterator[str]:
+def _amount_faults(lines: Sequence[BundleLine], manifest: BundleManifest) -> Iterator[str]:
     """Yield faults of amounts: in every account, the spent total grows by each line's cost and stays within the budget
     (of the account itself or, where there are period accounts, of each of those).
 
@@ -308,19 +310,23 @@ def _answer_faults(bundle: Bundle) -> Iterator[str]:
 # ── comparison with an earlier bundle and with the ledger ──────────────────────────────────────
 
 
-def _require_later(path: str | os.PathLike[str], bundle: Bundle, earlier: Bundle) -> None:
+def _require_extends_earlier(path: str | os.PathLike[str], bundle: Bundle, earlier: Bundle) -> None:
     """Refuse a bundle that does not extend an earlier one: an account only grows."""
     now, then = bundle.manifest, earlier.manifest
     if (now.unit, now.neighbours) != (then.unit, then.neighbours) or now.budgets[: len(then.budgets)] != then.budgets:
-        raise _damaged(path, "its guarantee differs from the earlier bundle's: another unit, or another past budget")
+        raise _damaged_bundle_error(
+            path, "its guarantee differs from the earlier bundle's: another unit, or another past budget"
+        )
     earlier_hashes = earlier.chain.hashes
     if bundle.chain.hashes[: len(earlier_hashes)] != earlier_hashes:
-        raise _damaged(path, "it does not continue the earlier bundle: a line was changed or removed since")
+        raise _damaged_bundle_error(
+            path, "it does not continue the earlier bundle: a line was changed or removed since"
+        )
     lines = {line.number: line for line in bundle.chain.lines}
     for line in earlier.chain.lines:
         same_line = lines.get(line.number)
         if same_line is None or _public_fields(same_line) != _public_fields(line):
-            raise _damaged(path, f"its line {line.number} differs from the earlier bundle's")
+            raise _damaged_bundle_error(path, f"its line {line.number} differs from the earlier bundle's")
 
 
 def _public_fields(line: BundleLine) -> tuple[object, ...]:
@@ -329,7 +335,7 @@ def _public_fields(line: BundleLine) -> tuple[object, ...]:
     return line.number, line.time, line.line_kind, *amounts, line.hash, line.about, line.asked
 
 
-def _require_in_ledger(
+def _require_matches_ledger(
     path: str | os.PathLike[str],
     bundle: Bundle,
     policy: Policy | str | os.PathLike[str],
@@ -339,15 +345,15 @@ def _require_in_ledger(
     shown_numbers = tuple(line.number for line in bundle.shown_lines)
     rebuilt = collect_report(policy, ledger, questions=shown_numbers, last_line=len(bundle.chain.hashes))
     if bundles.bundle_chain(rebuilt) != bundle.chain:
-        raise _damaged(path, "its chain is not that of the ledger")
+        raise _damaged_bundle_error(path, "its chain is not that of the ledger")
     manifest = bundle.manifest
     if (manifest.unit, manifest.neighbours, manifest.budgets, manifest.held) != bundles.manifest_terms(rebuilt):
-        raise _damaged(path, "its privacy unit, budgets or reserved amounts are not those of the ledger")
+        raise _damaged_bundle_error(path, "its privacy unit, budgets or reserved amounts are not those of the ledger")
     rebuilt_answers = [answer for _, answer in bundles.answer_members(rebuilt.questions)]
     if [_lasting_fields(answer) for answer in rebuilt_answers] != [
         _lasting_fields(answer) for answer in bundle.answers
     ]:
-        raise _damaged(path, "its answers are not those of the ledger")
+        raise _damaged_bundle_error(path, "its answers are not those of the ledger")
 
 
 def _lasting_fields(answer: Answer) -> tuple[object, ...]:
@@ -368,7 +374,7 @@ def _proved_statements(bundle: Bundle, key_given: bool, continues_earlier: bool,
     yield f"The bundle is unchanged since it was signed with the key {signer}."
     yield (
         f"The account has {len(lines):,} lines until {lines[-1].time[:10]}; their costs add up to the total spent"
-        f"{_within_budget(bundle)}."
+        f"{_within_budget_words(bundle)}."
     )
     if bundle.shown_lines:
         yield (
@@ -384,7 +390,7 @@ def _proved_statements(bundle: Bundle, key_given: bool, continues_earlier: bool,
         yield "The ledger is intact and agrees: budgets, lines, costs, hashes of questions, numbers of answers."
 
 
-def _within_budget(bundle: Bundle) -> str:
+def _within_budget_words(bundle: Bundle) -> str:
     periods = " in each period" if any(line.account for line in bundle.chain.lines) else ""
     budget = bundle.manifest.budgets[-1]
     return f", within {format_guarantee(budget.epsilon, budget.delta)}{periods}"
@@ -409,7 +415,7 @@ def _is_hex(text: str, length: int) -> bool:
     return len(text) == length and set(text) <= _HEX
 
 
-def _damaged(path: str | os.PathLike[str], why: str) -> BundleDamaged:
+def _damaged_bundle_error(path: str | os.PathLike[str], why: str) -> BundleDamaged:
     return BundleDamaged(
         f"this bundle is not accepted: {why}",
         place=str(path),

@@ -105,13 +105,15 @@ class SigningKey:
             private = load_pem_private_key(content, None if passphrase is None else passphrase.encode())
         except TypeError as error:
             if passphrase is None:
-                raise _unreadable(path, "it is encrypted with a passphrase", "give the passphrase") from error
-            raise _unreadable(path, "it is not encrypted, but a passphrase was given", "give no passphrase") from error
+                raise _unreadable_key_error(path, "it is encrypted with a passphrase", "give the passphrase") from error
+            raise _unreadable_key_error(
+                path, "it is not encrypted, but a passphrase was given", "give no passphrase"
+            ) from error
         except (ValueError, UnsupportedAlgorithm) as error:
             why, fix = "it is not a private key in PEM, or the passphrase is wrong", "check the file and the passphrase"
-            raise _unreadable(path, why, fix) from error
+            raise _unreadable_key_error(path, why, fix) from error
         if not isinstance(private, Ed25519PrivateKey):
-            raise _unreadable(path, "it is a key of another type", "make one: sfumato key new owner.key")
+            raise _unreadable_key_error(path, "it is a key of another type", "make one: sfumato key new owner.key")
         return cls(private)
 
     @property
@@ -128,12 +130,12 @@ class SigningKey:
             raise InvalidParameter("passphrase", passphrase, "left out, or at least one character")
         public = Path(f"{os.fspath(path)}.pub")
         if public.exists():
-            raise _file_exists(public)
+            raise _file_exists_error(public)
         encryption: KeySerializationEncryption = (
             NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase.encode())
         )
-        _create(Path(path), self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), 0o600)
-        _create(public, f"{self.public.line}\n".encode(), 0o644)
+        _create_file(Path(path), self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption), 0o600)
+        _create_file(public, f"{self.public.line}\n".encode(), 0o644)
         return public
 
     def __repr__(self) -> str:
@@ -145,12 +147,12 @@ def is_encrypted(path: str | os.PathLike[str]) -> bool:
     return b"ENCRYPTED" in _read_file(path)
 
 
-def _create(path: Path, content: bytes, mode: int) -> None:
+def _create_file(path: Path, content: bytes, mode: int) -> None:
     """Create a new file, with this mode from the start."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError:
-        raise _file_exists(path) from None
+        raise _file_exists_error(path) from None
     except OSError as error:
         raise SfumatoError(
             f"the key cannot be written ({os.strerror(error.errno or 0)})",
@@ -174,7 +176,7 @@ def _read_file(path: str | os.PathLike[str]) -> bytes:
         ) from error
 
 
-def _file_exists(path: Path) -> SfumatoError:
+def _file_exists_error(path: Path) -> SfumatoError:
     return SfumatoError(
         "this file already exists, and a key in it would be destroyed",
         place=str(path),
@@ -182,5 +184,5 @@ def _file_exists(path: Path) -> SfumatoError:
     )
 
 
-def _unreadable(path: str | os.PathLike[str], why: str, fix: str) -> SfumatoError:
+def _unreadable_key_error(path: str | os.PathLike[str], why: str, fix: str) -> SfumatoError:
     return SfumatoError(f"this file cannot be read as an Ed25519 private key: {why}", place=str(path), fix=fix)

@@ -21,11 +21,11 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.errors import InvalidRequest, NotThere
-from sfumato.server.connections import ReplyTickMiddleware, Ticks
+from sfumato.server.connections import ReplyTickMiddleware, ReplyTicks
 from sfumato.server.gateway import Gateway
 from sfumato.server.pages import page_routes
 from sfumato.server.pages.rendering import static_files
-from sfumato.server.requests.calls import in_thread
+from sfumato.server.requests.calls import run_in_thread
 from sfumato.server.requests.problems import BodyLimitMiddleware, fault_response, problem
 from sfumato.server.rest import interface as rest
 from sfumato.server.rest.routes_health import Metrics, Readiness
@@ -51,22 +51,22 @@ def build_application(gateway: Gateway, extra_routes: Sequence[BaseRoute] = ()) 
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        app.state.ticks = Ticks(asyncio.get_running_loop())
+        app.state.ticks = ReplyTicks(asyncio.get_running_loop())
         yield
         stop_accepting(app)
-        await in_thread(gateway.drain)
+        await run_in_thread(gateway.drain)
         app.state.ticks.end()
 
     app = Starlette(
         routes=[*rest.routes(), *page_routes.routes(), *extra_routes],
         middleware=[
             Middleware(ReplyTickMiddleware),
-            Middleware(_Headers, headers=headers),
-            Middleware(_Faults),
-            Middleware(_Addresses, settings=gateway.settings),
+            Middleware(_DefaultHeaders, headers=headers),
+            Middleware(_FaultHandler),
+            Middleware(_AddressCheck, settings=gateway.settings),
             Middleware(BodyLimitMiddleware, most=gateway.settings.body_bytes),
         ],
-        exception_handlers={HTTPException: _refuse_route},
+        exception_handlers={HTTPException: _answer_unknown_route},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
@@ -81,7 +81,7 @@ def stop_accepting(app: Starlette) -> None:
     app.state.gateway.stop_accepting()
 
 
-async def _refuse_route(request: Request, error: Exception) -> Response:
+async def _answer_unknown_route(request: Request, error: Exception) -> Response:
     """Answer a request for an unknown path, or with a method that the path does not accept."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
@@ -96,7 +96,7 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     return response
 
 
-class _Headers:
+class _DefaultHeaders:
     """Middleware that adds the default headers to every response."""
 
     def __init__(self, app: ASGIApp, headers: dict[str, str]) -> None:
@@ -118,7 +118,7 @@ def _add_headers(headers: dict[str, str], send: Send) -> Send:
     return send_with_headers
 
 
-class _Addresses:
+class _AddressCheck:
     """Middleware that refuses addresses that nobody types: a path with encoded letters or slashes, and another host.
 
     An encoded path would be routed like the plain one and logged and limited unlike it. A page of another site whose
@@ -153,7 +153,7 @@ _HEALTH_PATHS = ("/healthz", "/readyz")
 """Asked by load balancers, which have no name for the server."""
 
 
-class _Faults:
+class _FaultHandler:
     """Middleware that answers an unexpected exception with one fixed text and prints only where it was raised: the
     exception's own text may quote a question.
     """

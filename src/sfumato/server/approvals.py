@@ -53,7 +53,7 @@ class RequestedRelease:
     price: Mapping[str, Any]
 
 
-class ApprovalDesk:
+class ApprovalService:
     """The requests of all served policies. Thread-safe: the ledger decides every race."""
 
     def __init__(self, served: ServedPolicies, propose: Propose, is_owner: IsOwner) -> None:
@@ -63,7 +63,7 @@ class ApprovalDesk:
 
     # ── the gate ───────────────────────────────────────────────────────────────────────────────
 
-    def gated(self, curator: Curator, caller: Caller, release: RequestedRelease) -> Curator:
+    def with_approval_rules(self, curator: Curator, caller: Caller, release: RequestedRelease) -> Curator:
         """Return the curator with every charge admitted by the approval rules alone; refuse at once what they would
         refuse now.
         """
@@ -92,7 +92,7 @@ class ApprovalDesk:
             requester=caller.user,
             policy=policy,
             assessed="" if dry is None else dry.charge.digest(caller.user, policy),
-            reason="" if dry is None else _reason(rules, release, dry) or "",
+            reason="" if dry is None else _reason_for_approval(rules, release, dry) or "",
             kind=release.kind,
             tables=None if dry is None else dry.tables,
             measures=None if dry is None else dry.measures,
@@ -106,13 +106,13 @@ class ApprovalDesk:
             )
         )
 
-    def waiting_for(self, caller: Caller, name: str, release: RequestedRelease) -> str:
+    def approval_reason(self, caller: Caller, name: str, release: RequestedRelease) -> str:
         """Return why a release would wait for an approval now; empty if it would not."""
         view = self._served.curator_for(caller, name)
         if view.policy.approval is None:
             return ""
         try:
-            self.gated(view, caller, release)
+            self.with_approval_rules(view, caller, release)
         except ApprovalNeeded as refusal:
             return refusal.rule
         return ""
@@ -131,7 +131,7 @@ class ApprovalDesk:
         if dry is None:
             rule = "this costs nothing, or an equal or finer answer is stored: it needs no approval"
             raise Unsupported("already-bought", rule, fix="release it without a request, for free")
-        if _reason(rules, release, dry) is None:
+        if _reason_for_approval(rules, release, dry) is None:
             rule = "this release needs no approval"
             raise Unsupported("no-approval-needed", rule, fix="release it without a request")
         requests = self._requests(name)
@@ -140,7 +140,7 @@ class ApprovalDesk:
             spec=canonical_json(release.spec),
             price=canonical_json(release.price),
             purpose=_checked_purpose(purpose),
-            words=self._words(view, release, dry),
+            words=self._explanation_words(view, release, dry),
             requester=caller.user,
             digest=dry.charge.digest(caller.user, view.policy_hash),
             policy=view.policy_hash,
@@ -173,11 +173,11 @@ class ApprovalDesk:
 
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request that is filed or approved."""
-        return self._take(caller, name, number, RequestStep(RequestAct.WITHDRAW, caller.user, reason))
+        return self._record_step(caller, name, number, RequestStep(RequestAct.WITHDRAW, caller.user, reason))
 
     def approved_release(self, caller: Caller, name: str, number: int) -> RequestedRelease:
         """Return the release of an own request, to be released as it was filed."""
-        subject = self._seen(caller, name, number).subject
+        subject = self._visible_request(caller, name, number).subject
         if not isinstance(subject, ApprovalRequest) or subject.requester != caller.user:
             raise NotThere(f"release of request {number}")
         return RequestedRelease(subject.release_kind, json.loads(subject.spec), json.loads(subject.price))
@@ -186,17 +186,17 @@ class ApprovalDesk:
 
     def approve(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Approve a request of somebody else, under the policy that it was filed under."""
-        record = self._seen(caller, name, number)
+        record = self._visible_request(caller, name, number)
         if record.subject.policy != self._served.curator(name).policy_hash:
             rule = "the policy has changed since this request was filed, so an approval would be for the earlier policy"
             raise Unsupported("policy-changed", rule, place=f"request {number}", fix="ask the analyst to file it again")
-        return self._take(caller, name, number, RequestStep(RequestAct.APPROVE, caller.user, reason))
+        return self._record_step(caller, name, number, RequestStep(RequestAct.APPROVE, caller.user, reason))
 
     def refuse(self, caller: Caller, name: str, number: int, reason: str) -> RequestView:
         """Refuse a request, or take back an approval that was not yet used."""
-        return self._take(caller, name, number, RequestStep(RequestAct.REFUSE, caller.user, reason))
+        return self._record_step(caller, name, number, RequestStep(RequestAct.REFUSE, caller.user, reason))
 
-    def grant(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
+    def grant_share(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
         """Grant a share of releases that need no further request; it counts as this owner's approval."""
         curator, rules = self._served.curator(name), _require_rules(self._served.curator(name))
         requests = self._requests(name)
@@ -227,27 +227,27 @@ class ApprovalDesk:
         """List the requests that a caller may see, newest first: analysts see their own."""
         requests = self._requests(name)
         now = requests.now()
-        visible = [record for record in requests.list() if _sees(caller, record)]
+        visible = [record for record in requests.list() if _may_see(caller, record)]
         return tuple(request_view(record, now) for record in reversed(visible))
 
     def show(self, caller: Caller, name: str, number: int) -> RequestView:
         """Return one request with what decides on it: what is left after it, and whether it was bought before."""
-        return self._view(caller, name, self._seen(caller, name, number))
+        return self._view(caller, name, self._visible_request(caller, name, number))
 
     # ── internals ──────────────────────────────────────────────────────────────────────────────
 
     def _requests(self, name: str) -> AccountRequests:
         return self._served.account(name).requests.decided_by(self._is_owner)
 
-    def _seen(self, caller: Caller, name: str, number: int) -> RequestRecord:
+    def _visible_request(self, caller: Caller, name: str, number: int) -> RequestRecord:
         record = self._requests(name).read(number)
-        if not _sees(caller, record):
+        if not _may_see(caller, record):
             raise NotThere(f"request {number}")
         return record
 
-    def _take(self, caller: Caller, name: str, number: int, step: RequestStep) -> RequestView:
-        self._seen(caller, name, number)
-        return self._view(caller, name, self._requests(name).take(number, step))
+    def _record_step(self, caller: Caller, name: str, number: int, step: RequestStep) -> RequestView:
+        self._visible_request(caller, name, number)
+        return self._view(caller, name, self._requests(name).record_step(number, step))
 
     def _view(self, caller: Caller, name: str, record: RequestRecord) -> RequestView:
         """Return the view of a request; what needs the policy is left out while its file cannot be opened."""
@@ -272,7 +272,7 @@ class ApprovalDesk:
             return "an equal or finer answer was bought before: releasing this is free"
         return "no equal or finer answer was bought before"
 
-    def _words(self, view: Curator, release: RequestedRelease, dry: DryCharge) -> str:
+    def _explanation_words(self, view: Curator, release: RequestedRelease, dry: DryCharge) -> str:
         proposal = self._propose(view, release.kind, release.spec)
         accepted = inspect.signature(proposal.explain).parameters
         price = {name: term for name, term in release.price.items() if name in accepted}
@@ -298,12 +298,12 @@ def _require_measures(names: Sequence[str]) -> None:
         raise InvalidParameter("measures", unknown[0], f"ways in which rows are used: {', '.join(ReadMeasure)}")
 
 
-def _sees(caller: Caller, record: RequestRecord) -> bool:
+def _may_see(caller: Caller, record: RequestRecord) -> bool:
     return caller.role is not Role.ANALYST or record.subject.requester == caller.user
 
 
-def _reason(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> str | None:
-    return rules.reason(
+def _reason_for_approval(rules: ApprovalRules, release: RequestedRelease, dry: DryCharge) -> str | None:
+    return rules.reason_for_approval(
         release.kind,
         dry.tables,
         discovers_groups=dry.discovers_groups,

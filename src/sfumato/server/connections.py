@@ -77,7 +77,7 @@ def _encode_refusal(refusal: InvalidRequest) -> bytes:
 TICK = 0.01
 
 
-class Ticks:
+class ReplyTicks:
     """The ticks of one event loop; the thread sleeps while nobody waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -122,7 +122,7 @@ class ReplyTickMiddleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ticks: Ticks | None = getattr(scope["app"].state, "ticks", None)
+        ticks: ReplyTicks | None = getattr(scope["app"].state, "ticks", None)
 
         async def send_at_tick(message: Message) -> None:
             if ticks is not None and message["type"] == "http.response.start":
@@ -273,7 +273,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _at_tick(self, act: Callable[[], None]) -> None:
         """Run ``act`` at the next tick, unless the connection has closed by then."""
-        ticks: Ticks | None = getattr(getattr(self.config.app, "state", None), "ticks", None)
+        ticks: ReplyTicks | None = getattr(getattr(self.config.app, "state", None), "ticks", None)
 
         async def act_at_tick() -> None:
             if ticks is not None:
@@ -333,20 +333,20 @@ class BoundedConnection(HttpToolsProtocol):
 _UNIX_PREFIX = "unix:"
 
 
-def listening(settings: ServerSettings) -> AbstractContextManager[socket.socket]:
+def bound_http_socket(settings: ServerSettings) -> AbstractContextManager[socket.socket]:
     """Listen where the settings say; a Unix socket's file is removed on exit."""
-    return listening_on(settings.listen)
+    return bound_socket(settings.listen)
 
 
 @contextmanager
-def listening_on(listen: str) -> Iterator[socket.socket]:
+def bound_socket(listen: str) -> Iterator[socket.socket]:
     """Listen on an address; a Unix socket's file is removed on exit."""
     if not listen.startswith(_UNIX_PREFIX):
-        with _listen_on_address(listen) as listener:
+        with _bind_to_address(listen) as listener:
             yield listener
         return
     path = Path(listen.removeprefix(_UNIX_PREFIX))
-    with _listen_on_path(path, listen) as listener:
+    with _bind_to_path(path, listen) as listener:
         try:
             yield listener
         finally:
@@ -364,7 +364,7 @@ def base_url(settings: ServerSettings, listener: socket.socket) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _listen_on_address(listen: str) -> socket.socket:
+def _bind_to_address(listen: str) -> socket.socket:
     host, _, port = listen.rpartition(":")
     host_address = host.strip("[]")
     family = socket.AF_INET6 if ":" in host_address else socket.AF_INET
@@ -375,11 +375,11 @@ def _listen_on_address(listen: str) -> socket.socket:
         listener.bind((host_address, int(port)))
     except OSError as error:
         listener.close()
-        raise _cannot_listen(listen, os.strerror(error.errno or 0)) from None
+        raise _cannot_listen_error(listen, os.strerror(error.errno or 0)) from None
     return listener
 
 
-def _listen_on_path(path: Path, listen: str) -> socket.socket:
+def _bind_to_path(path: Path, listen: str) -> socket.socket:
     _remove_stale_socket(path, listen)
     listener = socket.socket(socket.AF_UNIX)
     previous_umask = os.umask(0o117)  # user and group may connect, and only try tokens
@@ -387,7 +387,7 @@ def _listen_on_path(path: Path, listen: str) -> socket.socket:
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        raise _cannot_listen(listen, os.strerror(error.errno or 0)) from None
+        raise _cannot_listen_error(listen, os.strerror(error.errno or 0)) from None
     finally:
         os.umask(previous_umask)
     return listener
@@ -397,7 +397,7 @@ def _remove_stale_socket(path: Path, listen: str) -> None:
     """Remove the socket of a server that has ended; keep other files, and a socket in use."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise _cannot_listen(listen, "there is a file that is not a socket")
+            raise _cannot_listen_error(listen, "there is a file that is not a socket")
     except OSError:
         return
     with socket.socket(socket.AF_UNIX) as probe:
@@ -407,7 +407,7 @@ def _remove_stale_socket(path: Path, listen: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _cannot_listen(listen: str, reason: str) -> InvalidSettings:
+def _cannot_listen_error(listen: str, reason: str) -> InvalidSettings:
     return InvalidSettings(
         f"the server cannot listen here: {reason}",
         place=f"listen = {listen}",

@@ -37,15 +37,15 @@ from sfumato.plots.picture import Picture
 from sfumato.privacy import Budget
 from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.activity_log import ActivityLog, status_of
-from sfumato.server.approvals import ApprovalDesk, RequestedRelease
+from sfumato.server.activity_log import ActivityLog, error_status
+from sfumato.server.approvals import ApprovalService, RequestedRelease
 from sfumato.server.people.people_file import PeopleFile
 from sfumato.server.people.token_spending_limits import ChargePermit, NoSpending
 from sfumato.server.people.users import Act, Caller, Credentials, Role, Token, User, redact_error, redacted_errors
 from sfumato.server.releases.answer_clock import AnswerClock, cost_class
 from sfumato.server.releases.fair_queue import FairQueue, QuestionRateLimit
 from sfumato.server.releases.flights import Flight, FlightResult, Flights
-from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalKey, Proposed, decode_stored_answer
+from sfumato.server.releases.proposal_cache import DescribedQuestion, ProposalFacts, ProposalKey, decode_stored_answer
 from sfumato.server.releases.running_releases import (
     LINES_PER_QUESTION,
     Phase,
@@ -107,9 +107,9 @@ class Gateway:
         turns = FairQueue(settings.releases_at_once, settings.queue, max(4, 2 * (os.cpu_count() or 1)))
         self._flights = Flights(turns, self._clock, self._releases)
         self.requests = RequestCalls(
-            ApprovalDesk(served, propose, people.is_owner),
-            self._logged_as,
-            self._require_seen,
+            ApprovalService(served, propose, people.is_owner),
+            self._log_restricted_call,
+            self._require_visible_policy,
             self._rate_limit.withdraw,
             lambda caller, name, release, key: self.start(caller, name, release.kind, release.spec, release.price, key),
             people.is_enabled,
@@ -150,29 +150,29 @@ class Gateway:
 
     def sign_out(self, caller: Caller, cookie: str) -> None:
         """End a session."""
-        with self._logged(caller, "sign-out"):
+        with self._log_call(caller, "sign-out"):
             self.people.sign_out(cookie)
 
     # ── free calls ─────────────────────────────────────────────────────────────────────────────
 
     def count_read(self, caller: Caller) -> None:
         """Count a read-only call against the caller's rate limit."""
-        with self._logged(caller, "look", quiet=True):
+        with self._log_call(caller, "look", quiet=True):
             self._rate_limit.withdraw(caller.user)
 
     def policies(self, caller: Caller) -> tuple[str, ...]:
         """List the names of the policies that the caller may see."""
-        with self._logged(caller, "policies"):
-            return self.served.visible_to(caller)
+        with self._log_call(caller, "policies"):
+            return self.served.visible_policies(caller)
 
     def policy(self, caller: Caller, name: str) -> Any:
         """Return the public face of a policy (``Policy.public_face``)."""
-        with self._logged(caller, "policy"):
+        with self._log_call(caller, "policy"):
             return self.served.curator_for(caller, name).policy.public_face(self._analyst_name(caller, name))
 
     def tables(self, caller: Caller, name: str) -> Tables:
         """Describe the tables, with suggested questions, from the policy alone: the same for every caller."""
-        with self._logged(caller, "tables"):
+        with self._log_call(caller, "tables"):
             self.served.curator_for(caller, name)
             return self.served.table_descriptions(name)
 
@@ -183,17 +183,17 @@ class Gateway:
 
     def spending_plot(self, caller: Caller, name: str) -> Picture:
         """Plot the spending over time: of the account, or of an analyst's own share."""
-        with self._logged(caller, "budget"):
+        with self._log_call(caller, "budget"):
             return self.served.curator_for(caller, name).budget.plot()
 
     def budget(self, caller: Caller, name: str) -> Standing | PeriodStandings:
         """Return the standing of the account, or of an analyst's own share."""
-        with self._logged(caller, "budget"):
+        with self._log_call(caller, "budget"):
             return self.served.curator_for(caller, name).standing()
 
     def account(self, caller: Caller, name: str) -> tuple[Budget, Fraction | None]:
         """Return the budget as the ledger counts it, and the caller's share of every allowance."""
-        with self._logged(caller, "account"):
+        with self._log_call(caller, "account"):
             view = self.served.curator_for(caller, name)
             return view.budget, view.policy.analysts.get(caller.user)
 
@@ -209,7 +209,7 @@ class Gateway:
         """Propose, explain, forecast, price, plot, preview, list columns or find what is stored: spends nothing and
         reads no row.
         """
-        with self._logged(caller, act if act in ACTS else "free"):
+        with self._log_call(caller, act if act in ACTS else "free"):
             caller.require("asking", *_ASKING_ROLES)
             if act not in ACTS:
                 raise InvalidParameter("act", act, f"one of {', '.join(ACTS)}")
@@ -225,7 +225,7 @@ class Gateway:
             return require_stored(self._stored_answer(caller, name, kind, spec, price, f"stored-{new_request_id()}"))
         proposal = self._proposal(caller, name, kind, spec, spends=True)
         if act == "propose":
-            return proposal if isinstance(proposal, Listing) else Proposed.from_proposal(proposal)
+            return proposal if isinstance(proposal, Listing) else ProposalFacts.from_proposal(proposal)
         if act == "describe":
             return DescribedQuestion.from_proposal(proposal)
         if act == "columns":
@@ -242,7 +242,7 @@ class Gateway:
         """Check the role before the body is parsed, so that only callers who may make the call learn what is wrong with
         it. A body that cannot be parsed counts as a free question and is logged.
         """
-        with self._logged(caller, route, quiet=True):
+        with self._log_call(caller, route, quiet=True):
             caller.require(route, *roles)
             try:
                 yield
@@ -265,11 +265,11 @@ class Gateway:
 
         Refusals that need no rows are raised at once; a stored answer is returned as a flight that is already done.
         """
-        with self._logged(caller, "release", quiet=True):
+        with self._log_call(caller, "release", quiet=True):
             caller.require("asking", *_ASKING_ROLES)
             entries.checked_name(request_id, "request_id")
             self._rate_limit.withdraw(caller.user, request_cost("release", spec))
-            self._require_seen(caller, name)
+            self._require_visible_policy(caller, name)
             request = ReleaseKey(name, caller.user, request_id)
             requested = StoredRelease.requested(kind, spec, price)
             flight = self._find_request(request, requested)
@@ -301,8 +301,8 @@ class Gateway:
         """Return the phase of a caller's own release: queued, charged or done. A refused release raises its refusal
         again.
         """
-        with self._logged(caller, "progress"):
-            self._require_seen(caller, name)
+        with self._log_call(caller, "progress"):
+            self._require_visible_policy(caller, name)
             request = ReleaseKey(name, caller.user, entries.checked_name(request_id, "request_id"))
             flight = self._flights.find(request)
             if flight is not None:
@@ -315,16 +315,16 @@ class Gateway:
 
     def answer_of_request(self, caller: Caller, name: str, request_id: str) -> FlightResult:
         """Return the answer of a caller's own earlier request, for free; also if it has no ledger line."""
-        with self._logged(caller, "released"):
-            self._require_seen(caller, name)
+        with self._log_call(caller, "released"):
+            self._require_visible_policy(caller, name)
             request = ReleaseKey(name, caller.user, entries.checked_name(request_id, "request_id"))
             stored = self._releases.stored_release(request)
             return self._require_shown_again(request, stored, f"request {request_id}")
 
     def answer_on_line(self, caller: Caller, name: str, line: int) -> FlightResult:
         """Return the answer on a ledger line again, for free: to its buyer, and to owners and auditors."""
-        with self._logged(caller, "released", line=line):
-            self._require_seen(caller, name)
+        with self._log_call(caller, "released", line=line):
+            self._require_visible_policy(caller, name)
             sees_all = caller.role in _READ_ALL_ROLES
             stored = self._releases.stored_on_line(name, line, None if sees_all else caller.user)
             if stored is None or not line:
@@ -333,14 +333,14 @@ class Gateway:
 
     def bought_lines(self, caller: Caller, name: str, kinds: Iterable[str]) -> tuple[int, ...]:
         """List the ledger lines with releases of some kinds, with the visibility of ``answer_on_line``."""
-        with self._logged(caller, "released", quiet=True):
-            self._require_seen(caller, name)
+        with self._log_call(caller, "released", quiet=True):
+            self._require_visible_policy(caller, name)
             user = None if caller.role in _READ_ALL_ROLES else caller.user
             return self._releases.lines_of_kinds(name, kinds, user)
 
     def history(self, caller: Caller, name: str, after: int = 0, limit: int = 100) -> HistoryBatch:
         """List ledger lines after a number: all of them for owners and auditors, their own for analysts."""
-        with self._logged(caller, "history"):
+        with self._log_call(caller, "history"):
             curator = self.served.curator_for(caller, name)
             page_size = min(max(1, limit), _MAX_PAGE)
             self._rate_limit.withdraw_extra(caller.user, page_size // LINES_PER_QUESTION)
@@ -351,7 +351,7 @@ class Gateway:
 
     def latest_history(self, caller: Caller, name: str, before: int | None = None, limit: int = 100) -> HistoryBatch:
         """List the last ledger lines before a number, newest first, with the visibility of ``history``."""
-        with self._logged(caller, "history"):
+        with self._log_call(caller, "history"):
             curator = self.served.curator_for(caller, name)
             page_size = min(max(1, limit), _MAX_PAGE)
             self._rate_limit.withdraw_extra(caller.user, page_size // LINES_PER_QUESTION)
@@ -363,16 +363,16 @@ class Gateway:
     # ── calls of owners ────────────────────────────────────────────────────────────────────────
 
     def users(self, caller: Caller) -> tuple[User, ...]:
-        with self._logged_as(caller, "users", Role.OWNER):
+        with self._log_restricted_call(caller, "users", Role.OWNER):
             return self.people.users()
 
     def add_user(self, caller: Caller, name: str, role: str) -> User:
-        with self._logged_as(caller, "users", Role.OWNER):
+        with self._log_restricted_call(caller, "users", Role.OWNER):
             return self.people.add_user(name, role, by=caller.user)
 
     def disable_user(self, caller: Caller, name: str, *, disabled: bool = True) -> User:
         """Disable a user, or enable them again."""
-        with self._logged_as(caller, "users", Role.OWNER):
+        with self._log_restricted_call(caller, "users", Role.OWNER):
             if name == caller.user:
                 raise InvalidParameter(
                     "user", name, "another user: you cannot disable yourself", fix="ask another owner"
@@ -383,13 +383,13 @@ class Gateway:
 
     def new_login_link(self, caller: Caller, name: str) -> str:
         """Create the secret of a one-time login link."""
-        with self._logged_as(caller, "users", Role.OWNER):
+        with self._log_restricted_call(caller, "users", Role.OWNER):
             caller.require_no_other_owner(self.people.user(name))
             return self.people.new_link(name, by=caller.user)
 
     def tokens(self, caller: Caller, user: str | None = None) -> tuple[Token, ...]:
         """List all tokens, or those of one user."""
-        with self._logged_as(caller, "tokens", Role.OWNER):
+        with self._log_restricted_call(caller, "tokens", Role.OWNER):
             return self.people.tokens(user)
 
     def new_token(
@@ -402,12 +402,12 @@ class Gateway:
         most: Number | None = None,
     ) -> tuple[Token, str]:
         """Create a token and return it with its secret text, which is never shown again."""
-        with self._logged_as(caller, "tokens", Role.OWNER):
+        with self._log_restricted_call(caller, "tokens", Role.OWNER):
             caller.require_no_other_owner(self.people.user(user))
             return self.people.new_token(user, label=label, expires=expires, most=most, by=caller.user)
 
     def revoke_token(self, caller: Caller, number: int) -> Token:
-        with self._logged_as(caller, "tokens", Role.OWNER):
+        with self._log_restricted_call(caller, "tokens", Role.OWNER):
             if number not in (each.number for each in self.people.tokens()):
                 raise NotThere(f"token {number}")
             return self.people.revoke_token(number, by=caller.user)
@@ -416,20 +416,20 @@ class Gateway:
         """Return the standing of every analyst's share of a policy. The shares themselves are set in the policy
         file.
         """
-        with self._logged_as(caller, "shares", Role.OWNER):
+        with self._log_restricted_call(caller, "shares", Role.OWNER):
             curator = self.served.curator(name)
             return {each: curator.standing(each) for each in curator.policy.analysts}
 
     def weaknesses(self, caller: Caller, name: str) -> tuple[str, ...]:
         """Describe why a policy's guarantee for life is weak, from the policy alone."""
-        with self._logged_as(caller, "weaknesses", Role.OWNER):
+        with self._log_restricted_call(caller, "weaknesses", Role.OWNER):
             return describe_weak_policy(self.served.curator(name).policy)
 
     def amend(self, caller: Caller, name: str, reason: str) -> tuple[Line, tuple[str, ...]]:
         """Amend the account to the budget in the current policy file; the ledger keeps the reason. Return the line, and
         why the new guarantee for life is weak, if it is.
         """
-        with self._logged_as(caller, "amend", Role.OWNER):
+        with self._log_restricted_call(caller, "amend", Role.OWNER):
             policy = self.served.read_current_policy(name)
             line = amend_account(self.served.account(name), policy, reason)
             self.people.record(caller.user, "amended", f"{name}, line {line.number}")
@@ -437,48 +437,48 @@ class Gateway:
 
     def pause(self, caller: Caller, name: str, *, paused: bool = True) -> None:
         """Pause new releases on a policy, in every process, or resume them. Charged releases are still answered."""
-        with self._logged_as(caller, "pause", Role.OWNER):
-            self._require_seen(caller, name)
+        with self._log_restricted_call(caller, "pause", Role.OWNER):
+            self._require_visible_policy(caller, name)
             self.people.pause(name, paused, by=caller.user)
 
     def acts(self, caller: Caller, after: int = 0, limit: int = 100) -> tuple[Act, ...]:
         """List the recorded acts of owners, oldest first."""
-        with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
+        with self._log_restricted_call(caller, "acts", *_READ_ALL_ROLES):
             return self.people.acts(after, min(max(1, limit), _MAX_PAGE))
 
     def latest_acts(self, caller: Caller, before: int, limit: int = 100) -> tuple[Act, ...]:
         """List the recorded acts of owners before a number, newest first."""
-        with self._logged_as(caller, "acts", *_READ_ALL_ROLES):
+        with self._log_restricted_call(caller, "acts", *_READ_ALL_ROLES):
             return self.people.latest_acts(before, min(max(1, limit), _MAX_PAGE))
 
     def require_owner(self, caller: Caller, route: str) -> None:
         """Refuse callers other than owners, for server data that belongs to no policy."""
-        with self._logged_as(caller, route, Role.OWNER):
+        with self._log_restricted_call(caller, route, Role.OWNER):
             pass
 
     def overrun_count(self, caller: Caller, name: str) -> int:
         """Count the releases whose query took longer than the answer clock allows. PRIVATE: it depends on rows."""
-        with self._logged_as(caller, "overruns", Role.OWNER):
-            self._require_seen(caller, name)
+        with self._log_restricted_call(caller, "overruns", Role.OWNER):
+            self._require_visible_policy(caller, name)
             return self._releases.overrun_count(name)
 
     # ── calls of auditors ──────────────────────────────────────────────────────────────────────
 
     def verify(self, caller: Caller) -> Verification:
         """Verify every line of the ledger."""
-        with self._logged_as(caller, "verify", *_READ_ALL_ROLES):
+        with self._log_restricted_call(caller, "verify", *_READ_ALL_ROLES):
             self._count_all_lines(caller)
             return self.served.ledger.verify()
 
     def export(self, caller: Caller, form: str, path: str | os.PathLike[str]) -> None:
         """Write the ledger to a file on the server, as JSON, CSV or Arrow."""
-        with self._logged_as(caller, "export", *_READ_ALL_ROLES):
+        with self._log_restricted_call(caller, "export", *_READ_ALL_ROLES):
             self._count_all_lines(caller)
             self.served.ledger.export(form, path)
 
     def anchor(self, caller: Caller) -> Anchor:
         """Return the anchor of the ledger's current head, to be kept elsewhere."""
-        with self._logged_as(caller, "anchor", *_READ_ALL_ROLES):
+        with self._log_restricted_call(caller, "anchor", *_READ_ALL_ROLES):
             return self.served.ledger.anchor()
 
     def _count_all_lines(self, caller: Caller) -> None:
@@ -493,7 +493,7 @@ class Gateway:
     def require_ready(self) -> None:
         """Raise ``LedgerUnavailable`` while a charge or its answer could not be written; details are not shown."""
         with redacted_errors(None):
-            self._flights.require_files()
+            self._flights.require_writable_file()
             self.served.reserve.hold()
             self.served.ledger.head  # noqa: B018 - reads it, so a ledger's server that is away is noticed
 
@@ -517,8 +517,8 @@ class Gateway:
     def _analyst_name(self, caller: Caller, name: str) -> str | None:
         return caller.user if caller.user in self.served.curator(name).policy.analysts else None
 
-    def _require_seen(self, caller: Caller, name: str) -> None:
-        if name not in self.served.visible_to(caller):
+    def _require_visible_policy(self, caller: Caller, name: str) -> None:
+        if name not in self.served.visible_policies(caller):
             raise NotThere(f"policy {name}")
 
     def _find_request(self, request: ReleaseKey, requested: StoredRelease) -> Flight | None:
@@ -556,7 +556,7 @@ class Gateway:
         release = RequestedRelease(requested.kind, spec, price)
 
         def propose(curator: Curator) -> Any:
-            return self._propose(self.requests.desk.gated(curator, caller, release), requested.kind, spec)
+            return self._propose(self.requests.desk.with_approval_rules(curator, caller, release), requested.kind, spec)
 
         curator = self._charging_curator(caller, request.account)
         proposal = propose(curator)
@@ -566,7 +566,7 @@ class Gateway:
             earlier_answer = self._find_answer(request, requested)
             if earlier_answer is not None:  # another process has answered an equal request meanwhile
                 return earlier_answer
-            self._require_seen(caller, request.account)
+            self._require_visible_policy(caller, request.account)
             self.people.require_not_paused(request.account)
             current_curator = self._charging_curator(caller, request.account)
             opened = self.served.last_open_policy(request.account)
@@ -585,17 +585,17 @@ class Gateway:
             requested,
             buy,
             cost_class(requested.kind, proposal),
-            lambda ended_flight: self._log_end(caller, ended_flight),
+            lambda ended_flight: self._log_flight_end(caller, ended_flight),
             lambda error: redact_error(error, caller.role),
         )
         return self._flights.enqueue(flight)
 
-    def _log_end(self, caller: Caller, flight: Flight) -> None:
+    def _log_flight_end(self, caller: Caller, flight: Flight) -> None:
         error = flight.future.exception()
         if error is None:
             self._log_release(caller, "release", 200, flight.future.result())
         else:
-            self._log.write(user=caller.user, route="release", status=status_of(error))
+            self._log.write(user=caller.user, route="release", status=error_status(error))
 
     def _charging_curator(self, caller: Caller, name: str) -> Curator:
         """Return the caller's view of a curator, with every charge checked against their permit and token limit."""
@@ -623,7 +623,7 @@ class Gateway:
             raise
         extra_cost = proposal_cost(proposal, "release", price, self.settings.free_per_second)
         self._rate_limit.withdraw_extra(caller.user, extra_cost, request_cost("release", spec))
-        self.served.require_files(name)  # an answer stored for other data does not answer this question
+        self.served.require_unchanged_files(name)  # an answer stored for other data does not answer this question
         return find_stored(proposal, price, request_id)
 
     def _proposal(
@@ -676,19 +676,19 @@ class Gateway:
             return ask()
 
     @contextmanager
-    def _logged_as(self, caller: Caller, route: str, *roles: Role) -> Iterator[None]:
+    def _log_restricted_call(self, caller: Caller, route: str, *roles: Role) -> Iterator[None]:
         """Log a call that is restricted to these roles."""
-        with self._logged(caller, route):
+        with self._log_call(caller, route):
             caller.require(route, *roles)
             yield
 
     @contextmanager
-    def _logged(self, caller: Caller, route: str, *, line: int | None = None, quiet: bool = False) -> Iterator[None]:
+    def _log_call(self, caller: Caller, route: str, *, line: int | None = None, quiet: bool = False) -> Iterator[None]:
         try:
             with redacted_errors(caller.role):
                 yield
         except BaseException as error:
-            self._log.write(user=caller.user, route=route, status=status_of(error), line=line)
+            self._log.write(user=caller.user, route=route, status=error_status(error), line=line)
             raise
         if not quiet:
             self._log.write(user=caller.user, route=route, status=200, line=line)

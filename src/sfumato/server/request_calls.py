@@ -9,7 +9,7 @@ from typing import Protocol
 from sfumato.curator.request_views import RequestView
 from sfumato.errors import InvalidParameter
 from sfumato.quick_dataclass import dataclass
-from sfumato.server.approvals import ApprovalDesk, RequestedRelease, ShareTerms
+from sfumato.server.approvals import ApprovalService, RequestedRelease, ShareTerms
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import Flight
 from sfumato.server.releases.running_releases import request_cost
@@ -18,7 +18,7 @@ _ROUTE = "requests"
 _ASKING = (Role.OWNER, Role.ANALYST)
 
 
-class Logged(Protocol):
+class CallLogger(Protocol):
     """Logs a call that is restricted to some roles."""
 
     def __call__(self, caller: Caller, route: str, *roles: Role) -> AbstractContextManager[None]: ...
@@ -28,9 +28,9 @@ class Logged(Protocol):
 class RequestCalls:
     """Requests for approval as callers may use them. Thread-safe."""
 
-    desk: ApprovalDesk
-    logged_as: Logged
-    require_seen: Callable[[Caller, str], None]
+    desk: ApprovalService
+    logged_as: CallLogger
+    require_visible: Callable[[Caller, str], None]
     """Raises ``NotThere`` for a policy that the caller may not see."""
     count: Callable[[str, int], None]
     """Counts a call against the rate limit of a user."""
@@ -46,20 +46,20 @@ class RequestCalls:
             self.count(caller.user, request_cost("preview", release.spec))
             return self.desk.file(caller, name, release, purpose, days)
 
-    def waiting_for(self, caller: Caller, name: str, release: RequestedRelease) -> str:
+    def approval_reason(self, caller: Caller, name: str, release: RequestedRelease) -> str:
         """Return why a release would wait for an approval now; empty if it would not."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
-            return self.desk.waiting_for(caller, name, release)
+            return self.desk.approval_reason(caller, name, release)
 
     def list(self, caller: Caller, name: str) -> tuple[RequestView, ...]:
         """List the requests that the caller may see, newest first: analysts see their own."""
         with self.logged_as(caller, _ROUTE, *Role):
-            self.require_seen(caller, name)
+            self.require_visible(caller, name)
             return self.desk.list(caller, name)
 
     def show(self, caller: Caller, name: str, number: int) -> RequestView:
         with self.logged_as(caller, _ROUTE, *Role):
-            self.require_seen(caller, name)
+            self.require_visible(caller, name)
             return self.desk.show(caller, name, number)
 
     def approve(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
@@ -72,12 +72,12 @@ class RequestCalls:
         with self.logged_as(caller, _ROUTE, Role.OWNER):
             return self.desk.refuse(caller, name, number, reason)
 
-    def grant(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
+    def grant_share(self, caller: Caller, name: str, share: ShareTerms) -> RequestView:
         """Grant a share of releases that need no further request."""
         with self.logged_as(caller, _ROUTE, Role.OWNER):
             if not self.is_user(share.user):
                 raise InvalidParameter("user", share.user, "an enabled user of this server")
-            return self.desk.grant(caller, name, share)
+            return self.desk.grant_share(caller, name, share)
 
     def publish(self, caller: Caller, name: str, lines: Sequence[int], purpose: str) -> RequestView:
         """Mark own answers for publication."""
@@ -88,11 +88,11 @@ class RequestCalls:
     def withdraw(self, caller: Caller, name: str, number: int, reason: str = "") -> RequestView:
         """Withdraw an own request."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
-            self.require_seen(caller, name)
+            self.require_visible(caller, name)
             return self.desk.withdraw(caller, name, number, reason)
 
     def release(self, caller: Caller, name: str, number: int, request_id: str) -> Flight:
         """Start the release of an own request, exactly as it was filed."""
         with self.logged_as(caller, _ROUTE, *_ASKING):
-            self.require_seen(caller, name)
+            self.require_visible(caller, name)
             return self.start(caller, name, self.desk.approved_release(caller, name, number), request_id)

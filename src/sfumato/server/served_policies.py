@@ -119,13 +119,13 @@ class ServedPolicies:
             raise NotThere(f"policy {name}")
         for _ in range(_MAX_REOPENINGS):  # an opening in progress may still read the previous file
             if self._is_current(name):
-                return self._latest(name)
-            self._require_written(name)
+                return self._latest_opening(name)
+            self._require_valid_file(name)
             self._open_again(name, lambda: not self._is_current(name))
         if not self._is_current(name):
             rule = "the policy cannot be opened: its file keeps changing"
             raise ServerUnavailable(rule, place=f"policy {name}")
-        return self._latest(name)
+        return self._latest_opening(name)
 
     def last_open_policy(self, name: str) -> OpenPolicy | None:
         """Return the most recent opening of a policy, even if its file has changed since."""
@@ -134,7 +134,7 @@ class ServedPolicies:
 
     def proposals(self, name: str) -> ProposalCache:
         """Return the cache of proposals for the current opening of a policy."""
-        return self._latest(name).proposals
+        return self._latest_opening(name).proposals
 
     def table_descriptions(self, name: str) -> Tables:
         """Return the tables and suggested questions for the current policy file."""
@@ -155,15 +155,15 @@ class ServedPolicies:
     def reopen(self, caller: Caller, name: str, changed: OpenPolicy | None) -> None:
         """Reopen a policy whose data files have changed, unless it was reopened since."""
         with _hide_details_from_non_owners(caller, name):
-            self._open_again(name, lambda: self._latest(name) is changed)
+            self._open_again(name, lambda: self._latest_opening(name) is changed)
 
-    def require_files(self, name: str) -> None:
+    def require_unchanged_files(self, name: str) -> None:
         """Raise ``SourceChanged`` if a policy's data files are not those that were opened.
 
         Other errors are ignored: they do not matter to a call that reads no rows.
         """
         try:
-            self._latest(name).curator.check_files()
+            self._latest_opening(name).curator.check_files()
         except SourceChanged:
             raise
         except SfumatoError:
@@ -175,7 +175,7 @@ class ServedPolicies:
         An owner without a share asks from the whole account. For an analyst whom the policy does not list, it does not
         exist.
         """
-        if caller.role is Role.ANALYST and name not in self.visible_to(caller):
+        if caller.role is Role.ANALYST and name not in self.visible_policies(caller):
             raise NotThere(f"policy {name}")
         with _hide_details_from_non_owners(caller, name):
             curator = self.curator(name)
@@ -185,7 +185,7 @@ class ServedPolicies:
             raise NotThere(f"policy {name}")
         return curator
 
-    def visible_to(self, caller: Caller) -> tuple[str, ...]:
+    def visible_policies(self, caller: Caller) -> tuple[str, ...]:
         """Return the names of the policies that exist for a caller.
 
         Every policy is checked, whichever was requested, so that an unlisted policy takes as long as one that does not
@@ -200,7 +200,7 @@ class ServedPolicies:
         if not self._is_current(name):
             with suppress(SfumatoError):
                 return self.read_current_policy(name).analysts
-        return self._latest(name).curator.policy.analysts
+        return self._latest_opening(name).curator.policy.analysts
 
     def close(self) -> None:
         """Close every source and the ledger."""
@@ -219,19 +219,19 @@ class ServedPolicies:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _latest(self, name: str) -> OpenPolicy:
+    def _latest_opening(self, name: str) -> OpenPolicy:
         with self._lock:
             return self._open_policies[name]
 
     def _is_current(self, name: str) -> bool:
-        return self._latest(name).stamp == _file_stamp(self._paths[name])
+        return self._latest_opening(name).stamp == _file_stamp(self._paths[name])
 
-    def _require_written(self, name: str) -> None:
+    def _require_valid_file(self, name: str) -> None:
         """Refuse early what needs no rows to refuse: an invalid policy file, or one that contradicts its account."""
         open_account(self.ledger, self.read_current_policy(name))
 
     def _open_again(self, name: str, needed: Callable[[], bool]) -> None:
-        tables = len(self._latest(name).curator.policy.tables)
+        tables = len(self._latest_opening(name).curator.policy.tables)
         opening = partial(self._open, self._paths[name])
         self._openings.reopen(name, tables.bit_length(), needed, opening, partial(self._replace_open, name))
 
@@ -354,12 +354,12 @@ def history_page(
     next_after = page[-1].number if len(fetched) > max_lines else None
     answered = running.lines_with_answers(account, (each.number for each in page), analyst)
     if analyst is not None:
-        return HistoryBatch(tuple(_redact(each) for each in page), next_after, answered)
+        return HistoryBatch(tuple(_redact_totals(each) for each in page), next_after, answered)
     request_ids = {each.number: each.request_id for each in page if each.analyst is None and each.request_id}
     users = running.first_senders(account, request_ids.values(), besides=named_analysts)
     bought_by = {number: users[request] for number, request in request_ids.items() if request in users}
     return HistoryBatch(tuple(page), next_after, answered, bought_by)
 
 
-def _redact(line: Line) -> Line:
+def _redact_totals(line: Line) -> Line:
     return replace(line, spent=NO_COST, held=NO_COST, previous="")

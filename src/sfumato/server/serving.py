@@ -38,8 +38,8 @@ from sfumato.server.connections import (
     BoundedConnection,
     admitted_peers,
     base_url,
-    listening,
-    listening_on,
+    bound_http_socket,
+    bound_socket,
 )
 from sfumato.server.gateway import Gateway
 from sfumato.server.people.people_file import PeopleFile
@@ -49,8 +49,8 @@ from sfumato.server.postgres.catalog.described_relations import DescribedRelatio
 from sfumato.server.postgres.listening import CatalogFactory, PostgresServer, server_tls
 from sfumato.server.requests.proposals import propose
 from sfumato.server.served_policies import ServedPolicies
-from sfumato.server.settings import ServerSettings, is_local
-from sfumato.server.worker_processes import WorkerProcesses, confirm, receive_connections
+from sfumato.server.settings import ServerSettings, is_local_address
+from sfumato.server.worker_processes import WorkerProcesses, confirm_connection, receive_connections
 
 _CLOSE_SECONDS = 5
 """Seconds that a worker has to close its files after its charged releases are finished."""
@@ -80,8 +80,8 @@ def serve(process_settings: ProcessSettings, ready: Callable[[str], None]) -> in
     """
     settings = process_settings.settings
     with ExitStack() as sockets:
-        listener = sockets.enter_context(listening(settings))
-        postgres = sockets.enter_context(listening_on(settings.postgres)) if settings.postgres else None
+        listener = sockets.enter_context(bound_http_socket(settings))
+        postgres = sockets.enter_context(bound_socket(settings.postgres)) if settings.postgres else None
 
         def announce() -> None:
             ready(_owner_login_link(process_settings, base_url(process_settings.settings, listener)))
@@ -121,7 +121,7 @@ def open_gateway(process_settings: ProcessSettings) -> Iterator[Gateway]:
         yield Gateway(process_settings.settings, people, served, propose, log=log)
 
 
-def show_warnings(log: ActivityLog) -> None:
+def route_ledger_warnings(log: ActivityLog) -> None:
     """Print ledger warnings to standard error and the activity log; all other warnings travel with answers."""
     warnings.simplefilter("ignore", WeakPrivacy)
     warnings.simplefilter("always", WeakLedger)
@@ -147,16 +147,16 @@ def run(
     log = ActivityLog(
         process_settings.settings.log
     )  # stays open until the process ends: closing a ledger may still warn
-    show_warnings(log)
+    route_ledger_warnings(log)
     with open_gateway(process_settings) as counter:
-        wire = None if postgres is None else PostgresListener(postgres, _catalog)
+        wire = None if postgres is None else PostgresListener(postgres, _build_catalog)
         server = UvicornServer(build_application(counter), process_settings.settings, ready, channel, wire)
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
             runner.run(server.serve([] if listener is None else [listener]))
     return 0
 
 
-def _catalog(policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> Catalog:
+def _build_catalog(policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> Catalog:
     """Build the catalog that PostgreSQL clients see: from the policy and what was published."""
     from sfumato.server.postgres.catalog import Catalog as PolicyCatalog
 
@@ -262,7 +262,7 @@ class UvicornServer(uvicorn.Server):
             postgres.catalog,
             self._app.state.ticks.next,
             tls=server_tls(certificate, key) if certificate else None,
-            requires_tls=not is_local(self._settings.postgres),
+            requires_tls=not is_local_address(self._settings.postgres),
         )
         self._postgres.start(postgres.listener)
 
@@ -279,7 +279,7 @@ class UvicornServer(uvicorn.Server):
     def _accept_handed(self, channel: socket.socket) -> None:
         """Start and confirm every connection that was handed over."""
         for connection in receive_connections(channel):
-            confirm(channel)
+            confirm_connection(channel)
             task = asyncio.get_running_loop().create_task(self._begin_connection(connection))
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)

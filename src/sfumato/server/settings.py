@@ -60,8 +60,8 @@ class ServerSettings:
             _require_text(name, getattr(self, name))
         for name in ("processes", "free_per_second", "releases_at_once", "queue", "body_bytes", *_DURATIONS):
             check = partial(exact_integer, getattr(self, name), name, at_least=1)
-            object.__setattr__(self, name, _with_place(name, check))
-        seconds = _with_place("answer_after", lambda: exact(self.answer_after, "answer_after", _SECONDS))
+            object.__setattr__(self, name, _naming_setting(name, check))
+        seconds = _naming_setting("answer_after", lambda: exact(self.answer_after, "answer_after", _SECONDS))
         object.__setattr__(self, "answer_after", float(seconds))
         object.__setattr__(self, "proxies", _parse_networks(self.proxies))
         _check_address(self.listen)
@@ -79,7 +79,7 @@ class ServerSettings:
     @property
     def local(self) -> bool:
         """Whether only this machine can connect."""
-        return is_local(self.listen)
+        return is_local_address(self.listen)
 
     def accepts_host(self, host: str, listener: tuple[str, int | None] | None) -> bool:
         """Return whether a Host header names this server: ``public_url``, the listening address or this machine.
@@ -119,7 +119,7 @@ class ServerSettings:
         a statement on a connection of its own, which has to reach the same process.
         """
         _check_address(self.postgres, "postgres", 5433)
-        if not is_local(self.postgres) and not self.certificate:
+        if not is_local_address(self.postgres) and not self.certificate:
             raise InvalidSettings(
                 "PostgreSQL clients on other machines need TLS from this server: no proxy can provide it for them",
                 place="postgres",
@@ -131,7 +131,7 @@ class ServerSettings:
             )
 
 
-def is_local(listen: str) -> bool:
+def is_local_address(listen: str) -> bool:
     """Return whether only this machine can connect to an address."""
     return listen.startswith(_UNIX_PREFIX) or ipaddress.ip_address(_host(listen)).is_loopback
 
@@ -179,7 +179,7 @@ def _parse_toml(content: bytes, place: str) -> dict[str, Any]:
     raise InvalidSettings(rule, place=place, fix="correct the file")
 
 
-def _with_place(name: str, parse: Any) -> Any:
+def _naming_setting(name: str, parse: Any) -> Any:
     try:
         return parse()
     except InvalidParameter as error:

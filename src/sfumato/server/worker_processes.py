@@ -68,7 +68,7 @@ def receive_connections(channel: socket.socket) -> Iterator[socket.socket]:
             yield from (socket.socket(fileno=each) for each in descriptors)
 
 
-def confirm(channel: socket.socket) -> None:
+def confirm_connection(channel: socket.socket) -> None:
     """Tell the parent that one connection was taken."""
     with suppress(OSError):  # the parent has ended
         channel.send(b"\0")
@@ -99,7 +99,7 @@ class WorkerProcess:
     """Connections handed over and not yet confirmed."""
 
     @property
-    def can_take(self) -> bool:
+    def takes_connections(self) -> bool:
         """Whether the worker is ready and does not hang."""
         return self.is_ready and self.unconfirmed < MAX_UNCONFIRMED
 
@@ -165,27 +165,27 @@ class WorkerProcesses:
         """Keep the workers running until told to stop; return 0 if all of them ended well."""
         os.set_blocking(self._wake_write, False)
         for signal_number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signal_number, self._wake)
+            signal.signal(signal_number, self._wake_main_loop)
         self._listener.setblocking(False)
         self._listener.listen(self._backlog)
         exit_codes: list[int] = []
         while self._workers or not self._stopping:
-            exit_codes += self._run_once()
+            exit_codes += self._handle_next_event()
             ready_count = sum(worker.is_ready for worker in self._workers)
             if not self._all_ready and not self._stopping and ready_count == self._count:
                 self._all_ready = True
                 ready()
         return int(any(exit_codes))
 
-    def _wake(self, *_: int | FrameType | None) -> None:
+    def _wake_main_loop(self, *_: int | FrameType | None) -> None:
         """Wake the main loop, and do nothing else: a signal may arrive between any two of its steps."""
         with suppress(BlockingIOError):
             os.write(self._wake_write, b"\0")
 
-    def _run_once(self) -> list[int]:
+    def _handle_next_event(self) -> list[int]:
         """Wait for an event, handle it, and return the exit codes of workers that ended for good."""
         if not self._stopping:
-            self._start_missing()
+            self._start_missing_workers()
         ready_handles = wait(self._wait_handles(), timeout=1)
         if self._wake_read in ready_handles:
             os.read(self._wake_read, 4096)
@@ -205,12 +205,12 @@ class WorkerProcesses:
         handles += [each.channel for each in self._workers if each.unconfirmed]
         if self._stopping:
             return handles
-        return [*handles, *([self._listener] if any(each.can_take for each in self._workers) else [])]
+        return [*handles, *([self._listener] if any(each.takes_connections for each in self._workers) else [])]
 
     def _hand_over_waiting(self) -> None:
         """Hand waiting connections to the workers in turn."""
         for _ in range(_HANDOVER_BATCH):
-            if not any(each.can_take for each in self._workers):
+            if not any(each.takes_connections for each in self._workers):
                 return
             connection = accept_waiting(self._listener)
             if connection is None:
@@ -219,14 +219,14 @@ class WorkerProcesses:
                 self._hand_to_worker(connection)
 
     def _hand_to_worker(self, connection: socket.socket) -> None:
-        for worker in [worker for worker in self._workers if worker.can_take]:
+        for worker in [worker for worker in self._workers if worker.takes_connections]:
             if hand_over(connection, worker.channel):
                 worker.unconfirmed += 1
                 self._workers.remove(worker)
                 self._workers.append(worker)
                 return
 
-    def _start_missing(self) -> None:
+    def _start_missing_workers(self) -> None:
         while len(self._workers) < self._count and time.monotonic() >= self._retry_at:
             ready_reader, ready_writer = self._context.Pipe(duplex=False)
             parent_end, worker_end = channel()

@@ -38,7 +38,7 @@ def check(folder: Path, text: str, *more: str) -> Result:
 @pytest.fixture
 def _untimed(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long reading takes is told by one test below: it is most of a check's own time."""
-    monkeypatch.setattr("sfumato.curator.checking.reading_times", lambda _: ())
+    monkeypatch.setattr("sfumato.curator.checking.time_typical_questions", lambda _: ())
 
 
 @pytest.mark.usefixtures("_untimed")

@@ -12,7 +12,7 @@ import pytest
 from cli.running import run
 from cli.terminal import Terminal
 from sfumato.manual import pages
-from sfumato.manual.search import MISTAKES, rules_shown
+from sfumato.manual.search import MISTAKES, refusal_rules
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,7 +21,7 @@ def test_without_a_word_it_lists_where_to_start() -> None:
     done = run("docs")
     assert done.exit_code == 0
     shown = pages.read_pages()[0].markdown
-    for section in pages.doors(shown) or pages.menu(shown):
+    for section in pages.reader_menus(shown) or pages.menu(shown):
         assert section.heading in done.output
         for title, path in section.entries:
             assert f"{path.removesuffix('.md')} " in done.output
@@ -48,8 +48,8 @@ def test_a_word_that_finds_one_page_best_prints_it() -> None:
 
 def test_a_message_prints_what_to_do_about_it() -> None:
     (page,) = (page for page in pages.read_pages() if page.path == MISTAKES)
-    section = next(section for section in page.sections if rules_shown(section))
-    done = run("docs", rules_shown(section)[0])
+    section = next(section for section in page.sections if refusal_rules(section))
+    done = run("docs", refusal_rules(section)[0])
     whole_page = "The whole page: sfumato docs reference/mistakes"
     assert done.output == f"# {page.title}\n\n### {section.heading}\n\n{section.text}\n\n{whole_page}\n"
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from cli.running import run
-from sfumato.cli.drafting.columns import format_rules, parse_rules_text, split_rules
-from sfumato.curator.cell_proposals import propose_for_texts
+from sfumato.cli.drafting.columns import format_rules, parse_rules_text, split_bounds_and_rules
+from sfumato.curator.cell_proposals import propose_readings_for_texts
 from sfumato.policy import Domain, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules
 
@@ -355,7 +355,7 @@ def test_a_rule_is_certain_from_as_many_deciding_cells_as_are_promised(
     odd: str, usual: str, rows: int, least: int
 ) -> None:
     for number in range(max(1, least - 3), min(least + 2, rows + 1)):
-        proposal = propose_for_texts({"x": {usual: rows - number, odd: number}}).get("x")
+        proposal = propose_readings_for_texts({"x": {usual: rows - number, odd: number}}).get("x")
         assert (proposal is not None and proposal.is_certain) is (number >= least), number
 
 
@@ -384,8 +384,8 @@ def test_what_has_two_readings_is_left_to_the_owner(tmp_path: Path) -> None:
 
 
 def test_a_column_without_cells_is_read_as_nothing() -> None:
-    assert propose_for_texts({"x": {}, "y": {"Y": 1}}) == {}
-    assert propose_for_texts({"x": {}, "y": {"5": 1}})["y"].reading.type is Type.INTEGER
+    assert propose_readings_for_texts({"x": {}, "y": {"Y": 1}}) == {}
+    assert propose_readings_for_texts({"x": {}, "y": {"5": 1}})["y"].reading.type is Type.INTEGER
 
 
 def test_few_cells_decide_no_rule(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_a_wrong_rule_is_refused_by_name(tmp_path: Path, flag: str, rule: str) -
 )
 def test_rules_are_typed_as_they_are_shown(kind: str, rules: CellRules) -> None:
     domain = Domain(kind, values=("female",) if kind == "text" else None)
-    values, typed_rules = split_rules(domain.type, f"female {format_rules(rules)}")
+    values, typed_rules = split_bounds_and_rules(domain.type, f"female {format_rules(rules)}")
     assert values == "female"
     assert parse_rules(parse_rules_text(typed_rules), domain) == rules
 

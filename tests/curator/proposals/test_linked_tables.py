@@ -188,7 +188,7 @@ def test_visits_of_one_patient_and_their_drugs_keep_both_limits(tmp_path: Path) 
     drugs = [(visit, "x" if ward == "A" else "y") for _, visit, ward, _ in visits for _ in range(generator.integers(4))]
     with curator(tmp_path, pharmacy_policy((visits, drugs))) as pharmacy:
         proposal = pharmacy.synthesize(["drugs", "visits"])
-        assert (proposal.link.parent, proposal.link.child) == ("visits", "drugs")
+        assert (proposal.first_link.parent, proposal.first_link.child) == ("visits", "drugs")
         tables = proposal.release(epsilon=40).to_pandas(400)
     parents, children = tables["visits"], tables["drugs"]
     assert parents.visit.tolist() == list(range(1, 401))
@@ -252,7 +252,7 @@ def test_tables_in_another_order_are_another_purchase(tmp_path: Path) -> None:
     with curator(tmp_path, clinic_policy(_far())) as clinic:
         proposal = clinic.synthesize(TABLES)
         assert isinstance(proposal, LinkedTablesProposal)
-        ordered = replace(proposal, links=(replace(proposal.link, order="day"),))
+        ordered = replace(proposal, links=(replace(proposal.first_link, order="day"),))
         assert ordered.plan_key.current != proposal.plan_key.current
 
 
@@ -392,7 +392,7 @@ def test_chosen_columns_and_given_ones(tmp_path: Path) -> None:
     with curator(tmp_path, clinic_policy(_far())) as clinic:
         options: dict[str, Any] = {"columns": ["visits.WARD"], "given": ["sex"]}
         proposal = clinic.synthesize(TABLES, **options)
-        assert proposal.link.linked_columns == ("sex",)
+        assert proposal.first_link.linked_columns == ("sex",)
         assert list(proposal.release(epsilon=2)["visits"].column_names) == ["who", "ward"]
 
 
@@ -402,7 +402,7 @@ def test_a_key_is_never_a_column_of_a_model(tmp_path: Path) -> None:
     binned = {"type": "integer", "bounds": [0, 99], "bins": 10}
     tables = {name: replace(table, columns={**table.columns, "visit": binned}) for name, table in policy.tables.items()}
     with curator(tmp_path, replace(policy, tables=tables)) as pharmacy:
-        link = pharmacy.synthesize(["visits", "drugs"]).link
+        link = pharmacy.synthesize(["visits", "drugs"]).first_link
     assert link.parent_columns == ("ward", "day")
     assert link.child_columns == ("drug",)
 

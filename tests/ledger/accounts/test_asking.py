@@ -400,19 +400,21 @@ def test_a_backup_waits_for_nobody(ledger: sf.Ledger, tmp_path: Path) -> None:
 
 
 def test_a_process_is_alive_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    me = local_files.this_process()
-    assert local_files.is_alive(me) is True
+    me = local_files.current_process_name()
+    assert local_files.is_process_alive(me) is True
     boot, space, number, start = me.split(" ")
-    assert local_files.is_alive(f"{boot} {space} {number} {int(start) + 1}") is False  # its number was given to another
-    assert local_files.is_alive(f"another-boot {space} {number} {start}") is False
-    assert local_files.is_alive(f"{boot} pid:[1] {number} {start}") is None
-    (name,) = in_processes(1, lambda _: local_files.this_process())
+    assert (
+        local_files.is_process_alive(f"{boot} {space} {number} {int(start) + 1}") is False
+    )  # its number was given to another
+    assert local_files.is_process_alive(f"another-boot {space} {number} {start}") is False
+    assert local_files.is_process_alive(f"{boot} pid:[1] {number} {start}") is None
+    (name,) = in_processes(1, lambda _: local_files.current_process_name())
     assert name != me
-    assert local_files.is_alive(str(name)) is False
+    assert local_files.is_process_alive(str(name)) is False
     local_files._process_name.cache_clear()
     monkeypatch.setattr(local_files, "PROCESSES", Path("/nowhere"))
-    assert local_files.is_alive(me) is None
-    assert local_files.is_alive(local_files.this_process()) is None
+    assert local_files.is_process_alive(me) is None
+    assert local_files.is_process_alive(local_files.current_process_name()) is None
     local_files._process_name.cache_clear()
 
 

@@ -70,7 +70,7 @@ def test_lines_that_a_failover_took_are_not_listed(tmp_path: Path) -> None:
         other._guarded.shelves = ledger._guarded.shelves
         known = next(iter(ledger._guarded.shelves._shelves))
         kept = ledger._guarded.shelves._shelves[known]
-        here = second._guarded.data("d")
+        here = second._guarded.hash_data_version("d")
         ledger._guarded.shelves._shelves[known[0], here, known[2]] = kept
         number = publish(second, "another shelf")
         assert number == kept.last_number

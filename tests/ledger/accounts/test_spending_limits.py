@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.errors import Overspent
 from sfumato.ledger import Account, Charged, Entry, Ledger
-from sfumato.ledger.accounts.spending_limits import epsilon_of
+from sfumato.ledger.accounts.spending_limits import release_epsilon
 from sfumato.mechanisms import Gaussian, Laplace
 from sfumato.privacy import Budget, Cost, PrivacyUnit
 
@@ -105,14 +105,14 @@ def test_who_joins_an_equal_question_gives_back(account: Account) -> None:
 def test_the_epsilon_of_a_release_is_its_pure_one_or_that_at_the_accounts_delta() -> None:
     budget = Budget(3, Fraction(1, 10**6))
     pure, gaussian = Charged(Laplace(2), 1).curve, Charged(Gaussian(5), 1).curve
-    assert epsilon_of(budget.cost(pure), pure, budget) == Fraction(1, 2)
-    found = epsilon_of(budget.cost(gaussian), gaussian, budget)
+    assert release_epsilon(budget.cost(pure), pure, budget) == Fraction(1, 2)
+    found = release_epsilon(budget.cost(gaussian), gaussian, budget)
     assert found is not None
     assert gaussian.epsilon(budget.delta) <= found <= Fraction(gaussian.epsilon(budget.delta)) * Fraction("1.000001")
-    loose = epsilon_of(budget.cost(gaussian), None, budget)  # a hold says its Rényi divergence alone
+    loose = release_epsilon(budget.cost(gaussian), None, budget)  # a hold says its Rényi divergence alone
     assert loose is not None
     assert loose >= found
-    assert epsilon_of(Cost(None, None, 0), gaussian, Budget(3)) is None
+    assert release_epsilon(Cost(None, None, 0), gaussian, Budget(3)) is None
 
 
 def test_a_hold_for_steps_is_reserved_by_what_its_steps_may_be(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_a_hold_for_steps_is_reserved_by_what_its_steps_may_be(tmp_path: Path) -
         account.limited(limit).open_tab(Entry(held, "at once"), whole=True)
         account.limited(limit).open_tab(account.cost(held.curve), whole=True)  # of what, is not said
         reserved = [Fraction(each.split()[1]) for each in limit.said if each.startswith("reserve")]
-        loose = epsilon_of(account.cost(held.curve), None, budget)
-        assert reserved == [loose, epsilon_of(account.cost(held.curve), held.curve, budget), loose]
+        loose = release_epsilon(account.cost(held.curve), None, budget)
+        assert reserved == [loose, release_epsilon(account.cost(held.curve), held.curve, budget), loose]
         assert reserved[0] > reserved[1]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sfumato as sf
-from sfumato.ledger.proofs.verifying import require_lost
+from sfumato.ledger.proofs.verifying import require_ledger_gone
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: PostgreSQL is NOT tested")
 
@@ -91,7 +91,7 @@ def _port_of_nobody() -> int:
 
 def _refuse(place: str) -> None:
     with pytest.raises(sf.LedgerUnavailable, match="this user may not read the old ledger"):
-        require_lost(place, "key")
+        require_ledger_gone(place, "key")
 
 
 @pytest.mark.parametrize(
@@ -116,22 +116,22 @@ def test_a_server_that_listens_is_not_lost_whatever_it_says(serve: Serve, says: 
 
 
 def test_where_nobody_listens_a_ledger_is_lost(tmp_path: Path) -> None:
-    require_lost(f"postgresql://curator@127.0.0.1:{_port_of_nobody()}/ledgers", "key")
-    require_lost(f"postgresql://curator@localhost:{_port_of_nobody()}/ledgers?sslmode=require", "key")
-    require_lost(f"postgresql://curator@/ledgers?host={tmp_path}", "key")
+    require_ledger_gone(f"postgresql://curator@127.0.0.1:{_port_of_nobody()}/ledgers", "key")
+    require_ledger_gone(f"postgresql://curator@localhost:{_port_of_nobody()}/ledgers?sslmode=require", "key")
+    require_ledger_gone(f"postgresql://curator@/ledgers?host={tmp_path}", "key")
     with socket.create_server(("127.0.0.1", 0)) as server, _serving(server, ASKS_FOR_A_PASSWORD):
         _refuse(f"postgresql://curator@127.0.0.1:{server.getsockname()[1]}/ledgers")
 
 
 def test_where_a_server_says_that_its_database_is_gone_a_ledger_is_lost(serve: Serve) -> None:
-    require_lost(f"postgresql://curator@127.0.0.1:{serve(GONE)}/ledgers", "key")
-    require_lost(f"postgresql://ledgers@127.0.0.1:{serve(GONE)}", "key")
+    require_ledger_gone(f"postgresql://curator@127.0.0.1:{serve(GONE)}/ledgers", "key")
+    require_ledger_gone(f"postgresql://ledgers@127.0.0.1:{serve(GONE)}", "key")
     _refuse(f"postgresql://curator@127.0.0.1:{serve(GONE)}/others")  # what is gone is another database
 
 
 def test_of_several_hosts_each_is_asked(serve: Serve) -> None:
     nobody, gone, closed = _port_of_nobody(), serve(GONE), serve(ASKS_FOR_A_PASSWORD)
-    require_lost(f"postgresql://curator@127.0.0.1:{nobody},127.0.0.1:{gone}/ledgers", "key")
+    require_ledger_gone(f"postgresql://curator@127.0.0.1:{nobody},127.0.0.1:{gone}/ledgers", "key")
     for ports in [(closed, nobody), (nobody, closed), (closed, gone), (gone, closed)]:
         _refuse("postgresql://curator@" + ",".join(f"127.0.0.1:{port}" for port in ports) + "/ledgers")
 
@@ -147,7 +147,7 @@ def test_a_socket_at_which_somebody_listens_is_not_lost(
         _refuse(f"postgresql://curator@/ledgers?host={folder}")
         monkeypatch.setenv("PGHOST", str(folder))
         _refuse("postgresql:///ledgers")
-    require_lost(f"postgresql://curator@/ledgers?host={folder}", "key")
+    require_ledger_gone(f"postgresql://curator@/ledgers?host={folder}", "key")
 
 
 def test_the_host_that_a_service_names_is_asked(serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def parts_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     starts: list[int] = []
     original = verification_runs.verify_part
 
-    def noted(store: Store, after: int, until: int, *, files: bool = True) -> verification_runs.Part:
+    def noted(store: Store, after: int, until: int, *, files: bool = True) -> verification_runs.VerifiedPart:
         if files:  # opening the ledger reads the newest lines without their files
             starts.append(after)
         return original(store, after, until, files=files)
@@ -188,12 +188,12 @@ def test_a_key_that_others_can_read_or_write_seals_nothing(path: Path) -> None:
     assert key.stat().st_mode & 0o777 == 0o600
     for mode in (0o644, 0o620):
         key.chmod(mode)
-        assert not local_files.is_private(key)
+        assert not local_files.is_private_file(key)
         with sf.Ledger.open(path) as ledger:
             assert Checkpoint.of(ledger._guarded.store).load() == ()
     key.chmod(0o600)
     key.parent.chmod(0o770)
-    assert not local_files.is_private(key)
+    assert not local_files.is_private_file(key)
 
 
 @pytest.mark.parametrize("text", ["", "x", "x\n[]", "\ud800"])

@@ -25,7 +25,7 @@ from sfumato.ledger.moving import copy_ledger
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores import postgres_schema
 from sfumato.ledger.stores.opening import make_ledger
-from sfumato.ledger.stores.postgres_sessions import PostgresSession, refusal
+from sfumato.ledger.stores.postgres_sessions import PostgresSession, refusal_for_error
 from sfumato.ledger.stores.server_addresses import ServerAddress
 from sfumato.ledger.transaction import Transaction
 from sfumato.mechanisms import bits
@@ -537,7 +537,7 @@ def test_why_no_connection_was_made_is_told_apart(place: Place, monkeypatch: pyt
         ("SSL error: certificate verify failed", "certificate of the ledger's server could not be verified"),
         ("server closed the connection unexpectedly", "cannot be reached"),
     ):
-        assert told in str(refusal(psycopg.OperationalError(said), "here"))
+        assert told in str(refusal_for_error(psycopg.OperationalError(said), "here"))
     with pytest.raises(sf.LedgerUnavailable, match="no such database"):
         sf.Ledger.open(place.server.address("missing"))
 
@@ -659,10 +659,10 @@ def test_a_text_that_the_database_cannot_hold_is_not_written(place: Place, text:
 
 def test_what_the_driver_says_is_not_repeated() -> None:
     for kind in (psycopg.errors.DiskFull, psycopg.errors.UniqueViolation, psycopg.errors.UndefinedFunction):
-        said = str(refusal(kind("Key (question)=(secret) exists"), "here"))
+        said = str(refusal_for_error(kind("Key (question)=(secret) exists"), "here"))
         assert "secret" not in said
-    assert "disk is full" in str(refusal(psycopg.errors.DiskFull("x"), "here"))
-    assert isinstance(refusal(psycopg.errors.IndexCorrupted("x"), "here"), sf.LedgerDamaged)
+    assert "disk is full" in str(refusal_for_error(psycopg.errors.DiskFull("x"), "here"))
+    assert isinstance(refusal_for_error(psycopg.errors.IndexCorrupted("x"), "here"), sf.LedgerDamaged)
 
 
 @pytest.mark.parametrize(

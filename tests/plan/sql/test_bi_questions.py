@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.curator.describing import PolicyAlone, policy_alone
+from sfumato.curator.describing import PolicyWithoutData, open_without_data
 from sfumato.errors import Unsupported
 from sfumato.policy import Type, read
 
@@ -83,26 +83,26 @@ TABLEAU = {
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicyAlone]:
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicyWithoutData]:
     path: Path = tmp_path_factory.mktemp("bi") / "clinic.toml"
     path.write_text(POLICY)
-    with policy_alone(read(path)) as opened:
+    with open_without_data(read(path)) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("sql", [*METABASE, *SUPERSET, *POWER_BI, *TABLEAU], ids=lambda sql: sql[:60])
-def test_questions_of_bi_tools_are_described_without_asking(sql: str, alone: PolicyAlone) -> None:
+def test_questions_of_bi_tools_are_described_without_asking(sql: str, alone: PolicyWithoutData) -> None:
     expected = (METABASE | SUPERSET | POWER_BI | TABLEAU)[sql]
     assert tuple(column.name for column in alone.question(sql).columns) == expected
 
 
-def test_columns_have_types(alone: PolicyAlone) -> None:
+def test_columns_have_types(alone: PolicyWithoutData) -> None:
     sql = "SELECT region, DATE_TRUNC('month', day) AS m, COUNT(*) AS n, AVG(cost) AS a FROM visits GROUP BY 1, 2"
     types = [column.type for column in alone.question(sql).columns]
     assert types == [Type.TEXT, Type.DATE, Type.INTEGER, Type.REAL]
 
 
-def test_another_database_is_not_read(alone: PolicyAlone) -> None:
+def test_another_database_is_not_read(alone: PolicyWithoutData) -> None:
     for table in ("other.public.visits", "clinic.private.visits", "clinic.visits"):
         with pytest.raises(Unsupported, match="table-clause"):
             alone.question(f"SELECT COUNT(*) FROM {table}")
@@ -119,7 +119,7 @@ def test_another_database_is_not_read(alone: PolicyAlone) -> None:
         ("TO_TIMESTAMP('2024-03-05T06:07', 'YYYY-MM-DD\"T\"HH24:MI')", "TIMESTAMP '2024-03-05 06:07:00'"),
     ],
 )
-def test_a_written_date_is_the_question_with_a_literal(written: str, meant: str, alone: PolicyAlone) -> None:
+def test_a_written_date_is_the_question_with_a_literal(written: str, meant: str, alone: PolicyWithoutData) -> None:
     question = "SELECT COUNT(*) AS n FROM visits WHERE seen >= {}"
     assert alone.question(question.format(written)).query == alone.question(question.format(meant)).query
 
@@ -134,26 +134,26 @@ def test_a_written_date_is_the_question_with_a_literal(written: str, meant: str,
         "TO_TIMESTAMP('2024-03-05', 'YYYY-MM-DD HH24')",
     ],
 )
-def test_a_written_date_that_is_none_is_refused(written: str, alone: PolicyAlone) -> None:
+def test_a_written_date_that_is_none_is_refused(written: str, alone: PolicyWithoutData) -> None:
     with pytest.raises(Unsupported, match="date-literal") as refused:
         alone.question(f"SELECT COUNT(*) FROM visits WHERE seen >= {written}")
     assert "DATE '2024-01-31'" in refused.value.fix
 
 
 @pytest.mark.parametrize("written", ["TO_DATE(ward, 'YYYY-MM-DD')", "TO_TIMESTAMP(age)", "TO_DATE(ward, region)"])
-def test_texts_of_a_column_are_not_parsed_so(written: str, alone: PolicyAlone) -> None:
+def test_texts_of_a_column_are_not_parsed_so(written: str, alone: PolicyWithoutData) -> None:
     with pytest.raises(Unsupported, match="function"):
         alone.question(f"SELECT COUNT(*) FROM visits WHERE seen >= {written}")
 
 
 @pytest.mark.parametrize("limit", ["10::INTEGER", "CAST(10 AS BIGINT)", "(10)", "(10::int)::bigint"])
-def test_a_cast_number_of_rows_is_the_number(limit: str, alone: PolicyAlone) -> None:
+def test_a_cast_number_of_rows_is_the_number(limit: str, alone: PolicyWithoutData) -> None:
     grouped = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region ORDER BY n LIMIT"
     assert alone.question(f"{grouped} {limit}").query == alone.question(f"{grouped} 10").query
 
 
 @pytest.mark.parametrize("limit", ["10::TEXT", "CAST(2.5 AS DOUBLE)", "(-1)", "'10'::INTEGER"])
-def test_a_number_of_rows_that_is_none_is_refused(limit: str, alone: PolicyAlone) -> None:
+def test_a_number_of_rows_that_is_none_is_refused(limit: str, alone: PolicyWithoutData) -> None:
     with pytest.raises(Unsupported, match="limit") as refused:
         alone.question(f"SELECT region, COUNT(*) AS n FROM visits GROUP BY region LIMIT {limit}")
     assert refused.value.fix
@@ -167,7 +167,7 @@ def test_a_number_of_rows_that_is_none_is_refused(limit: str, alone: PolicyAlone
         ('SELECT "visits"."ward" AS "ward" FROM "public"."visits" "visits" LIMIT 10000', ""),
     ],
 )
-def test_row_samples_are_refused(sql: str, code: str, alone: PolicyAlone) -> None:
+def test_row_samples_are_refused(sql: str, code: str, alone: PolicyWithoutData) -> None:
     with pytest.raises(Unsupported) as refused:
         alone.question(sql)
     assert code in refused.value.code

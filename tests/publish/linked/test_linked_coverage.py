@@ -148,7 +148,7 @@ def test_ranges_over_linked_tables_hold_the_truth(relation: str, price: Price, t
         proposal = opened.synthesize(HOSPITAL, **FEW_COLUMNS)
         engine, parts = opened._context.engine, proposal._start_state(price).states.values()
         world = proposal, tuple(engine.read(part.setting.reading, 3) for part in parts)
-        tables = [proposal._build(release(world, price)[0], price) for _ in range(draws)]
+        tables = [proposal._build_tables(release(world, price)[0], price) for _ in range(draws)]
     misses = np.array([missed(drawn, truths, confidence) for drawn in tables])
     points = np.array([missed(drawn, truths, confidence, shrunk=0.0) for drawn in tables])
     assert points.mean(axis=0).max() > 0.9

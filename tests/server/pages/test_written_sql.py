@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.pages.test_hostile_texts import TEXTS, write_policy
-from sfumato.curator.describing import policy_alone
+from sfumato.curator.describing import open_without_data
 from sfumato.curator.policy_account import read_policy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.policy.public_faces import PublicFace
@@ -27,7 +27,7 @@ def test_every_click_is_understood(hostile: Path) -> None:
     offered = builder_options(face, BuilderChoices(), opened=True)
     (measured,), (filtered,) = offered.measured.values(), offered.filters.values()
     keys = next(iter(offered.keys.values()))
-    with policy_alone(policy) as alone:
+    with open_without_data(policy) as alone:
         for each in offered.measures:
             sql = build_sql(face, BuilderChoices("0", each.value, measured[0].value, (keys[0].value,)))
             assert alone.question(sql).error(epsilon=1).rows()
@@ -75,7 +75,7 @@ def test_a_refusal_is_underlined_at_its_word(tmp_path: Path, sql: str, word: str
         '[unit]\nname = "u"\nbudget = { epsilon = 1 }\n[tables.t]\nsource = "t.csv"\nid = "i"\nmax_rows = 1\n'
         "[tables.t.columns]\nc = { values = [1, 2] }\n"
     )
-    with policy_alone(read_policy(tmp_path / "p.toml")) as alone, pytest.raises(SfumatoError) as refused:
+    with open_without_data(read_policy(tmp_path / "p.toml")) as alone, pytest.raises(SfumatoError) as refused:
         alone.question(sql)
     part = split_at_word(sql, refusal_index(refused.value, sql))
     if word is not None:

@@ -32,7 +32,7 @@ from sfumato.server.activity_log import ActivityLog
 from sfumato.server.application import build_application
 from sfumato.server.people.users import Role, redact_error
 from sfumato.server.releases.running_releases import Phase
-from sfumato.server.serving import show_warnings
+from sfumato.server.serving import route_ledger_warnings
 
 PATH = "/srv/clinic/sfumato.ledger"
 EPSILON = {"epsilon": "0.1"}
@@ -94,7 +94,7 @@ def test_what_is_weak_about_the_ledger_is_printed_where_the_server_runs_and_in_i
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with warnings.catch_warnings(), closing(ActivityLog(str(tmp_path / "log"))) as log:
-        show_warnings(log)
+        route_ledger_warnings(log)
         warnings.warn("a failover can forget", WeakLedger, stacklevel=1)
         warnings.warn("a large delta", WeakPrivacy, stacklevel=1)
     said = capsys.readouterr().err

@@ -29,7 +29,7 @@ from server.postgres.wire_server import WireServer
 from sfumato.policy import Type
 from sfumato.server.people.token_spending_limits import ConnectionLimit
 from sfumato.server.postgres import protocol
-from sfumato.server.postgres.answering import StatementSource, Terms
+from sfumato.server.postgres.answering import StatementSource, StatementTerms
 from sfumato.server.postgres.catalog import Catalog
 from sfumato.server.postgres.listening import Connection, ConnectionEnded
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, text_result
@@ -189,7 +189,7 @@ class PricelessSource:
     async def describe(self, *_: object, ranges: bool) -> ResultColumns:
         return (ResultColumn("a", 25), *([ResultColumn("low", 701)] if ranges else []))
 
-    async def run(self, rows: Rows, _: object, __: object, terms: Terms) -> Result:
+    async def run(self, rows: Rows, _: object, __: object, terms: StatementTerms) -> Result:
         if await self.is_question(rows.sql):
             assert not terms.price
             raise Refusal("22023", "no price", hint="Set one.")

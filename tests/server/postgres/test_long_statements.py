@@ -150,7 +150,7 @@ def test_messages_that_arrived_together_leave_room_for_others() -> None:
         server = PostgresServer(cast(Any, None), cast(Any, None), lambda: asyncio.sleep(0))
         waiting = asyncio.create_task(other())
         with suppress(ConnectionEnded):
-            await server._converse(cast(Any, SimpleNamespace(connection=connection)), cast(Any, Session()))
+            await server._handle_messages(cast(Any, SimpleNamespace(connection=connection)), cast(Any, Session()))
         waiting.cancel()
 
     turns: list[int] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.server.application import build_application
-from sfumato.server.connections import listening, listening_on
+from sfumato.server.connections import bound_http_socket, bound_socket
 from sfumato.server.gateway import Gateway
 from sfumato.server.postgres.catalog import Catalog
 from sfumato.server.serving import PostgresListener, ProcessSettings, UvicornServer, open_gateway
@@ -127,8 +127,8 @@ def wire_server(
     given: dict[str, Any] = {"answer_after": 0.02, "free_per_second": 100_000, "log": str(folder / "log"), **settings}
     chosen = ServerSettings(listen="127.0.0.1:0", postgres=at, **given)
     with (
-        listening(chosen) as http,
-        listening_on(at) as listener,
+        bound_http_socket(chosen) as http,
+        bound_socket(at) as listener,
         open_gateway(ProcessSettings((policy,), None, chosen)) as counter,
     ):
         started = threading.Event()

@@ -20,11 +20,13 @@ from sfumato.server.releases.running_releases import (
 
 
 def test_what_a_killed_process_left_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    boot, space, number, _ = local_files.this_process().split(" ")
+    boot, space, number, _ = local_files.current_process_name().split(" ")
     with closing(PeopleFile(tmp_path / "sfumato.ledger.people")) as people:
         running = RunningReleases(people.database, 2)
         with monkeypatch.context() as patch:
-            patch.setattr(local_files, "this_process", lambda: f"{boot} {space} {number} 1")  # one that started before
+            patch.setattr(
+                local_files, "current_process_name", lambda: f"{boot} {space} {number} 1"
+            )  # one that started before
             assert [running.try_begin(ReleaseKey("clinic", "ana", key)) for key in ("a", "b")] == [True, True]
             running.mark_charged(ReleaseKey("clinic", "ana", "b"))
         assert running.phase(ReleaseKey("clinic", "ana", "b")) is None  # nobody is told to wait for what never comes
@@ -90,7 +92,7 @@ def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
         assert running.try_begin(one)
         with monkeypatch.context() as patch:
             patch.setattr(local_files, "is_alive", lambda _: True)
-            patch.setattr(local_files, "this_process", lambda: "another that lives on")
+            patch.setattr(local_files, "current_process_name", lambda: "another that lives on")
             assert running.try_begin(other)
             assert not running.try_begin(one, [one])
         monkeypatch.setattr(local_files, "is_alive", lambda _: True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from sfumato.curator.release_kinds import Count, Name, Names, Size
+from sfumato.curator.release_kinds import Count, Name, Names, SizeBounds
 from sfumato.errors import InvalidRequest
 from sfumato.privacy.numbers import Number
 from sfumato.server.requests import proposals
@@ -66,7 +66,7 @@ def test_the_largest_that_is_taken() -> None:
         (Mapping[Name | tuple[str, ...], Number], [{"a": 1}], [{"": 1}, {"a": []}]),
         (Sequence[Number] | Mapping[tuple[str, ...], Number] | None, [[1], None], [{"a": 1}]),
         (Literal["a", "b"], ["a"], ["c"]),
-        (Annotated[Sequence[Names], Size(1, 2)], [[["a"]]], [[], [["a"]] * 3]),
+        (Annotated[Sequence[Names], SizeBounds(1, 2)], [[["a"]]], [[], [["a"]] * 3]),
         (Name | Any, ["a"], [1]),
     ],
 )

@@ -40,7 +40,7 @@ from sfumato.audit.asked_questions.neighbouring_outcomes import (
 )
 from sfumato.audit.generated_tables import NeighbouringTables, neighbours_of
 from sfumato.curator import Curator, Question
-from sfumato.curator.previews.previewing import policy_of
+from sfumato.curator.previews.previewing import proposal_policy
 from sfumato.curator.proposals.linked_tables import LinkedTablesProposal
 from sfumato.curator.proposals.synthesis import SynthesisProposal
 from sfumato.engine.opening import open_engine
@@ -186,7 +186,7 @@ def sample_proposal(
     ``price`` is what is really paid, if that differs from the claim: a claim below the real cost should be refuted.
     The chosen neighbours are those whose exact totals differ most relative to the claimed sensitivity.
     """
-    policy = policy_of(question)
+    policy = proposal_policy(question)
     if policy is None:
         raise InvalidParameter("question", question, "the result of a curator's method, such as curator.sql(…)")
     if isinstance(question, SynthesisProposal | LinkedTablesProposal):

@@ -73,7 +73,7 @@ def command(
     proposal = digital_goods(read_bids(bids, column), epsilon, prices, count_share=count_share)
     promise = proposal.explain(confidence)
     sale = proposal.release()
-    _show(float(sale.price), sale.revenue_range(confidence), confidence, promise)
+    _print_price_and_revenue(float(sale.price), sale.revenue_range(confidence), confidence, promise)
 
 
 def _sell_from_policy(
@@ -92,10 +92,10 @@ def _sell_from_policy(
         with progress.exit_on_interrupt():
             sale = proposal.release(epsilon, share, request_id=request_id)
             progress("showing")
-            _show(float(sale.price), sale.revenue_range(confidence), confidence, promise)
+            _print_price_and_revenue(float(sale.price), sale.revenue_range(confidence), confidence, promise)
 
 
-def _show(price: float, revenue: tuple[float, float] | None, confidence: str, promise: str) -> None:
+def _print_price_and_revenue(price: float, revenue: tuple[float, float] | None, confidence: str, promise: str) -> None:
     click.secho(f"price    {price:g}", bold=True)
     if revenue is not None:
         click.echo(f"revenue  between {revenue[0]:.6g} and {revenue[1]:.6g}, with confidence {float(confidence):g}")

@@ -71,14 +71,14 @@ def command(
     if as_json:
         click.echo(result.to_json())
     else:
-        _show(result)
+        _print_audit(result)
         if html is not None:
             click.echo(f"Written: {html}, a self-contained page.")
     if not result.holds:
         sys.exit(REFUSED)
 
 
-def _show(result: CuratorAudit) -> None:
+def _print_audit(result: CuratorAudit) -> None:
     """Print the tests, the planted faults and every doubt."""
     from sfumato.audit.whole_policies.curator_findings import COLUMNS, result_row
     from sfumato.cli.common.output import print_table

@@ -110,9 +110,9 @@ def _draw_spending(
     policy: Path, analyst: str | None, ledger: Path | str | None, server: str | None, path: Path
 ) -> None:
     if server is None:
-        from sfumato.curator.policy_account import budget_of
+        from sfumato.curator.policy_account import policy_budget
 
-        budget_of(policy, ledger, analyst=analyst).plot(path)
+        policy_budget(policy, ledger, analyst=analyst).plot(path)
         return
     with options.connect_to_server(server, policy, analyst, ledger) as curator:
         curator.budget.plot(path)

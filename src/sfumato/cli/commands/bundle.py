@@ -62,13 +62,13 @@ def command(
     from sfumato.curator.policy_account import read_policy
     from sfumato.reports.account_reports import parse_questions_option, reviewed_lines
     from sfumato.reports.bundles import bundle
-    from sfumato.server.people.people_file import open_owners
+    from sfumato.server.people.people_file import open_owner_check
 
     if reviewed and questions is not None:
         raise click.UsageError("give --questions or --reviewed, not both")
     parsed_policy = read_policy(policy)
     if reviewed:
-        with open_owners(parsed_policy, ledger) as is_owner:
+        with open_owner_check(parsed_policy, ledger) as is_owner:
             selected_lines = reviewed_lines(parsed_policy, ledger, is_owner)
     else:
         selected_lines = parse_questions_option(questions)

@@ -35,7 +35,7 @@ def print_check(path: Path, *, private: bool, lossy: Sequence[str] = ()) -> None
         _print_table(table)
     _print_advice(checked)
     if private:
-        _print_losses(checked)
+        _print_private_figures(checked)
         checked.require_values_kept(lossy)
 
 
@@ -73,13 +73,13 @@ def _print_advice(checked: CheckReport) -> None:
             click.echo(f"    {question}")
 
 
-def _print_losses(checked: CheckReport) -> None:
+def _print_private_figures(checked: CheckReport) -> None:
     click.secho(f"\n{_PRIVATE}", fg="red", bold=True)
     if checked.exposure is not None:
         click.secho(click.wrap_text(checked.exposure, 116, subsequent_indent="  "), fg="yellow")
     for table in checked.tables:
         _print_clamped_and_dropped(table, periods=checked.policy.per is not None)
-    _print_times(checked)
+    _print_answer_after(checked)
     click.secho(_PRIVATE, fg="red", bold=True)
 
 
@@ -126,7 +126,7 @@ def _print_rules(checked: CheckedTable) -> None:
         losing = [key for key in _LOSING_KEYS if getattr(rules, key)]
         verb = "leave" if len(losing) > 1 else "leaves"
         counts = [f"{' and '.join(losing)} {verb} {missing:,} of {rows:,} cells missing"] if losing else []
-        counts += [f"{unread:,} fit no {' or '.join(_reading_keys(rules))}"] if _reading_keys(rules) else []
+        counts += [f"{unread:,} fit no {' or '.join(_cell_reading_keys(rules))}"] if _cell_reading_keys(rules) else []
         click.echo(f"  {column:<20} {'; '.join(counts)}")
     for column, to_add in checked.rules_to_add.items():
         phrases = [f"cells look missing: to count them as missing, add {to_add.nulls}"] if to_add.nulls else []
@@ -134,11 +134,11 @@ def _print_rules(checked: CheckedTable) -> None:
         click.secho(f"  {column:<20} {'; '.join(phrases)}", fg="yellow")
 
 
-def _reading_keys(rules: CellRules) -> list[str]:
+def _cell_reading_keys(rules: CellRules) -> list[str]:
     return [key for key in rules.keys if key not in _LOSING_KEYS]
 
 
-def _print_times(checked: CheckReport) -> None:
+def _print_answer_after(checked: CheckReport) -> None:
     """Print the recommended ``answer_after`` of a server, and the measurement behind it."""
     if checked.answer_after is None:
         return

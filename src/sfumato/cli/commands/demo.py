@@ -133,10 +133,10 @@ def command(pause: bool, keep: Path | None) -> None:
     """
     from sfumato.data import example
 
-    with _folder(keep) as folder:
+    with _demo_folder(keep) as folder:
         policy = example(folder)
         run_tour(policy, pause=pause)
-    _next(policy if keep else None)
+    _print_next_steps(policy if keep else None)
 
 
 def run_tour(policy: Path, *, pause: bool) -> None:
@@ -198,7 +198,7 @@ def _print_remaining_budget(budget: Any) -> None:
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _demo_folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
         yield keep
         return
@@ -206,7 +206,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _next(kept: Path | None) -> None:
+def _print_next_steps(kept: Path | None) -> None:
     click.secho("\nWhere to go next", bold=True)
     policy_path = kept or Path("flights/flights.toml")
     lines = [] if kept else ["sfumato demo --keep flights             the same tour, with its files kept in flights/"]

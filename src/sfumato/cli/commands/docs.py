@@ -42,7 +42,7 @@ def command(words: tuple[str, ...], in_browser: bool) -> None:
 
     pages = read_pages()
     if not words:
-        _open_site("index.html") if in_browser else _print_doors(pages)
+        _open_site("index.html") if in_browser else _print_starting_points(pages)
         return
     hits = _find(pages, " ".join(words))
     if in_browser:
@@ -60,7 +60,7 @@ def _find(pages: tuple[Page, ...], text: str) -> list[Hit]:
     from sfumato.manual.search import Hit, build_index
 
     path = text.removeprefix("docs/").removesuffix(".md")
-    named = [page for page in pages if path in (_name(page), _name(page).rpartition("/")[2])]
+    named = [page for page in pages if path in (_page_path(page), _page_path(page).rpartition("/")[2])]
     hits = [Hit(page, page.sections[0], "", 1) for page in named] or build_index(pages).search(text)
     if not hits:
         raise SfumatoError(
@@ -69,15 +69,15 @@ def _find(pages: tuple[Page, ...], text: str) -> list[Hit]:
     return hits
 
 
-def _name(page: Page) -> str:
+def _page_path(page: Page) -> str:
     return page.path.removesuffix(".md")
 
 
-def _print_doors(pages: tuple[Page, ...]) -> None:
-    from sfumato.manual.pages import doors, menu
+def _print_starting_points(pages: tuple[Page, ...]) -> None:
+    from sfumato.manual.pages import menu, reader_menus
 
     front_page = pages[0].markdown
-    for section in doors(front_page) or menu(front_page):
+    for section in reader_menus(front_page) or menu(front_page):
         _print_section(section)
     click.echo("Print a page:  sfumato docs PATH\nFind a page:   sfumato docs WORD")
 
@@ -93,9 +93,9 @@ def _print_section(section: MenuSection) -> None:
 def _print_hits(hits: list[Hit]) -> None:
     for hit in hits:
         heading = "" if hit.section.heading == hit.page.title else f": {hit.section.heading}"
-        click.echo(f"{click.style(_name(hit.page), bold=True)}  {hit.page.title}{heading}")
+        click.echo(f"{click.style(_page_path(hit.page), bold=True)}  {hit.page.title}{heading}")
         click.echo(f"    {hit.page.summary}")
-    click.echo(f"\nPrint one of them:  sfumato docs {_name(hits[0].page)}")
+    click.echo(f"\nPrint one of them:  sfumato docs {_page_path(hits[0].page)}")
 
 
 def _print_page(hit: Hit) -> None:
@@ -103,7 +103,7 @@ def _print_page(hit: Hit) -> None:
     page, section = hit.page, hit.section
     text = page.markdown
     if section is not page.sections[0] and len(text.split()) > _LONG_PAGE:
-        whole = f"The whole page: sfumato docs {_name(page)}"
+        whole = f"The whole page: sfumato docs {_page_path(page)}"
         text = f"# {page.title}\n\n{'#' * section.level} {section.heading}\n\n{section.text}\n\n{whole}\n"
     if not sys.stdout.isatty():
         click.echo(text.strip())

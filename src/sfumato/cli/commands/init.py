@@ -22,7 +22,7 @@ from sfumato.cli.drafting.columns import (
     omitted_columns_note,
     unusable_names_note,
 )
-from sfumato.cli.drafting.flags import answers_from_flags, typed_nulls
+from sfumato.cli.drafting.flags import answers_from_flags, nulls_from_flags
 from sfumato.cli.drafting.interview import SKIP, Interview, InterviewQuestion, SavedAnswers, parse_yes_no
 from sfumato.curator import Bounds, Curator
 from sfumato.curator.draft_figures import RowsKept, count_rows_kept
@@ -34,14 +34,14 @@ from sfumato.curator.policy_drafts import (
     copy_table,
     data_files,
     detect_tables,
+    files_to_read,
     infer_types,
     only_key,
     refuse_if_written,
-    rows_to_read,
     suggested_id,
-    suggested_path,
     suggested_unit,
-    unique_names,
+    suggested_via,
+    unique_table_names,
     write_bounds,
     write_draft,
 )
@@ -196,7 +196,7 @@ def command(
     missing = columns_without_bounds(policy)
     if missing:
         if price is None:
-            click.echo(f"\n{_without_bounds_words(missing, output)}")
+            click.echo(f"\n{_describe_missing_bounds(missing, output)}")
         price = price or (None if take_defaults else _ask_bounds_price(policy.budget))
         if price is not None:
             _buy_bounds(policy, output, missing, price)
@@ -230,7 +230,7 @@ class _Drafting:
         tables = {label: table for label, table in tables.items() if roles[label] != SKIP}
         names = {label: self._ask_name(label) for label in tables}
         private = {names[label]: table.columns for label, table in tables.items() if roles[label] == "private"}
-        owners = self._ask_owners({label: names[label] for label in tables if roles[label] == "private"}, private)
+        owners = self._ask_id_columns({label: names[label] for label in tables if roles[label] == "private"}, private)
         limits = self._ask_limits({label: tables[label] for label in owners}, names, owners)
         budget = self._ask_budget(large_allowed=flags["allow_large_delta"])
         drafted_tables = {
@@ -242,19 +242,21 @@ class _Drafting:
         unit = PrivacyUnit(self.unit, every_row=ROW in owners.values())
         return Policy(unit, budget, drafted_tables, allow_large_delta=budget.delta >= LARGE_DELTA)
 
-    def _ask_owners(self, names: Mapping[str, str], private: Mapping[str, Mapping[str, Any]]) -> dict[str, str | Via]:
+    def _ask_id_columns(
+        self, names: Mapping[str, str], private: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, str | Via]:
         """Ask for the id of each private table; note those that --yes took from a column's name."""
         questions = {label: self._id_question(label, name, private) for label, name in names.items()}
         budget_question = interview.budget_question(self.interview.take_defaults, proposed_delta(None))
         self.interview.require_answers([*questions.values(), budget_question])
         owners = {
-            label: self.interview.ask(question, _owner_parser(names[label], private))
+            label: self.interview.ask(question, _id_parser(names[label], private))
             for label, question in questions.items()
         }
         self.assumed += [
             assumed_id_note(names[label], owner, self.unit)
             for label, owner in owners.items()
-            if self._is_assumed(questions[label])
+            if self._took_default(questions[label])
         ]
         return owners
 
@@ -267,9 +269,9 @@ class _Drafting:
             for label, owner in owners.items()
             if owner != ROW
         }
-        assumed = [names[label] for label, question in questions.items() if self._is_assumed(question)]
+        assumed = [names[label] for label, question in questions.items() if self._took_default(question)]
         self.assumed += [assumed_limit_note(assumed, self.unit)] if assumed else []
-        is_asked = any(map(self.interview.is_asked, questions.values()))
+        is_asked = any(map(self.interview.will_ask, questions.values()))
         kept = self._count_rows_kept(tables, names, owners) if is_asked else {}
         return {label: self._ask_limit(label, kept.get(names[label])) for label in questions}
 
@@ -282,14 +284,14 @@ class _Drafting:
         max_rows: int | None,
     ) -> Table:
         """Ask about the columns of a private table."""
-        own_keys = _owner_columns(owners[label])
+        own_keys = _id_columns(owners[label])
         foreign_keys = {owner.key for owner in owners.values() if isinstance(owner, Via) and owner.via == names[label]}
         questions = ColumnInterview(
             self.interview, label, table, label in self.may_read, own_keys | foreign_keys, self.buys_bounds
         )
         questions.ask_nulls()
         columns = questions.ask_columns(own_keys)
-        self._note_left_out(label, names[label], table, {*columns, *own_keys})
+        self._record_columns_left_out(label, names[label], table, {*columns, *own_keys})
         return Table(
             names[label],
             table.file.absolute(),
@@ -308,7 +310,7 @@ class _Drafting:
         self.interview.flag_answers = (
             {} if flags["read_rows"] is None else {"read rows": "yes" if flags["read_rows"] else "no"}
         )
-        asked_files = rows_to_read(files) if self.interview.take_defaults else files
+        asked_files = files_to_read(files) if self.interview.take_defaults else files
         file_names = ", ".join(escape_unprintable(file.name) for file in asked_files[:3]) + (
             " …" if len(asked_files) > 3 else ""
         )
@@ -319,7 +321,7 @@ class _Drafting:
             raise InvalidPolicy(
                 "DATA has no table of this name", place=", ".join(relations), fix="leave --relation out"
             )
-        labels = unique_names([table.plain_name for table in candidates])
+        labels = unique_table_names([table.plain_name for table in candidates])
         selected = dict(zip(labels, candidates, strict=True))
         selected = {label: table for label, table in selected.items() if label not in flags["skip"]}
         tables = self._copy_tables(selected, flags["copy"])
@@ -331,7 +333,7 @@ class _Drafting:
             )
         self.may_read = {label for label, table in selected.items() if rows and table.source in asked_files}
         tables = {
-            label: infer_types(table, typed_nulls(flags["nulls"], label)) if label in self.may_read else table
+            label: infer_types(table, nulls_from_flags(flags["nulls"], label)) if label in self.may_read else table
             for label, table in tables.items()
         }
         self.interview.flag_answers = answers_from_flags(flags, tables, self.interview.flag_answers)
@@ -392,15 +394,15 @@ class _Drafting:
 
     def _id_question(self, label: str, name: str, private: Mapping[str, Mapping[str, Any]]) -> InterviewQuestion:
         """Return the question for the id of a table, with a default guessed from column names."""
-        guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_path(name, self.unit, private)
+        guess: str | Via | None = suggested_id(private[name], self.unit) or suggested_via(name, self.unit, private)
         default = f"{guess.via}.{guess.on}" if isinstance(guess, Via) else guess
         if default is None and not self.interview.take_defaults:  # --yes takes no uncertain default
             default = only_key(private[name]) or ROW
         return interview.id_question(label, self.unit, default)
 
-    def _is_assumed(self, question: InterviewQuestion) -> bool:
+    def _took_default(self, question: InterviewQuestion) -> bool:
         """Return whether --yes took the default of a question."""
-        return self.interview.take_defaults and self.interview.known_answer(question) is None
+        return self.interview.take_defaults and self.interview.existing_answer(question) is None
 
     def _count_rows_kept(
         self, tables: Mapping[str, DetectedTable], names: Mapping[str, str], owners: Mapping[str, str | Via]
@@ -424,7 +426,7 @@ class _Drafting:
     def _ask_limit(self, label: str, kept: RowsKept | None) -> int:
         proposal = None if kept is None else kept.proposed_limit
         question = interview.max_rows_question(label, self.unit, None if proposal is None else str(proposal))
-        if kept is not None and self.interview.is_asked(question):
+        if kept is not None and self.interview.will_ask(question):
             click.echo(limits_note(label, self.unit, kept))
         return self.interview.ask(question, _parse_limit)
 
@@ -437,19 +439,19 @@ class _Drafting:
         if budget.delta <= proposed:
             return budget
         if question.key in self.interview.flag_answers:  # a flag cannot be asked for again
-            _require_allowed(budget.delta, proposed, large_allowed)
-            print_warning(interview.above_proposal(budget.delta, proposed, people))
+            _refuse_large_delta(budget.delta, proposed, large_allowed)
+            print_warning(interview.delta_comparison(budget.delta, proposed, people))
             return budget
         confirmation = interview.confirm_delta_question(budget.delta, proposed, people)
         delta = self.interview.ask(confirmation, _delta_parser(budget.delta, proposed))
         return Budget(budget.epsilon, delta)
 
-    def _note_left_out(self, label: str, name: str, table: DetectedTable, declared: Collection[str]) -> None:
+    def _record_columns_left_out(self, label: str, name: str, table: DetectedTable, declared: Collection[str]) -> None:
         """Record the columns that a default left out, not those the owner left out by an answer or a flag."""
         questions = {
             column: interview.type_question(label, column, SKIP) for column in table.columns if column not in declared
         }
-        chosen = {column for column, question in questions.items() if self.interview.known_answer(question) == SKIP}
+        chosen = {column for column, question in questions.items() if self.interview.existing_answer(question) == SKIP}
         if omitted := {column: table.columns[column] for column in questions if column not in chosen}:
             self.left_out[name] = omitted
 
@@ -461,7 +463,7 @@ def _print_columns(label: str, table: DetectedTable) -> None:
     reading_note = "types detected from rows" if table.rows_read else "no row was read"
     click.secho(f"The columns of {label} ({reading_note}):", bold=True)
     for name, kind in list(table.columns.items())[:_MAX_LISTED]:
-        words = _rules_words(table, name) + _stopping_words(table, name)
+        words = _rules_words(table, name) + _describe_nonnumeric_texts(table, name)
         click.echo(f"  {name:<24} {kind.value if kind else 'written as text'}{words}")
     if len(table.columns) > _MAX_LISTED:
         click.echo(f"  … and {len(table.columns) - _MAX_LISTED:,} more")
@@ -477,9 +479,9 @@ def _rules_words(table: DetectedTable, column: str) -> str:
     return "".join(f", {phrase}" for phrase in phrases)
 
 
-def _stopping_words(table: DetectedTable, column: str) -> str:
+def _describe_nonnumeric_texts(table: DetectedTable, column: str) -> str:
     """Say which texts keep a column from being one of numbers, and what to type if they mean that a cell is missing."""
-    texts = table.stopped_by.get(column)
+    texts = table.nonnumeric_texts.get(column)
     if not texts:
         return ""
     shown = escape_unprintable(", ".join(map(repr, texts)))
@@ -494,7 +496,7 @@ def _short_path(path: Path) -> str:
     return escape_unprintable(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
-def _without_bounds_words(missing: list[tuple[str, str]], output: Path) -> str:
+def _describe_missing_bounds(missing: list[tuple[str, str]], output: Path) -> str:
     names = ", ".join(column for _, column in missing[:_MAX_LISTED]) + (" …" if len(missing) > _MAX_LISTED else "")
     return (
         f"Without bounds: {names}. These columns can be counted, but not summed or averaged. "
@@ -538,12 +540,12 @@ def _buy_bounds(policy: Policy, output: Path, missing: list[tuple[str, str]], pr
         write_bounds(policy, output, bounds)
 
 
-def _owner_columns(owner: str | Via) -> set[str]:
+def _id_columns(owner: str | Via) -> set[str]:
     """Return the column that identifies the owner of a row."""
     return {owner} if isinstance(owner, str) else {owner.on}
 
 
-def _require_allowed(delta: Fraction, proposed: Fraction, large_allowed: bool) -> None:
+def _refuse_large_delta(delta: Fraction, proposed: Fraction, large_allowed: bool) -> None:
     """Refuse a large δ from a flag without the flag that allows it."""
     if delta >= LARGE_DELTA and not large_allowed:
         raise InvalidPolicy(
@@ -593,7 +595,7 @@ def _choice_parser(names: set[str]) -> Callable[[str], str]:
     return check
 
 
-def _owner_parser(table: str, private: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str | Via]:
+def _id_parser(table: str, private: Mapping[str, Mapping[str, Any]]) -> Callable[[str], str | Via]:
     """Return a parser of ids: a column of the table, row, or OTHER.COLUMN (with =KEY if its name differs there)."""
 
     def read(answer: str) -> str | Via:

@@ -31,14 +31,14 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
       sfumato login https://data.example.org --forget
     """
     from sfumato.client.addresses import Address, save_token
-    from sfumato.client.remote_curators import policies_at
+    from sfumato.client.remote_curators import visible_policies
 
     address = Address.parse(url)
     if forget:
         click.echo(f"token deleted from {save_token(address, None)}")
         return
     token = _read_token()
-    names = policies_at(address, token, certificate=certificate)
+    names = visible_policies(address, token, certificate=certificate)
     click.echo(f"token saved in {save_token(address, token, certificate)}")
     click.echo(f"policies on this server: {', '.join(names) or 'none lists you yet'}")
 

@@ -78,7 +78,7 @@ def command(
     if as_json:
         click.echo(reading.to_json())
         return
-    _show(reading)
+    _print_precedents(reading)
 
 
 def _read_policy_guarantee(policy: Path, ledger: Path | str | None, prior: str) -> Precedents:
@@ -88,7 +88,7 @@ def _read_policy_guarantee(policy: Path, ledger: Path | str | None, prior: str) 
     return precedents_of(policy, ledger, prior)
 
 
-def _show(reading: Precedents) -> None:
+def _print_precedents(reading: Precedents) -> None:
     from sfumato.cli.common.output import print_table
     from sfumato.privacy.precedents import COLUMNS
 

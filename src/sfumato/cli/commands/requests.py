@@ -51,7 +51,7 @@ def _requests(server: str, policy: str) -> Iterator[tuple[Any, RemoteRequests]]:
         yield curator, curator.requests
 
 
-def _show(view: RequestView, as_json: bool) -> None:
+def _print_request(view: RequestView, as_json: bool) -> None:
     click.echo(view.to_json() if as_json else str(view))
 
 
@@ -90,7 +90,7 @@ def file(
             proposal = curator.sql(sql)
         else:
             proposal = RemoteProposal.propose(curator.policy_connection, kind, _parse_spec(spec or ""))
-        _show(requests.file(proposal, purpose=purpose, days=days, **terms), as_json)
+        _print_request(requests.file(proposal, purpose=purpose, days=days, **terms), as_json)
 
 
 def _parse_spec(text: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def show(policy: str, number: int, server: str, as_json: bool) -> None:
     """Show request NUMBER: what is asked, its cost, what is left after it, and what it reveals about one person."""
     with _requests(server, policy) as (_, requests):
         view = requests.show(number)
-    _show(view, as_json)
+    _print_request(view, as_json)
     if not as_json and view.one_person:
         from sfumato.curator.request_views import OUTSIDE_THE_PROMISE
 
@@ -154,7 +154,7 @@ def _step_command(step: str, reason_option: dict[str, Any], doc: str) -> None:
     @options.as_json
     def take_step(policy: str, number: int, reason: str, server: str, as_json: bool) -> None:
         with _requests(server, policy) as (_, requests):
-            _show(getattr(requests, step)(number, reason), as_json)
+            _print_request(getattr(requests, step)(number, reason), as_json)
 
 
 _step_command("approve", _NOTE, "Approve request NUMBER of somebody else. For owners.")
@@ -189,7 +189,7 @@ def release(policy: str, number: int, request_id: str | None, server: str, as_js
 def publish(policy: str, lines: tuple[int, ...], purpose: str, server: str, as_json: bool) -> None:
     """Mark your answers on these ledger LINES for publication; once approved, sfumato bundle --reviewed signs them."""
     with _requests(server, policy) as (_, requests):
-        _show(requests.publish(lines, purpose=purpose), as_json)
+        _print_request(requests.publish(lines, purpose=purpose), as_json)
 
 
 @command.command(epilog=EXIT_CODES_HELP)
@@ -235,4 +235,4 @@ def grant(
     with _requests(server, policy) as (_, requests):
         limits = {"tables": tables, "kinds": kinds, "measures": measures}
         view = requests.grant(user, epsilon=epsilon, days=days, purpose=purpose, **limits)
-    _show(view, as_json)
+    _print_request(view, as_json)

@@ -141,7 +141,7 @@ def exit_on_refusal(flags: Callable[[], Collection[str]] = tuple, details: Calla
             exit_interrupted(stored=False)
         except Exception as fault:
             if _is_stream_error(fault):
-                _end_unwritten(fault)  # click would exit with 1, as if the command had been refused
+                _exit_unwritable(fault)  # click would exit with 1, as if the command had been refused
             print_error(_describe_fault(fault))
             sys.exit(INTERNAL)
 
@@ -157,12 +157,12 @@ def guard_streams() -> Iterator[None]:
     except SystemExit as exiting:
         errors = _flush_streams()
         if (errors or "stdout" in closed_names) and exiting.code in (0, None):
-            _end_unwritten(*errors)
+            _exit_unwritable(*errors)
         raise
     except OSError as error:
         if not _is_stream_error(error):
             raise
-        _end_unwritten(error)
+        _exit_unwritable(error)
 
 
 def _open_closed_streams() -> list[str]:
@@ -217,7 +217,7 @@ def exit_unfinished(*, interrupted: bool) -> NoReturn:
     sys.exit(INTERRUPTED if interrupted else REFUSED)
 
 
-def _end_unwritten(*errors: Exception) -> NoReturn:
+def _exit_unwritable(*errors: Exception) -> NoReturn:
     """Exit with 74, and say why unless every reader has left of its own accord."""
     _flush_streams()
     if not errors or not all(isinstance(error, BrokenPipeError) for error in errors):

@@ -11,15 +11,21 @@ import click
 from sfumato.cli.drafting import columns as typed_columns, interview
 from sfumato.cli.drafting.columns import (
     ColumnDeclaration,
+    format_cell_list,
     format_rules,
-    format_words,
+    parse_cell_list,
     parse_rules_text,
-    parse_words_text,
 )
 from sfumato.cli.drafting.interview import ACCEPT_ALL, SKIP, Interview, InterviewQuestion
-from sfumato.curator.cell_proposals import CellProposal, Reading, SampledMarkers, propose_folding, sample_markers
+from sfumato.curator.cell_proposals import (
+    CellProposal,
+    CellReading,
+    MissingMarkers,
+    count_missing_markers,
+    propose_folding,
+)
 from sfumato.curator.draft_figures import BoundsFigures, RowsKept, UnreadCells, count_unread, propose_bounds
-from sfumato.curator.policy_drafts import DetectedTable, is_identifying, suggested_bounds
+from sfumato.curator.policy_drafts import DetectedTable, is_identifying_name, suggested_bounds
 from sfumato.errors import InvalidPolicy
 from sfumato.policy import ROW, Domain, Table, Type
 from sfumato.policy.cell_rules import CellRules, parse_rules, parse_words
@@ -51,23 +57,23 @@ def bounds_note(column: str, figures: BoundsFigures) -> str:
     return f"{_PRIVATE} of the cells of {column}, {phrases}. {_CONFIRM}"
 
 
-def markers_note(table: str, markers: SampledMarkers) -> str:
+def markers_note(table: str, markers: MissingMarkers) -> str:
     """Say which cells of a table look missing, and how many of the sampled ones they are."""
     count = f"{sum(markers.counts.values()):,} of the {markers.cells:,} cells that were sampled would be missing"
-    words = format_words(list(markers.counts))
+    words = format_cell_list(list(markers.counts))
     return f"{_PRIVATE} cells of {table} that look missing are {words}; {count}. {_CONFIRM}"
 
 
 def rules_note(column: str, proposal: CellProposal, unread: UnreadCells | None) -> str:
     """Show a few cells of a column with what they are read as, and say how many cannot be read so."""
-    examples = ", ".join(f"{_cell(text)} → {value}" for text, value in proposal.examples)
+    examples = ", ".join(f"{_display_cell(text)} → {value}" for text, value in proposal.examples)
     lost = "" if unread is None else f" {unread.unread:,} of {unread.cells:,} cells fit no rule and would be missing."
     rivals = " or ".join(dict.fromkeys(format_rules(rival.rules) for rival in proposal.rivals))
     other = f" Only a few cells rule out {rivals}: type that if it is right." if rivals else ""
     return f"{_PRIVATE} cells of {column} would be read as {examples}.{lost}{other}"
 
 
-def _cell(text: str) -> str:
+def _display_cell(text: str) -> str:
     shown = escape_unprintable(text[:_MAX_SHOWN]) + ("…" if len(text) > _MAX_SHOWN else "")
     return f'"{shown}"' if shown != shown.strip() else shown
 
@@ -105,23 +111,23 @@ class ColumnInterview:
     def ask_nulls(self) -> None:
         """Ask which cells are missing in every column; proposed are the usual markers among the sampled cells."""
         question = interview.nulls_question(self.label, None)
-        if self.may_read and self.interview.is_asked(question):
+        if self.may_read and self.interview.will_ask(question):
             columns = [name for name in self.table.columns if name not in self.unit_columns]
-            markers = sample_markers(self.table.file, self.table.relation, columns)
+            markers = count_missing_markers(self.table.file, self.table.relation, columns)
             if markers.counts:
                 click.echo(markers_note(self.label, markers))
-                question = interview.nulls_question(self.label, format_words(list(markers.counts)))
-        if question.proposal is not None or self.interview.known_answer(question) is not None:
-            self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_words_text(answer), "nulls"))
+                question = interview.nulls_question(self.label, format_cell_list(list(markers.counts)))
+        if question.proposal is not None or self.interview.existing_answer(question) is not None:
+            self.nulls = self.interview.ask(question, lambda answer: parse_words(parse_cell_list(answer), "nulls"))
 
-    def ask_columns(self, own_keys: Collection[str]) -> dict[str, Any]:
+    def ask_columns(self, unit_keys: Collection[str]) -> dict[str, Any]:
         """Ask for the declaration of each column; those of the unit's ids are left out by default."""
         if not self.interview.take_defaults:
             click.echo(
                 f"\nFor each column of {self.label}: its type, {SKIP} to leave it out, or {ACCEPT_ALL} to accept all "
                 "defaults from here on. Take bounds and values from what you know, not from the data."
             )
-        answers = {name: self._ask_column(name, name in own_keys) for name in self.table.columns}
+        answers = {name: self._ask_column(name, name in unit_keys) for name in self.table.columns}
         columns = {name: declaration for name, declaration in answers.items() if declaration is not None}
         if not columns:
             raise InvalidPolicy(
@@ -133,7 +139,7 @@ class ColumnInterview:
 
     def _ask_column(self, name: str, is_key: bool) -> ColumnDeclaration | None:
         """Ask for the declaration of one column; None leaves it out, the default for ids."""
-        is_left_out = is_key or is_identifying(name)
+        is_left_out = is_key or is_identifying_name(name)
         default = SKIP if is_left_out else (self.table.columns[name] or Type.TEXT).value
         proposal = self.table.proposals.get(name)
         proposed = None if is_left_out or proposal is None or proposal.is_certain else proposal.reading.type.value
@@ -153,7 +159,7 @@ class ColumnInterview:
     def _parse_values(self, name: str, answer: str) -> Domain:
         """Parse listed values; refuse one that is a missing cell of this table, unless the column has its own nulls."""
         domain = typed_columns.parse_text_column(answer)
-        own_rules = self.interview.known_answer(interview.rules_question(self.label, name, "", None)) or ""
+        own_rules = self.interview.existing_answer(interview.rules_question(self.label, name, "", None)) or ""
         clash = next((value for value in domain.values or () if value in self.nulls), None)
         if clash is not None and "nulls" not in parse_rules_text(own_rules):
             raise click.UsageError(
@@ -164,7 +170,7 @@ class ColumnInterview:
 
     def _ask_rules(self, domain: ColumnDeclaration, question: InterviewQuestion) -> CellRules:
         """Ask how the cells of a column are written, unless nothing is known or proposed."""
-        if question.proposal is None and not question.default and self.interview.known_answer(question) is None:
+        if question.proposal is None and not question.default and self.interview.existing_answer(question) is None:
             return CellRules()
         declared = domain if isinstance(domain, Domain) else Domain(domain["type"])
         return self._ask(question, lambda answer: _parse_column_rules(answer, declared))
@@ -180,8 +186,8 @@ class ColumnInterview:
         question = interview.rules_question(
             self.label, name, text if proposal.is_certain else "", None if proposal.is_certain else text
         )
-        if text and self.interview.is_asked(question, self._part):
-            unread = count_unread(self._draft(name, proposal.reading.declaration), name)
+        if text and self.interview.will_ask(question, self._part):
+            unread = count_unread(self._single_column_table(name, proposal.reading.declaration), name)
             click.echo(rules_note(name, proposal, unread))
         return question
 
@@ -192,14 +198,14 @@ class ColumnInterview:
     def _folding_question(self, name: str, domain: ColumnDeclaration) -> InterviewQuestion:
         """Return the question for the rules of a text; spaces and letter cases are proposed where more cells fit."""
         question = interview.rules_question(self.label, name, "", None)
-        is_asked = self.may_read and self.interview.is_asked(question, self._part)
+        is_asked = self.may_read and self.interview.will_ask(question, self._part)
         if not is_asked or not isinstance(domain, Domain) or domain.values is None or name in self.unit_columns:
             return question
         values = [str(value) for value in domain.values]
         proposal = propose_folding(self.table.file, self.table.relation, name, values)
         if proposal is None:
             return question
-        unread = count_unread(self._draft(name, {"values": values, **proposal.reading.declaration}), name)
+        unread = count_unread(self._single_column_table(name, {"values": values, **proposal.reading.declaration}), name)
         click.echo(rules_note(name, proposal, unread))
         return interview.rules_question(self.label, name, "", format_rules(proposal.reading.rules))
 
@@ -208,16 +214,16 @@ class ColumnInterview:
         figures.
         """
         question = interview.bounds_question(self.label, name, suggested_bounds(name, kind), None)
-        is_asked = self.may_read and self.interview.is_asked(question, self._part)
+        is_asked = self.may_read and self.interview.will_ask(question, self._part)
         if question.default or self.buys_bounds or not is_asked:
             return question
-        figures = propose_bounds(self._draft(name, Reading(kind, rules).declaration), name)
+        figures = propose_bounds(self._single_column_table(name, CellReading(kind, rules).declaration), name)
         if figures is None:
             return question
         click.echo(bounds_note(name, figures))
         return interview.bounds_question(self.label, name, "", figures.proposed.text)
 
-    def _draft(self, name: str, declaration: Mapping[str, Any]) -> Table:
+    def _single_column_table(self, name: str, declaration: Mapping[str, Any]) -> Table:
         """Return a table of this column alone, to be read for the owner."""
         columns: dict[str, Any] = {name: declaration}
         file, relation = self.table.file.absolute(), self.table.relation

@@ -42,10 +42,10 @@ _QUOTED_WORD = re.compile(_QUOTED)
 _WORD = re.compile(rf"(?:(?<=,)|^)(?:\s*{_QUOTED}\s*(?=,|$)|[^,]*)")
 
 
-def split_rules(kind: Type, declaration: str) -> tuple[str, str]:
+def split_bounds_and_rules(kind: Type, declaration: str) -> tuple[str, str]:
     """Split the declaration of a column of this type into its bounds or values, and its rules.
 
-    >>> split_rules(Type.REAL, "0 5000 decimal , currency €")
+    >>> split_bounds_and_rules(Type.REAL, "0 5000 decimal , currency €")
     ('0 5000', 'decimal , currency €')
     """
     keys = _TEXT_KEYS if kind is Type.TEXT else RULE_KEYS
@@ -77,7 +77,7 @@ def _parse_value(name: str, value: str) -> Any:
     if name == "format":
         return [part.strip() for part in value.split(_ALTERNATIVES)]
     if name in _LISTS:
-        return parse_words_text(value)
+        return parse_cell_list(value)
     if name == "map":
         pairs = [part.partition(":") for part in value.split(",")]
         if not all(colon for _, colon, _ in pairs):
@@ -88,24 +88,24 @@ def _parse_value(name: str, value: str) -> Any:
     return " " if value == "space" else value
 
 
-def parse_words_text(value: str) -> list[str]:
+def parse_cell_list(value: str) -> list[str]:
     """Parse cells separated by commas; ``""`` is the empty cell, and ``-`` alone is no cell, unlike ``"-"``."""
     if value.strip() in ("", AS_STORED):
         return []
-    return split_words(value)
+    return split_comma_list(value)
 
 
-def split_words(text: str) -> list[str]:
+def split_comma_list(text: str) -> list[str]:
     """Split a list at its commas; a word between double quotes keeps its commas, and has "" for a quote.
 
-    >>> split_words('north, "south, old town", "5"" pipe"')
+    >>> split_comma_list('north, "south, old town", "5"" pipe"')
     ['north', 'south, old town', '5" pipe']
     """
     words = [match[0].strip() for match in _WORD.finditer(text)]
     return [word[1:-1].replace('""', '"') if _QUOTED_WORD.fullmatch(word) else word for word in words]
 
 
-def format_words(words: tuple[str, ...] | list[str]) -> str:
+def format_cell_list(words: tuple[str, ...] | list[str]) -> str:
     """Write cells as an owner types them."""
     return ",".join(_quote_word(word) if word in ("", AS_STORED) or set(word) & set(',"') else word for word in words)
 
@@ -130,7 +130,7 @@ def _format_value(name: str, value: Any) -> str:
     if name == "format":
         return value if isinstance(value, str) else _ALTERNATIVES.join(value)
     if name in _LISTS:
-        return format_words(value) or AS_STORED
+        return format_cell_list(value) or AS_STORED
     if name == "map":
         return ",".join(f"{source}:{target}" for source, target in value.items())
     if name == "possible":
@@ -168,16 +168,16 @@ def parse_numeric_column(kind: Type, answer: str) -> ColumnDeclaration:
 
 
 def _split_values(answer: str) -> tuple[str, ...] | None:
-    return None if answer.strip() in ("", SKIP) else tuple(split_words(answer))
+    return None if answer.strip() in ("", SKIP) else tuple(split_comma_list(answer))
 
 
 def _parse_values(answer: str) -> tuple[str, ...] | None:
     """Parse a list of numbers, in which 1..16 stands for all whole numbers from 1 to 16."""
     parts = _split_values(answer)
-    return None if parts is None else tuple(value for part in parts for value in _expand_run(part))
+    return None if parts is None else tuple(value for part in parts for value in _expand_integer_range(part))
 
 
-def _expand_run(part: str) -> tuple[str, ...]:
+def _expand_integer_range(part: str) -> tuple[str, ...]:
     run = _RUN_FORMAT.fullmatch(part)
     if run is None:
         return (part,)

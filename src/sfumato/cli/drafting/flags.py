@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sfumato.cli.drafting.columns import VALUES, parse_words_text, split_rules
+from sfumato.cli.drafting.columns import VALUES, parse_cell_list, split_bounds_and_rules
 from sfumato.cli.drafting.interview import SKIP
 from sfumato.curator.policy_drafts import DetectedTable
 from sfumato.policy import Type
@@ -58,10 +58,10 @@ def _parse_table_flags(texts: Iterable[str], tables: Tables, flag: str, key: str
             yield f"{_check_table(name, tables, flag)}.{key}", value
 
 
-def typed_nulls(texts: Iterable[str], table: str) -> list[str]:
+def nulls_from_flags(texts: Iterable[str], table: str) -> list[str]:
     """Return the missing cells that --nulls names for a table, the last of its flags alone."""
     own = [text.removeprefix(f"{table}=") for text in texts if "=" not in text or text.startswith(f"{table}=")]
-    return parse_words_text(own[-1]) if own else []
+    return parse_cell_list(own[-1]) if own else []
 
 
 def _parse_ids(texts: Iterable[str], tables: Tables) -> Iterable[tuple[str, str]]:
@@ -99,7 +99,9 @@ def _parse_column(text: str, tables: Tables) -> dict[str, str]:
     if kind == VALUES:
         typed = f"integer {VALUES} {rest}" if re.fullmatch(r"[-0-9,. ]+", rest) else f"text {rest}"
         raise click.UsageError(f"write the type first: --column {quote(path)}={quote(typed)}")
-    domain_text, rules_text = split_rules(Type(kind), rest) if kind in {each.value for each in Type} else (rest, "")
+    domain_text, rules_text = (
+        split_bounds_and_rules(Type(kind), rest) if kind in {each.value for each in Type} else (rest, "")
+    )
     if kind == Type.BOOLEAN.value and domain_text:
         raise click.UsageError(f"a boolean has no bounds and no values: write --column {quote(path)}=boolean")
     answers = {}

@@ -129,31 +129,33 @@ class Interview:
             return self._parse(question, question.default, parse)
         if self.take_defaults:
             if question.default is None:
-                raise _unanswered([question])
+                raise _unanswered_error([question])
             return self._parse(question, question.default, parse)
         return self._prompt(question, parse)
 
-    def is_asked(self, question: InterviewQuestion, part: str = "") -> bool:
+    def will_ask(self, question: InterviewQuestion, part: str = "") -> bool:
         """Return whether the owner will be asked: no flag, earlier answer or accepted default answers it."""
-        return not (self.take_defaults or part in self.accepted_parts or self.known_answer(question) is not None)
+        return not (self.take_defaults or part in self.accepted_parts or self.existing_answer(question) is not None)
 
-    def known_answer(self, question: InterviewQuestion) -> str | None:
+    def existing_answer(self, question: InterviewQuestion) -> str | None:
         """Return the answer from a flag, an earlier interview or the keyboard; None if there is none."""
         flag_answer = self.flag_answers.get(question.key)
         return self.saved_answers.get(question.key) if flag_answer is None else flag_answer
 
     def require_answers(self, questions: Sequence[InterviewQuestion]) -> None:
         """With --yes, refuse together all questions that have no answer and no default."""
-        answers = (self.known_answer(question) or question.default for question in questions)
+        answers = (self.existing_answer(question) or question.default for question in questions)
         unanswered = [question for question, answer in zip(questions, answers, strict=True) if answer is None]
         if unanswered and self.take_defaults:
-            raise _unanswered(unanswered)
+            raise _unanswered_error(unanswered)
 
     def _parse(self, question: InterviewQuestion, answer: str, read: Callable[[str], T]) -> T:
         try:
             return read(answer)
         except (SfumatoError, click.UsageError) as refusal:
-            raise InvalidPolicy(_rule(refusal), place=question.prompt, fix=f"answer it with {question.flag}") from None
+            raise InvalidPolicy(
+                _rule_text(refusal), place=question.prompt, fix=f"answer it with {question.flag}"
+            ) from None
 
     def _prompt(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:
         while True:
@@ -166,13 +168,13 @@ class Interview:
             try:
                 parsed = read(typed)
             except (SfumatoError, click.UsageError) as refusal:
-                click.echo(f"Error: {_rule(refusal)}")
+                click.echo(f"Error: {_rule_text(refusal)}")
                 continue
             self.saved_answers.save(question.key, typed)
             return parsed
 
 
-def _unanswered(questions: Sequence[InterviewQuestion]) -> InvalidPolicy:
+def _unanswered_error(questions: Sequence[InterviewQuestion]) -> InvalidPolicy:
     these, them = ("this question has", "it") if len(questions) == 1 else ("these questions have", "them")
     return InvalidPolicy(
         f"--yes accepts every default, but {these} no safe default",
@@ -181,7 +183,7 @@ def _unanswered(questions: Sequence[InterviewQuestion]) -> InvalidPolicy:
     )
 
 
-def _rule(refusal: SfumatoError | click.UsageError) -> str:
+def _rule_text(refusal: SfumatoError | click.UsageError) -> str:
     """Return the rule without the refused value, which is visible in the line above."""
     if isinstance(refusal, InvalidParameter):
         return f"{refusal.parameter} must be {refusal.allowed}"
@@ -297,7 +299,7 @@ def people_question(unit: str) -> InterviewQuestion:
     )
 
 
-def above_proposal(delta: Fraction, proposed: Fraction, people: int | None) -> str:
+def delta_comparison(delta: Fraction, proposed: Fraction, people: int | None) -> str:
     """Describe how a δ compares with the proposed one."""
     reason = "the number of units is unknown" if people is None else f"1/(100 · {people:,} units)"
     return f"a delta of {format_probability(delta)} is above {format_probability(proposed)} ({reason})"
@@ -307,7 +309,7 @@ def confirm_delta_question(delta: Fraction, proposed: Fraction, people: int | No
     """Return the question that is asked when a typed δ is above the proposed one."""
     return InterviewQuestion(
         "delta",
-        f"{above_proposal(delta, proposed, people).capitalize()}: type {format_probability(delta)} again to keep it, "
+        f"{delta_comparison(delta, proposed, people).capitalize()}: type {format_probability(delta)} again to keep it, "
         "or a smaller one",
         format_probability(proposed),
         "With probability delta nothing is promised about a unit. A mechanism that publishes each unit's rows with "

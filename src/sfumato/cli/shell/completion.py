@@ -75,7 +75,7 @@ def is_complete(text: str) -> bool:
     return not unfinished or (bool(complete) and complete[-1] == _as_command(last_line, unfinished))
 
 
-def is_trapped_word(line: str) -> bool:
+def is_command_inside_statement(line: str) -> bool:
     """Return whether a line within a statement is probably meant as a command: quit, exit or help."""
     return line.strip().rstrip("; ").lower() in _BARE_WORDS
 

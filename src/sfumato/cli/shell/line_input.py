@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import click
 
-from sfumato.cli.shell.completion import Completion, common_prefix, is_complete, is_trapped_word
+from sfumato.cli.shell.completion import Completion, common_prefix, is_command_inside_statement, is_complete
 from sfumato.errors import SfumatoError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class PlainLineInput:
                 line = self._read_line(CONTINUATION_PROMPT)
             except EOFError:
                 return text
-            if self._prompts and is_trapped_word(line):
+            if self._prompts and is_command_inside_statement(line):
                 click.echo("While you type a question: \\q quits, \\reset discards it, ; ends it.", err=True)
             text += line
         return text

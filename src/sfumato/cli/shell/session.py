@@ -49,9 +49,9 @@ class ShellSettings:
         return self.epsilon is not None or self.within is not None
 
     def __str__(self) -> str:
-        return "; ".join([self._price(), *([f"limit {_format_pairs(self.limits)}"] if self.limits else [])])
+        return "; ".join([self._price_text(), *([f"limit {_format_pairs(self.limits)}"] if self.limits else [])])
 
-    def _price(self) -> str:
+    def _price_text(self) -> str:
         if not self.has_price:
             return "no price yet"
         if self.within is None:
@@ -146,7 +146,7 @@ class ShellSession:
         current: Standing = getattr(standing, "fresh", standing)
         period = f" each {standing.per}" if standing is not current else ""
         allowed = current.allowed.get("pure") or current.epsilon  # for an analyst, their share
-        return f"{self.curator.name} ε {_remaining_epsilon(current)} of {format_rounded_down(allowed)}{period}> "
+        return f"{self.curator.name} ε {_remaining_epsilon_text(current)} of {format_rounded_down(allowed)}{period}> "
 
     def run(self, piece: str) -> None:
         """Run a command, or ask a question in SQL."""
@@ -176,9 +176,9 @@ class ShellSession:
         forecast = question.error(**self.settings.price)
         self._print_forecast(forecast)
         if self._confirm(forecast):
-            self._release(question, self._accepted_price(forecast))
+            self._release(question, self._confirmed_price(forecast))
 
-    def _accepted_price(self, forecast: Forecast) -> dict[str, Any]:
+    def _confirmed_price(self, forecast: Forecast) -> dict[str, Any]:
         """Return the price that was confirmed. Only a person accepts a δ that nobody typed, --yes does not."""
         accepts_delta = forecast.assumed_delta and self.interactive and not self.spends_unconfirmed
         return {**self.settings.price, "delta": forecast.assumed_delta} if accepts_delta else self.settings.price
@@ -306,7 +306,7 @@ class ShellSession:
         raise QuitSession
 
 
-def _remaining_epsilon(standing: Standing) -> str:
+def _remaining_epsilon_text(standing: Standing) -> str:
     return format_rounded_down(exact(standing.largest.get("Laplace", 0), "largest"))
 
 

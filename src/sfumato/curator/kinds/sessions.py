@@ -11,7 +11,7 @@ from sfumato.curator.release_kinds import (
     Count,
     Names,
     ReleaseKind,
-    Size,
+    SizeBounds,
     SkinRefusal,
     Spec,
     Text,
@@ -30,7 +30,7 @@ class SessionSpec(Spec["ListedSessionProposal"]):
     """Compare a list of questions with a threshold, one after the other, for one price."""
 
     threshold: Number = option("The number that questions are compared with.")
-    questions: Annotated[Sequence[Text], Size(1, 1000)] = option("Questions in SQL, in the order to ask them.")
+    questions: Annotated[Sequence[Text], SizeBounds(1, 1000)] = option("Questions in SQL, in the order to ask them.")
     positives: Count = option("The session ends after this many answers above the threshold.", 1)
     sensitivity: Number | None = option("The most that one unit can change the answer to any of the questions.", None)
     tables: Names | None = option("Instead of a sensitivity: questions count rows of these tables.", None)

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sfumato.curator.release_kinds import QUESTIONS, Name, ReleaseKind, Size, SkinRefusal, Spec, Text, Workspace, option
+from sfumato.curator.release_kinds import (
+    QUESTIONS,
+    Name,
+    ReleaseKind,
+    SizeBounds,
+    SkinRefusal,
+    Spec,
+    Text,
+    Workspace,
+    option,
+)
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from sfumato.curator.proposals.workloads import WorkloadProposal
 
-_Questions = Annotated[Sequence[Text], Size(1, 10**9)] | Mapping[Name, Text]
+_Questions = Annotated[Sequence[Text], SizeBounds(1, 10**9)] | Mapping[Name, Text]
 
 
 @dataclass(frozen=True)

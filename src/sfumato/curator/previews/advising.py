@@ -46,7 +46,7 @@ _POLICY = {"rows": "max_rows", "groups": "max_groups", "rows_per_group": "max_ro
 
 Widths = Mapping[str, Width]
 """The half-widths of an answer's columns."""
-Again = Callable[[Query, Limits], Widths]
+Reforecast = Callable[[Query, Limits], Widths]
 """Forecasts the question with other limits or bounds."""
 
 
@@ -162,7 +162,7 @@ def advise(
     limits: Limits,
     *,
     every_row: bool,
-    again: Again,
+    reforecast: Reforecast,
     ranks: Collection[str],
     whole: Collection[str],
     groups: Sequence[GroupKey] = (),
@@ -171,20 +171,20 @@ def advise(
 ) -> tuple[Tip, ...]:
     """Forecast a question as it is, and with one setting changed at a time.
 
-    ``again`` forecasts a changed question. A limit's share is what a limit of one row, or one group, per unit
+    ``reforecast`` forecasts a changed question. A limit's share is what a limit of one row, or one group, per unit
     would remove. ``ranks`` names the columns whose half-width is in rows, and ``whole`` those of integers. ``groups``
     are the declared groups, and ``unit_id`` names the column of the unit. With ``only``, the gain is that of these
     columns.
     """
-    current = {name: width for name, width in again(query, limits).items() if only is None or name in only}
+    current = {name: width for name, width in reforecast(query, limits).items() if only is None or name in only}
     limit_names = () if every_row else _tightenable_limits(query, limits)
     changes = [
-        *(_try_limit(name, query, limits, current, again) for name in limit_names),
-        *(_try_bound(index, query, limits, current, again) for index in range(len(query.plan.measures))),
-        *(_try_without_key(index, query, limits, groups, current, again) for index in range(len(query.plan.keys))),
-        *([] if every_row or unit_id is None else [_try_units(query, limits, unit_id, current, again)]),
-        _try_column_alone(query, limits, current, again),
-        _try_synopsis(query, limits, current, again),
+        *(_try_limit(name, query, limits, current, reforecast) for name in limit_names),
+        *(_try_bound(index, query, limits, current, reforecast) for index in range(len(query.plan.measures))),
+        *(_try_without_key(index, query, limits, groups, current, reforecast) for index in range(len(query.plan.keys))),
+        *([] if every_row or unit_id is None else [_try_units(query, limits, unit_id, current, reforecast)]),
+        _try_column_alone(query, limits, current, reforecast),
+        _try_synopsis(query, limits, current, reforecast),
     ]
     tips = {
         change.change: change.tip(current, ranks, whole)
@@ -194,10 +194,10 @@ def advise(
     return tuple(sorted(tips.values(), key=lambda tip: -tip.share))
 
 
-def ladder(most: int) -> tuple[int, ...]:
+def round_limits(most: int) -> tuple[int, ...]:
     """List 1, 2, 5, 10, 20, 50, … up to a limit.
 
-    >>> ladder(30)
+    >>> round_limits(30)
     (1, 2, 5, 10, 20)
     """
     steps = (digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5))
@@ -214,11 +214,11 @@ def _tightenable_limits(query: Query, limits: Limits) -> Iterator[str]:
         yield "rows_per_group"
 
 
-def _try_limit(name: str, query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+def _try_limit(name: str, query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
     limit: int = getattr(limits, name)
-    tried_limit = ladder(max(1, limit // _LIMIT_FACTOR))[-1]
+    tried_limit = round_limits(max(1, limit // _LIMIT_FACTOR))[-1]
     widths_by_limit = {
-        value: _forecast_change(query, _tighten(limits, name, value), again) for value in {1, tried_limit}
+        value: _forecast_change(query, _tighten(limits, name, value), reforecast) for value in {1, tried_limit}
     }
     widths_at_one, widths = widths_by_limit[1], widths_by_limit[tried_limit]
     has_no_range = any(isinstance(width, Mapping) or math.isinf(width) for width in current.values())
@@ -239,7 +239,9 @@ def _tighten(limits: Limits, name: str, value: int) -> Limits:
     return limits.tighten(rows, groups, rows_per_group)
 
 
-def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+def _try_bound(
+    index: int, query: Query, limits: Limits, current: Widths, reforecast: Reforecast
+) -> _TriedChange | None:
     """Try a sum or a mean of the same value clamped to a narrower range."""
     measure = query.plan.measures[index]
     if not isinstance(measure, (Sum, Mean, Variance)) or (narrowed := _narrower_bound(measure)) is None:
@@ -247,7 +249,7 @@ def _try_bound(index: int, query: Query, limits: Limits, current: Widths, again:
     function, end, bound = narrowed
     value = call(function, measure.value, literal(measure.value.domain.type, bound))
     measures = (*query.plan.measures[:index], replace(measure, value=value), *query.plan.measures[index + 1 :])
-    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
+    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
     cause = (
         f"the {'upper' if function == 'LEAST' else 'lower'} bound {_format_bound(end)} of {typed_sql(measure.value)}"
     )
@@ -264,13 +266,13 @@ def _sql_name(measure: Sum | Mean | Variance) -> str:
 
 
 def _try_without_key(
-    index: int, query: Query, limits: Limits, groups: Sequence[GroupKey], current: Widths, again: Again
+    index: int, query: Query, limits: Limits, groups: Sequence[GroupKey], current: Widths, reforecast: Reforecast
 ) -> _TriedChange | None:
     """Try the question with one key less: every group then holds the rows of several."""
     larger = len({group[index] for group in groups})
     if larger < 2 or query.outer or query.finish.sets or query.finish.windows:
         return None
-    widths = _forecast_change(_without_key(query, index), limits, again)
+    widths = _forecast_change(_without_key(query, index), limits, reforecast)
     ratio = min([1.0, *_ratios(current, widths, larger).values()])
     cause = f"{len(groups):,} groups share the rows"
     change = f"leaving out {_key_name(query, index)}"
@@ -309,17 +311,19 @@ def _shift_keys(expression: Expression, index: int) -> Expression:
     return replace(expression, arguments=tuple(_shift_keys(argument, index) for argument in expression.arguments))
 
 
-def _try_units(query: Query, limits: Limits, unit_id: str, current: Widths, again: Again) -> _TriedChange | None:
+def _try_units(
+    query: Query, limits: Limits, unit_id: str, current: Widths, reforecast: Reforecast
+) -> _TriedChange | None:
     """Try to count units instead of rows."""
     measures = tuple(DistinctUnits(each.where) if type(each) is Count else each for each in query.plan.measures)
     if measures == query.plan.measures or limits.rows == 1:
         return None
-    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, again)
+    widths = _forecast_change(replace(query, plan=replace(query.plan, measures=measures)), limits, reforecast)
     cause = f"a count of rows moves by up to {limits.rows:,} with one unit"
     return _TriedChange(cause, _improvement(current, widths), f"COUNT(DISTINCT {quoted(unit_id)})", widths)
 
 
-def _try_column_alone(query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+def _try_column_alone(query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
     """Try each result of a question by itself, for the whole price; return the one that gains most."""
     results = [output for output in query.finish.outputs if _is_result(output.expression) and output.name in current]
     if len(query.plan.measures) < 2 or not 0 < len(results) <= _MAX_ALONE or query.outer or query.finish.windows:
@@ -327,7 +331,7 @@ def _try_column_alone(query: Query, limits: Limits, current: Widths, again: Agai
     cause = f"{len(query.plan.measures):,} results share the price"
     changes = []
     for output in results:
-        widths = _forecast_change(_only_result(query, output), limits, again)
+        widths = _forecast_change(_only_result(query, output), limits, reforecast)
         change = f"asking for {output.name} alone"
         changes.append(_TriedChange(cause, _improvement(current, widths), change, widths))
     return max(changes, key=lambda change: change.share)
@@ -340,7 +344,7 @@ def _only_result(query: Query, output: Output) -> Query:
     return replace(query, plan=replace(query.plan, measures=(measure,)), finish=Finish((alone,)))
 
 
-def _try_synopsis(query: Query, limits: Limits, current: Widths, again: Again) -> _TriedChange | None:
+def _try_synopsis(query: Query, limits: Limits, current: Widths, reforecast: Reforecast) -> _TriedChange | None:
     """Try one histogram instead of several counts of declared values, which share the price."""
     plan = query.plan
     conditions = [measure.where for measure in plan.measures if type(measure) is Count]
@@ -352,7 +356,7 @@ def _try_synopsis(query: Query, limits: Limits, current: Widths, again: Again) -
         return None
     count = Output("count", Column(Result(0), Count().result))
     histogram = replace(query, plan=replace(plan, keys=tuple(attributes), measures=(Count(),)), finish=Finish((count,)))
-    cell_widths = _forecast_change(histogram, limits, again)
+    cell_widths = _forecast_change(histogram, limits, reforecast)
     widths = dict.fromkeys(current, cell_widths["count"]) if cell_widths else {}
     names = ", ".join(f'"{typed_sql(attribute)}"' for attribute in attributes)
     cause = f"{len(conditions):,} counts share the price"
@@ -409,10 +413,10 @@ def _format_bound(value: Value) -> str:
     return format_exact(value) if isinstance(value, Fraction) else str(value)
 
 
-def _forecast_change(query: Query, limits: Limits, again: Again) -> Widths:
+def _forecast_change(query: Query, limits: Limits, reforecast: Reforecast) -> Widths:
     """Forecast a changed question; empty where it is refused, which gives no advice."""
     try:
-        return again(query, limits)
+        return reforecast(query, limits)
     except (Unsupported, InvalidParameter):
         return {}
 

@@ -58,12 +58,12 @@ _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
 """The probabilities with which a group counts as shown, and as rarely shown."""
 
 
-def key_names(query: Query, key_indices: tuple[int, ...]) -> str:
+def keys_text(query: Query, key_indices: tuple[int, ...]) -> str:
     """Format the keys whose values are discovered."""
     return ", ".join(expression_sql(query.plan.keys[index]) for index in key_indices)
 
 
-def without_delta(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
+def describe_delta_avoidance(query: Query, key_indices: tuple[int, ...], catalog: Catalog) -> str:
     """Describe how to avoid a δ: by a public table that lists the values, if there is one."""
     key_fields = {
         reference.name
@@ -115,14 +115,14 @@ def offered_delta(budgets: Sequence[Budget]) -> Fraction:
     return power
 
 
-def delta_text(delta: Fraction) -> str:
+def format_offered_delta(delta: Fraction) -> str:
     """Write an offered δ as it is typed: 1e-9."""
     return f"1e-{len(str(delta.denominator)) - 1}" if delta else "0"
 
 
 def assumed_delta_note(delta: Fraction) -> str:
     """State that a forecast is for a δ that nobody gave, and how to give it."""
-    text = delta_text(delta)
+    text = format_offered_delta(delta)
     return (
         f"No δ was given: this assumes δ = {text}, which you have to give with the price (delta={text} or --delta "
         f"{text})."
@@ -137,7 +137,7 @@ def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str)
         raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
     if not given:
         rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
-        offered = delta_text(offered_delta(budgets))
+        offered = format_offered_delta(offered_delta(budgets))
         example = f"give a delta, such as release(epsilon=1, delta={offered}) or --delta {offered}; or "
         none_left = "no δ is left for undeclared groups: "
         raise Unsupported(
@@ -176,7 +176,7 @@ def discovery_warning(threshold: KeyThreshold, in_one_group: KeyThreshold | None
     return " ".join([*sentences, f"A larger ε or δ shows smaller groups{one_group_text}."])
 
 
-def combines_rows(query: Query) -> bool:
+def combines_noisy_rows(query: Query) -> bool:
     """Return whether noisy rows are combined: notes then cover the shown groups alone."""
     finishes = (query.finish, *(outer.finish for outer in query.outer))
     return any(outer.totals for outer in query.outer) or any(outer.windows for outer in finishes)
@@ -185,7 +185,7 @@ def combines_rows(query: Query) -> bool:
 def discovery_notes(threshold: KeyThreshold, shown: int, max_groups: int, query: Query) -> tuple[str, ...]:
     """Return the notes of an answer with discovered groups."""
     sentences = [f"Groups are found in the data: {threshold_words(threshold)}."]
-    sentences += [_COMBINED_NOTE] if combines_rows(query) else []
+    sentences += [_COMBINED_NOTE] if combines_noisy_rows(query) else []
     sentences += ["No group has enough units to be shown."] if not shown else []
     sentences += [f"An answer has at most {max_groups:,} groups; there may be more."] if shown >= max_groups else []
     return tuple(sentences)
@@ -267,7 +267,7 @@ def explain(
     confidence: Number = DEFAULT_CONFIDENCE,
     discovered_keys: tuple[str, str] | None = None,
 ) -> Explanation:
-    """Explain what a question with at most ``most`` groups does at a price.
+    """Explain what a question with at most ``max_groups`` groups does at a price.
 
     ``found`` holds the names of discovered keys, and how to avoid discovery.
     """

@@ -22,7 +22,7 @@ from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.sharing import MeasuredRequest
 from sfumato.plan.values.expressions import Column, Expression, NoisyColumn, Result, walk
 from sfumato.plots.frame import INNER_WIDTH, MARGIN, PAGE_WIDTH, Drawing, framed_picture, side_by_side, stacked
-from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, y_range_of
+from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, lines_y_range
 from sfumato.plots.picture import Picture
 from sfumato.plots.scales import LogScale
 from sfumato.policy import Type
@@ -98,7 +98,7 @@ class Forecast:
         object.__setattr__(self, "assumed_delta", exact(self.assumed_delta, "assumed_delta", NONNEGATIVE))
         if not isinstance(self.columns, Mapping):
             raise InvalidParameter("columns", self.columns, "a mapping from columns to half-widths")
-        object.__setattr__(self, "columns", {name: _width(width, name) for name, width in self.columns.items()})
+        object.__setattr__(self, "columns", {name: _decode_width(width, name) for name, width in self.columns.items()})
         for name in ("chosen", "caveats"):
             sentences = {} if getattr(self, name) is None else getattr(self, name)
             if not isinstance(sentences, Mapping) or set(map(type, sentences.values())) - {str}:
@@ -119,14 +119,14 @@ class Forecast:
 
     def parts(self) -> list[str]:
         """Return each column with its half-width, in its unit or in rows, or the quality of a selection, as text."""
-        widths = [f"{escape_unprintable(name)} {self._width(name)}" for name in self.columns]
+        widths = [f"{escape_unprintable(name)} {self._width_text(name)}" for name in self.columns]
         return [*widths, *(f"{escape_unprintable(name)}: {quality}" for name, quality in self.chosen.items())]
 
     def rows(self) -> list[tuple[str, str]]:
         """Return each column beside its half-width, or the quality of a selection, as text."""
-        return [*((name, self._width(name)) for name in self.columns), *self.chosen.items()]
+        return [*((name, self._width_text(name)) for name in self.columns), *self.chosen.items()]
 
-    def _width(self, name: str) -> str:
+    def _width_text(self, name: str) -> str:
         width = self.columns[name]
         is_rank_error = name in self.ranks and isinstance(width, float)
         return (
@@ -167,7 +167,7 @@ def assumption_notes(query: Query) -> tuple[str, ...]:
     return ()
 
 
-def _width(width: Any, name: str) -> Width:
+def _decode_width(width: Any, name: str) -> Width:
     if isinstance(width, Mapping):
         return {exact_integer(size, name, at_least=1): codec.parse_float(half, name) for size, half in width.items()}
     return codec.parse_float(width, name)
@@ -259,12 +259,13 @@ def _widths(
     finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
     largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
     return {
-        name: width + _rounding(expression, measured, 1 if _is_result(query, expression) else largest_sum)
-        for name, (expression, width) in widest(query.outputs, finished).items()
+        name: width
+        + _max_rounding_error(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
+        for name, (expression, width) in widest_half_widths(query.outputs, finished).items()
     }
 
 
-def _is_result(query: Query, expression: Expression) -> bool:
+def _is_plain_result(query: Query, expression: Expression) -> bool:
     """Return whether a column shows a result of one group as it is, through any number of SELECTs."""
     for outer in reversed(query.outer):
         is_shown = isinstance(expression, Column) and isinstance(expression.reference, NoisyColumn)
@@ -276,7 +277,7 @@ def _is_result(query: Query, expression: Expression) -> bool:
     return is_grouped_once and isinstance(expression, Column) and type(expression.reference) is Result
 
 
-def widest(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
+def widest_half_widths(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
     """Return each column of numbers with the largest half-width of its rows."""
     return {
         output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
@@ -285,7 +286,7 @@ def widest(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Exp
     }
 
 
-def _rounding(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:
+def _max_rounding_error(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:
     """Return the largest rounding error between a drawn and a shown number.
 
     Weighted counts are drawn in fractions and shown as the nearest integer, which moves each by up to a half; a total
@@ -441,16 +442,16 @@ def least_price(within: Within | None, names: Collection[str], widths: Widths) -
 def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[str, Width]) -> dict[str, Fraction]:
     """Parse the accuracy goal of each column; refuse one that no price could meet."""
     if not widths:
-        raise _no_half_width(*names)
+        raise _no_half_width_error(*names)
     requested: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(widths, within)
     if not requested:
         raise InvalidParameter("within", within, "a mapping from columns to half-widths, such as {'visits': 50}")
     goals = {name: exact(width, f"within {name}", POSITIVE) for name, width in requested.items()}
     for name in goals:
         if name not in widths and name in names:
-            raise _no_half_width(name)
+            raise _no_half_width_error(name)
         if name not in widths:
-            raise unknown_column(name, widths)
+            raise unknown_column_error(name, widths)
         if widths[name] == math.inf:
             raise InvalidParameter(
                 "within",
@@ -470,14 +471,14 @@ def _parse_goals(within: Within | None, names: Collection[str], widths: Mapping[
     return goals
 
 
-def unknown_column(name: str, columns: Iterable[str]) -> InvalidParameter:
+def unknown_column_error(name: str, columns: Iterable[str]) -> InvalidParameter:
     """Return the refusal of a half-width for a column that the question does not have."""
     choices = ", ".join(columns)
     rule = f"given for columns of numbers: {choices}"
     return InvalidParameter("within", name, rule, fix=f"give a half-width for one of these: {choices}")
 
 
-def _no_half_width(*names: str) -> InvalidParameter:
+def _no_half_width_error(*names: str) -> InvalidParameter:
     rule = "given for columns of noisy numbers: keys and selected values have no half-width"
     fix = "give epsilon (--epsilon) and call error() (--dry-run), which shows how good a selection is"
     return InvalidParameter("within", ", ".join(names), rule, fix=fix)
@@ -491,7 +492,7 @@ _HEADROOM = 3.0
 """The factor above the largest error that leaves room for the label of the remaining budget."""
 
 
-def draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
+def describe_draw_terms(unit: PrivacyUnit, delta: Number, confidence: Number) -> list[str]:
     """Describe the terms below the picture."""
     delta_text = f"with δ = {format_probability(exact(delta, 'delta'))}" if exact(delta, "delta") else ""
     coverage = f"half-widths cover the noise with {format_percent(confidence)} confidence"
@@ -545,7 +546,7 @@ def _draw_panels(
     height, width = 340.0 if len(panel_lines) == 1 else 240.0, (inner_width - _GAP * (per_row - 1)) / per_row
     panels = []
     for column, lines in list(panel_lines.items())[:_MAX_PANELS]:
-        low, top = y_range_of(lines, log=True)
+        low, top = lines_y_range(lines, log=True)
         ends = (low, top * (_HEADROOM if markers else 1))
         settings = LineAxes(f"{column}: half-width (±)", "ε", LogScale, LogScale, y_range=ends, marks=markers)
         panels.append(line_chart(lines, settings, height, width))

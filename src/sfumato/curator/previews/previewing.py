@@ -49,7 +49,7 @@ def with_context(proposal: P, context: Context) -> P:
     return copy
 
 
-def policy_of(proposal: object) -> Policy | None:
+def proposal_policy(proposal: object) -> Policy | None:
     """Return the policy of a proposal; None for anything else."""
     context = getattr(proposal, "_context", None)
     return context.policy if isinstance(context, Context) else None
@@ -60,7 +60,7 @@ def rebind_proposal(proposal: P, context: Context) -> P:
 
     A proposal's sensitivity follows from the declarations under which it was made.
     """
-    policy = policy_of(proposal)
+    policy = proposal_policy(proposal)
     if policy is None:
         rule = "the result of a curator's method, such as curator.sql(…)"
         raise InvalidParameter("proposal", proposal, rule, fix="pass curator.sql(…) or another method's result")

@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sfumato.curator.context import Context
-from sfumato.curator.previews.forecasts import unknown_column
+from sfumato.curator.previews.forecasts import unknown_column_error
 from sfumato.errors import InvalidParameter, LedgerDamaged, Unsupported
 from sfumato.ledger import Publication
 from sfumato.plan.aggregates.measures import Count, Sum
@@ -66,7 +66,7 @@ _MAX_FRONTS, _MAX_OUTLINES, _MAX_BODIES = 64, 256, 4
 T = TypeVar("T")
 
 
-def shelf_key(context: Context, table: str) -> PlanKey:
+def publications_key(context: Context, table: str) -> PlanKey:
     """Return the common prefix of the plans of everything published of a table, whose rows, owners and limits were as
     they are now. The hash of its columns follows (``columns_hash``); formerly it was part of the prefix.
     """
@@ -85,7 +85,7 @@ def current_publications(context: Context, table: str) -> tuple[Publication, ...
 
     Purchases that another of the same marginals dominates are left out.
     """
-    shelf, data = shelf_key(context, table), context.engine.identity()
+    shelf, data = publications_key(context, table), context.engine.identity()
 
     def is_current(publication: Publication) -> bool:
         from sfumato.publish.marginals.measuring import recorded_columns
@@ -111,7 +111,11 @@ def rank_synopses(query: Query, limits: Limits, context: Context) -> tuple[list[
     for publication in publications:
         try:
             ranked.append(
-                (_forecast(publication, referenced_columns(query), limits, context), -publication.number, publication)
+                (
+                    _forecast_widths(publication, referenced_columns(query), limits, context),
+                    -publication.number,
+                    publication,
+                )
             )
         except (Unsupported, LedgerDamaged) as refusal:
             refusals.append(refusal_reason(refusal))
@@ -140,7 +144,7 @@ def undominated_publications(publications: Sequence[Publication]) -> tuple[Publi
     if not publications:
         return ()
     # The hash of the last line covers all lines before it.
-    return _fronts.of(publications[-1].hash, lambda: _undominated(publications))
+    return _fronts.get_or_compute(publications[-1].hash, lambda: _undominated(publications))
 
 
 def _undominated(publications: Sequence[Publication]) -> tuple[Publication, ...]:
@@ -207,7 +211,7 @@ class LoadedSynopsis:
     synopsis: Synopsis
 
 
-def _forecast(
+def _forecast_widths(
     publication: Publication, columns: frozenset[str], limits: Limits, context: Context
 ) -> tuple[float, float]:
     from sfumato.publish.cells.answering import require_published_columns
@@ -216,7 +220,7 @@ def _forecast(
     published_columns = recorded_columns(publication.accuracy)
     if published_columns:  # older lines do not list columns; the body does
         require_published_columns(published_columns, columns)
-    outline = _outlines.of(publication.hash, lambda: _outline(load_synopsis(publication, context)))
+    outline = _outlines.get_or_compute(publication.hash, lambda: _outline(load_synopsis(publication, context)))
     outline.require_rows(limits)
     return outline.expected_widths(columns)
 
@@ -227,7 +231,7 @@ def _outline(body: LoadedSynopsis) -> SynopsisOutline:
 
 def load_synopsis(publication: Publication, context: Context) -> LoadedSynopsis:
     """Load a body, with a cache of the last used ones by their lines' hashes."""
-    return _bodies.of(publication.hash, lambda: _load(publication, context))
+    return _bodies.get_or_compute(publication.hash, lambda: _load(publication, context))
 
 
 def _load(publication: Publication, context: Context) -> LoadedSynopsis:
@@ -261,7 +265,7 @@ class _LruCache(Generic[T]):
         self._max_size = max_size
         self._values: dict[str, T] = {}
 
-    def of(self, line_hash: str, make: Callable[[], T]) -> T:
+    def get_or_compute(self, line_hash: str, make: Callable[[], T]) -> T:
         """Return the cached value of a line, or compute it."""
         cached = self._values.pop(line_hash, None)
         value = make() if cached is None else cached
@@ -305,7 +309,7 @@ class FreeAnswer:
         accuracy = ", ".join(f"{name} within ±{format_number(width)}" for name, width in self.widths.items())
         return f"a synopsis bought on line {self.answer.receipt.line} answers this for free, {accuracy}: {_HOW_TO_TAKE}"
 
-    def misses(self, goals: Mapping[str, Any]) -> list[str]:
+    def columns_beyond(self, goals: Mapping[str, Any]) -> list[str]:
         """List the columns whose half-width exceeds the goal."""
         return [name for name, goal in goals.items() if not self.widths[name] <= goal]
 
@@ -327,9 +331,11 @@ def free_answer(question: SynopsisQuestion, context: Context, within: Within | N
             "these columns together first"
         )
         raise Unsupported("no-synopsis", rule, fix=fix)
-    closest = min(answers, key=lambda answer: (len(answer.misses(_goals(within, answer))), _total_width(answer)))
-    goals = _goals(within, closest)
-    missed_columns = closest.misses(goals)
+    closest = min(
+        answers, key=lambda answer: (len(answer.columns_beyond(_parse_goals(within, answer))), _total_width(answer))
+    )
+    goals = _parse_goals(within, closest)
+    missed_columns = closest.columns_beyond(goals)
     if missed_columns:
         accuracy = ", ".join(
             f"{name} within ±{format_number(closest.widths[name])}, not ±{digits(goals[name])}"
@@ -344,13 +350,13 @@ def _total_width(free_answer: FreeAnswer) -> float:
     return sum(free_answer.widths.values())
 
 
-def _goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
+def _parse_goals(within: Within | None, free_answer: FreeAnswer) -> dict[str, Any]:
     if within is None:
         return {}
     goals: Mapping[str, Any] = within if isinstance(within, Mapping) else dict.fromkeys(free_answer.widths, within)
     for name in goals:
         if name not in free_answer.widths:
-            raise unknown_column(name, free_answer.widths)
+            raise unknown_column_error(name, free_answer.widths)
     return {name: exact(goal, f"within {name}", POSITIVE) for name, goal in goals.items()}
 
 
@@ -399,14 +405,14 @@ def _query_all(
     answers, refusals = [], []
     for publication in publications:
         try:
-            face, notes = _current_face(publication, context), _weight_note(table, question.limits, context)
+            face, notes = _current_face(publication, context), _row_weight_note(table, question.limits, context)
             answers.append(_query_synopsis(face, question, notes, caveats))
         except (Unsupported, LedgerDamaged) as refusal:
             refusals.append(refusal_reason(refusal))
     return answers, refusals
 
 
-def _weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
+def _row_weight_note(table: str, limits: Limits, context: Context) -> tuple[str, ...]:
     """Note that the row limit weighs a unit over all its rows, also where the question selects few."""
     if context.policy.tables[table].every_row:
         return ()

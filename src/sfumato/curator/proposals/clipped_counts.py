@@ -106,7 +106,7 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
             "no limit or bound whose effect can be counted applies to this answer",
             fix="ask for the answer itself; the note below each number says what else can change it",
         )
-    return ClippedProposal(context, {count.name: _question(context, count, question) for count in counts}, question)
+    return ClippedProposal(context, {count.name: _as_question(context, count, question) for count in counts}, question)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ClippedProposal(WorkloadProposal):
         columns = {name: cast("ClippedQuestion", question).column for name, question in self.questions.items()}
         row_limits = self.about.row_limits("")
         cases = worst_cases(self.about.query, row_limits)
-        lines = _counted_lines(cases, {columns[name]: answer for name, answer in answers.items()}, row_limits.unit)
+        lines = _worst_case_lines(cases, {columns[name]: answer for name, answer in answers.items()}, row_limits.unit)
         *_, last = answers
         advice = "; ".join(f"{escape_unprintable(name)}: {line}" for name, line in lines.items())
         shown = {**answers, last: replace(answers[last], advice=advice)} if advice else answers
@@ -140,11 +140,13 @@ def caveats_with_worst_cases(question: Question, row_limits: RowLimits) -> dict[
     with suppress(Unsupported):
         bought = {count.column: count.bought_answer() for count in question.clipped().questions.values()}
         counts = {column: answer for column, answer in bought.items() if answer is not None}
-        worst |= _counted_lines(cases, counts, row_limits.unit)
+        worst |= _worst_case_lines(cases, counts, row_limits.unit)
     return with_worst_cases(lines, worst)
 
 
-def _counted_lines(cases: Mapping[str, WorstCase], counts: Mapping[Field | None, Answer], unit: str) -> dict[str, str]:
+def _worst_case_lines(
+    cases: Mapping[str, WorstCase], counts: Mapping[Field | None, Answer], unit: str
+) -> dict[str, str]:
     """Describe the worst case of each column all of whose counts are at hand."""
     lines = {}
     for name, case in cases.items():
@@ -160,20 +162,20 @@ def _cut_counts(case: WorstCase, counts: Mapping[str, Answer]) -> CutCounts | No
     cells, units = counts.get(case.value) if case.value else None, counts.get("")
     if (case.value and cells is None) or (case.limits_rows and units is None):
         return None
-    beyond = _range(units, "units beyond")[1] if units is not None and case.limits_rows else Fraction(0)
+    beyond = _number_range(units, "units beyond")[1] if units is not None and case.limits_rows else Fraction(0)
     if cells is None:
         return CutCounts(beyond)
-    clamped, share, present = (_range(cells, column) for column in ("clamped cells", "share", "cells"))
+    clamped, share, present = (_number_range(cells, column) for column in ("clamped cells", "share", "cells"))
     return CutCounts(beyond, clamped[1], min(share[1], Fraction(1)), present[0])
 
 
-def _range(answer: Answer, column: str) -> tuple[Fraction, Fraction]:
+def _number_range(answer: Answer, column: str) -> tuple[Fraction, Fraction]:
     """Return the range of an answer's only number, at least 0; where noise hides a share, that of any share."""
     interval = answer.intervals[column][0]
     low, high = (0.0, 1.0) if interval is None else interval
     return max(Fraction(0), Fraction(low)), max(Fraction(0), Fraction(high))
 
 
-def _question(context: Context, count: ClippingQuestion, question: Question) -> ClippedQuestion:
+def _as_question(context: Context, count: ClippingQuestion, question: Question) -> ClippedQuestion:
     text = f"{count.name}: {' '.join(question.text.split())}"
     return ClippedQuestion(context, text, count.query, count.limits, count.strategy, question, count.name, count.column)

@@ -20,10 +20,10 @@ from sfumato.curator.previews.forecasts import (
     Width,
     merge_sizes,
     noiseless_measurements,
-    widest,
+    widest_half_widths,
 )
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.sampled_questions import refuse_sample
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_combination
 from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import InvalidParameter
@@ -59,7 +59,7 @@ from sfumato.release.releasing import Progress, StoredResult
 from sfumato.release.requests import PriceRequest, RequestedSeries, Weights, Within
 
 
-def _ask_apart(call: str) -> str:
+def _separate_selects_fix(call: str) -> str:
     return f"leave it out; or ask each SELECT by itself with {call}, and combine the answers in pandas, which is free"
 
 
@@ -108,7 +108,7 @@ class CombinedQuestion(Question):
             "limit",
             rows or groups or rows_per_group or str(strategy),
             "left out: the question combines several SELECTs",
-            fix=_ask_apart(".limit(…)"),
+            fix=_separate_selects_fix(".limit(…)"),
         )
 
     def advise(self, epsilon: Number | None = None, **terms: Any) -> Advice:
@@ -130,7 +130,7 @@ class CombinedQuestion(Question):
         sample: Number | None = None,
     ) -> Explanation:
         """Explain each SELECT with its share of the price, and what is computed from their rows. Free."""
-        refuse_sample(sample)
+        refuse_sample_of_combination(sample)
         request = self._with_defaults(PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range))
         batch = self.price_release(request)
         price = batch.price
@@ -157,14 +157,16 @@ class CombinedQuestion(Question):
         sample: Number | None = None,
     ) -> Forecast:
         """Return the half-width of every number at this price, and whether the account would accept it now. Free."""
-        refuse_sample(sample)
+        refuse_sample_of_combination(sample)
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         request = stated.with_default_delta(self._assumed_delta)
         batch: Any = self.price_release(request)
         forecast = self.forecast(batch, request)
         stored = not fresh and self.workload.is_stored(batch)
-        warnings = forecast.warnings if stored else (*forecast.warnings, *self._context.closing_warnings(batch.curve))
-        remaining = self._remaining_after(batch) if forecast.accepted else ""
+        warnings = (
+            forecast.warnings if stored else (*forecast.warnings, *self._context.epsilon_total_warnings(batch.curve))
+        )
+        remaining = self._remaining_after_text(batch) if forecast.accepted else ""
         return replace(forecast, stored=stored, warnings=warnings, left=remaining)
 
     def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
@@ -195,11 +197,13 @@ class CombinedQuestion(Question):
         sample: Number | None = None,
     ) -> Answer:
         """Ask. Only this spends: one charge for all SELECTs, on disk before the first row is read."""
-        refuse_sample(sample)
+        refuse_sample_of_combination(sample)
         if free or sample_of is not None:
             rule = "left out: the question combines several SELECTs"
             name, value = ("free", "True") if free else ("sample_of", "…")
-            raise InvalidParameter(name, free or sample_of, rule, fix=_ask_apart(f".release({name}={value})"))
+            raise InvalidParameter(
+                name, free or sample_of, rule, fix=_separate_selects_fix(f".release({name}={value})")
+            )
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
         call = ReleaseCall(fresh, request_id, seconds, progress)
         key = self.plan_key.derive(lambda combined: digest(combined, self.text))
@@ -210,12 +214,12 @@ class CombinedQuestion(Question):
         batch: Any = self.price_release(request)
 
         def build(results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None) -> Answers:
-            built = self._answer(results, receipt, confidence, joint)
+            built = self._build_answer(results, receipt, confidence, joint)
             return Answers(("answer",), (built,), built.receipt)
 
         return self.workload.buy_and_build(batch, requested, build, confidence, joint).answers[0]
 
-    def _answer(
+    def _build_answer(
         self,
         results: Mapping[str, StoredResult[NoisyMeasurements]],
         receipt: Receipt | None,
@@ -225,7 +229,7 @@ class CombinedQuestion(Question):
         """Build the answer from the noisy rows of all SELECTs."""
         measured = {identity: result.value for identity, result in results.items()}
         groups = {identity: release.keys.groups for identity, release in measured.items()}
-        finished = self._finish(measured, self._rows(groups), confidence, joint)
+        finished = self._finish(measured, self._rows_by_select(groups), confidence, joint)
         if receipt is None:
             first = results[self.parts[0].identity]
             words = tuple(dict.fromkeys(scale.words() for release in measured.values() for scale in release.scales))
@@ -237,10 +241,10 @@ class CombinedQuestion(Question):
                 receipt, guarantee=" and ".join(result.value.purchase.price for result in results.values())
             )
         told = replace(receipt, question=self.text)
-        annotations = *self._notes(measured, confidence), self._caveats(measured)
+        annotations = *self._rank_errors_and_notes(measured, confidence), self._caveats(measured)
         return answer(self.query, finished, told, self.warnings, *annotations).with_clipped(self.clipped)
 
-    def _notes(
+    def _rank_errors_and_notes(
         self, measured: Mapping[str, NoisyMeasurements], confidence: Number
     ) -> tuple[dict[str, float], dict[str, str]]:
         """Return the rank error of each column that shows quantiles, the largest of its SELECTs, and the notes on
@@ -274,7 +278,7 @@ class CombinedQuestion(Question):
             fix="ask each SELECT alone: curator.sql(…).clipped()",
         )
 
-    def _rows(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
+    def _rows_by_select(self, groups: Mapping[str, Sequence[GroupKey]]) -> list[tuple[Query, AnswerRows]]:
         """Return each SELECT with its rows, in which functions of keys are keys of their own."""
         rows = (
             answer_rows(part.query.finish.sets, groups[part.identity], len(part.query.plan.keys)) for part in self.parts
@@ -308,7 +312,7 @@ class CombinedQuestion(Question):
         if request.weights is not None or request.range is not None:
             name, value = ("weights", request.weights) if request.weights is not None else ("range", request.range)
             rule = "left out: the question combines several SELECTs"
-            raise InvalidParameter(name, value, rule, fix=_ask_apart(f".release(…, {name}=…)"))
+            raise InvalidParameter(name, value, rule, fix=_separate_selects_fix(f".release(…, {name}=…)"))
         return self.workload.price_at(price, request)
 
     def widths(self, prepared: Any, request: PriceRequest, size: int | None = None) -> dict[str, Width]:
@@ -316,9 +320,9 @@ class CombinedQuestion(Question):
         if any(part.discovered_keys for part in self.parts):
             return {}
         sizes = (size,) if size is not None else SIZES
-        return merge_sizes(sizes, [self._widths_of(prepared, request, group_size) for group_size in sizes])
+        return merge_sizes(sizes, [self._widths_at_size(prepared, request, group_size) for group_size in sizes])
 
-    def _widths_of(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
+    def _widths_at_size(self, batch: PricedBatch, request: PriceRequest, size: int) -> dict[str, float]:
         level = exact(request.confidence, "confidence", CONFIDENCE)
         prepared = dict(zip(self.workload.measured_questions, batch.prepared, strict=True))
         measured = {
@@ -326,9 +330,9 @@ class CombinedQuestion(Question):
             for identity, part in self.workload.measured_questions.items()
         }
         groups = {identity: part.groups for identity, part in self.workload.measured_questions.items()}
-        finished = self._finish(measured, self._rows(groups), level, request.joint)
+        finished = self._finish(measured, self._rows_by_select(groups), level, request.joint)
         is_fractional = any(
             scale.unit_value.denominator > 1 for release in measured.values() for scale in release.scales
         )
         rounding = 0.5 if is_fractional else 0.0  # counts in fractions of a row are shown as integers
-        return {name: width + rounding for name, (_, width) in widest(self.query.outputs, finished).items()}
+        return {name: width + rounding for name, (_, width) in widest_half_widths(self.query.outputs, finished).items()}

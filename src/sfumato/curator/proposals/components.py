@@ -51,7 +51,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
         draw = self._strategy_at(assumed.price)
-        error = format_number(self._error(draw, confidence), 3)
+        error = format_number(self._variance_error(draw, confidence), 3)
         rows = self.assumed_rows
         operators = (
             *self._moment_operators(draw),
@@ -59,7 +59,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
             *charge_operators(self._context),
         )
         reason = "one discrete Gaussian noise for each different sum"
-        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(draw.batch.curve))
         return Explanation(self.question.text, str(draw.total), operators, reason, notes)
 
     def error(
@@ -71,9 +71,9 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         confidence: Number = DEFAULT_CONFIDENCE,
     ) -> float:
         """Return the ± of every variance at this price, of columns scaled to [−1, 1], for assumed rows. Free."""
-        return self._error(self._strategy_at(AssumedPrice.of(epsilon, delta, rho).price), confidence)
+        return self._variance_error(self._strategy_at(AssumedPrice.of(epsilon, delta, rho).price), confidence)
 
-    def _error(self, draw: MomentsRelease, confidence: Number) -> float:
+    def _variance_error(self, draw: MomentsRelease, confidence: Number) -> float:
         values = assumed_moments(self.design, self.assumed_rows)
         fit = ComponentsFit(self.design, MomentEstimates.assumed(values, draw.mechanism, self.design))
         return fit.covariance_error(float(exact(confidence, "confidence", CONFIDENCE)))
@@ -82,7 +82,7 @@ class ComponentsProposal(MomentsProposal[ComponentsAnswer]):
         """Find the least ε, at this δ, at which the forecast ± of every variance is at most this. This is free."""
         limit = float(exact(within, "within", POSITIVE))
 
-        return self._least_epsilon(delta, lambda draw: self._error(draw, confidence) <= limit)
+        return self._least_epsilon(delta, lambda draw: self._variance_error(draw, confidence) <= limit)
 
     def build_answer(self, result: StoredResult[NoisyMoments], confidence: Number) -> ComponentsAnswer:
         """Build the table from released moments."""

@@ -17,11 +17,11 @@ from sfumato.curator.previews.explaining import Explanation
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.proposals.question_tests import max_rows
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.hypothesis_tests import HypothesisTest, TestOptions, group_sums, run_test, trend_contrast
-from sfumato.inference.power import TABLES, AssumedGroups, Power, count_found
-from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_plain
+from sfumato.inference.power import TABLES, AssumedGroups, Power, count_rejections
+from sfumato.inference.released_numbers import ReleasedNumbers, discovered_groups_refusal, require_unselected_rows
 from sfumato.inference.score_tests import GroupSums
 from sfumato.inference.seeded_draws import Floats
 from sfumato.plan.canonical import PlanKey
@@ -103,7 +103,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         progress: Progress | None = None,
     ) -> HypothesisTest:
         """Charge the price, draw the answer and test it; a stored answer that is as accurate is tested for free."""
-        refuse_sample_of_all(sample, "tests")
+        refuse_sample_of_release(sample, "tests")
         answer = self.question.release(
             epsilon,
             delta=delta,
@@ -156,7 +156,7 @@ class TestProposal(PreviewedByOldName, StoredProposal):
                 "shares", shares, "given only for counts of an outcome; for AVG, give means and deviation"
             )
         largest_p = float(exact(level, "level", POSITIVE))
-        found = count_found(assumed, sums, contrast, largest_p)
+        found = count_rejections(assumed, sums, contrast, largest_p)
         price = str(self.question.price_release(request).price)
         return Power(price, found, TABLES, largest_p, str(assumed))
 
@@ -185,7 +185,7 @@ def propose_test(context: Context, question: Question, test: str, options: TestO
             "a test needs a question with a single SELECT",
             fix="ask for counts or means by group",
         )
-    require_plain(question.query)
+    require_unselected_rows(question.query)
     if question.discovered_keys:
         raise discovered_groups_refusal()
     proposal = TestProposal(context, question, test, options)

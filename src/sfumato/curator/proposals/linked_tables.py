@@ -66,7 +66,7 @@ class LinkedTablesProposal(StoredProposal):
     """By table, parents before children: its rows with the number of their children, and columns of their parents."""
 
     @property
-    def link(self) -> TableLink:
+    def first_link(self) -> TableLink:
         """The link of the first two tables."""
         return self.links[0]
 
@@ -82,16 +82,16 @@ class LinkedTablesProposal(StoredProposal):
     @cached_property
     def question(self) -> str:
         """The proposal in words, as stored in the ledger."""
-        columns = [f"{self.link.parent}.{name}" for name in self.link.parent_columns]
+        columns = [f"{self.first_link.parent}.{name}" for name in self.first_link.parent_columns]
         columns += [f"{link.child}.{name}" for link in self.links for name in link.child_columns]
         children = " and ".join(link.child for link in self.links)
-        return f"synthetic rows of {self.link.parent} and their {children}: {', '.join(columns)[:4000]}"
+        return f"synthetic rows of {self.first_link.parent} and their {children}: {', '.join(columns)[:4000]}"
 
     @property
     def plan_key(self) -> PlanKey:
         """The key of what is measured."""
         children = [(self.parts[link.child].plan_key.current, link) for link in self.links]
-        return self.parts[self.link.parent].plan_key.derive(
+        return self.parts[self.first_link.parent].plan_key.derive(
             lambda key: digest("linked tables", key, *(part for child in children for part in child))
         )
 
@@ -117,7 +117,7 @@ class LinkedTablesProposal(StoredProposal):
             ]
         link_note = "keys are new integers; limits hold in the rows drawn"
         operators += [Operator("link", _link_summary(link), link_note) for link in self.links]
-        closing = self._context.closing_warnings(None) if price.allows_gaussian else ()
+        closing = self._context.epsilon_total_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), tuple(operators), _REASON, (*self._limit_notes, *closing))
 
     @property
@@ -142,7 +142,7 @@ class LinkedTablesProposal(StoredProposal):
         def is_within(amount: Fraction) -> bool:
             prices = self._part_prices(Price(amount) if pure else Price(rho=amount))
             pairs = zip(self.parts.values(), prices, strict=True)
-            return all(part.first_width(part.setting(price), level) <= error_limit for part, price in pairs)
+            return all(part.first_counts_half_width(part.setting(price), level) <= error_limit for part, price in pairs)
 
         least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
         if pure:
@@ -202,7 +202,7 @@ class LinkedTablesProposal(StoredProposal):
 
         run_steps(state.steps(aim), run)
         state.finish()
-        return self._build(state, price)
+        return self._build_tables(state, price)
 
     # ── the purchase ─────────────────────────────────────────────────────────────────────────
 
@@ -245,7 +245,7 @@ class LinkedTablesProposal(StoredProposal):
                 on_tab = TabSeries(context, "linked tables", self.identity, tab, call)
                 series = SynthesisSeries(on_tab, self.question, state)
                 complete = series.run(state.steps(aim))
-                tables = self._build(state, price, tab, tuple(series.paid), complete=complete)
+                tables = self._build_tables(state, price, tab, tuple(series.paid), complete=complete)
                 request.finish(tab, tables)
         return tables
 
@@ -268,7 +268,7 @@ class LinkedTablesProposal(StoredProposal):
         tables = SyntheticTables.from_json(stored_answer.body)
         return replace(tables, receipt=repeated_receipt(tables.receipt, self._context))
 
-    def _build(
+    def _build_tables(
         self,
         state: LinkedState,
         price: Price,

@@ -22,7 +22,7 @@ from sfumato.curator.proposals.moment_proposals import (
     ASSUMED_ROWS,
     DEFAULT_DELTA,
     AssumedPrice,
-    unit_rows,
+    max_rows_per_unit,
 )
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast
@@ -89,7 +89,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     @cached_property
     def scan_weights(self) -> ScanWeights:
         """The weights of a scan's sums, the same at all coefficients."""
-        rows = unit_rows(self.question.query.plan, self.question.limits)
+        rows = max_rows_per_unit(self.question.query.plan, self.question.limits)
         return ScanWeights(self.logistic, mean_steps(rows, self.logistic.design.scale))
 
     def totals_at(self, coefficients: tuple[int, ...]) -> WeightedTotals:
@@ -108,7 +108,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         """Whether rows are independent, so that sampling errors can be computed from them."""
         return self._totals_at_zero.rows_per_unit == 1
 
-    def _noise(self, price: Price) -> StepNoise:
+    def _scan_noise(self, price: Price) -> StepNoise:
         return step_noise((self._totals_at_zero.sensitivity,) * len(SCAN_SHARES), SCAN_SHARES, price)
 
     def explain(
@@ -121,7 +121,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
-        noise, forecast = self._noise(assumed.price), self._forecast(assumed.price, confidence)
+        noise, forecast = self._scan_noise(assumed.price), self._forecast(assumed.price, confidence)
         design, gradient = self.logistic.design, self._gradient_deviations(noise)
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
         operators = (
@@ -148,7 +148,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
             ),
             *charge_operators(self._context),
         )
-        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(noise.curve))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
         reason = "every scan is charged as a step of its own; their number and shares are fixed beforehand"
         return Explanation(self.question.text, str(assumed.price), operators, reason, (*notes, *forecast.warnings))
 
@@ -167,7 +167,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         """Forecast the ± of every coefficient's noise at this price, for assumed data. This is free."""
         assumed = AssumedPrice.of(epsilon, delta, rho)
         forecast = self._forecast(assumed.price, confidence)
-        closing = self._context.closing_warnings(self._noise(assumed.price).curve)
+        closing = self._context.epsilon_total_warnings(self._scan_noise(assumed.price).curve)
         return replace(forecast, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings))
 
     def price(
@@ -196,7 +196,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _forecast(self, price: Price, confidence: Number) -> RegressionForecast:
         """Forecast the last scan's noise at coefficients of 0, where every row has the curvature of 1/4."""
-        noise, design = self._noise(price), self.logistic.design
+        noise, design = self._scan_noise(price), self.logistic.design
         rows = self._context.policy.size or ASSUMED_ROWS
         values = dict(zip(design.entries, assumed_moments(design, rows) / 4, strict=True))
         residual = self.logistic.residual
@@ -209,7 +209,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         # assumed counts are equal: their commonest value would be one that rounding chose
         fit = LogisticFit(design.with_first_references, moments, self.one_row_per_unit, offset, float(rows))
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        ratio, names = fit.weakest
+        ratio, names = fit.weakest_direction
         warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),
@@ -253,7 +253,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         stored_answer = stepped.find_stored(call, confidence)
         if stored_answer is not None:
             return stored_answer
-        noise = self._noise(price)
+        noise = self._scan_noise(price)
         first = self._first_step(noise)
         return stepped.run(
             price,
@@ -277,7 +277,7 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
         return self._build_answer(self._fit(result.value), result, price, confidence)
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
-        fit = self._run_scans(steps, first, self._noise(price))
+        fit = self._run_scans(steps, first, self._scan_noise(price))
         return self._build_answer(fit, steps.with_opening_line(None), price, confidence)
 
     def _run_scans(self, steps: OpenSteps, first: ScanRelease, noise: StepNoise) -> LogisticFit:
@@ -306,9 +306,9 @@ class LogisticProposal(PreviewedByOldName, StoredProposal):
 
     def _receipt(self, result: StoredResult[Any], price: Price, confidence: Number) -> Receipt:
         bounds = tuple(column.bounds for column in self.logistic.design.columns if column.bounds)
-        bounded = self._first_step(self._noise(price)).batch.bounded
+        bounded = self._first_step(self._scan_noise(price)).batch.bounded
         terms = replace(purchase([bounded], price, self._context.version), bounds=bounds)
-        first, *_, last = (format_number(sigma, 4) for sigma in self._gradient_deviations(self._noise(price)))
+        first, *_, last = (format_number(sigma, 4) for sigma in self._gradient_deviations(self._scan_noise(price)))
         words = (f"discrete Gaussian, σ from {first} to {last}, on gradients of columns in [−1, 1]",)
         return make_receipt(
             result, terms, words, question=self.question.text, context=self._context, confidence=confidence

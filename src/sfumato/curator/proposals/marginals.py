@@ -19,7 +19,7 @@ from sfumato.curator.policy_account import charge_operators, restrict_to_periods
 from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
 from sfumato.curator.previews.forecasts import MAX_LISTED_MARGINALS, MarginalsForecast, marginal_name
 from sfumato.curator.previews.previewing import preview_release
-from sfumato.curator.proposals.bought_synopses import columns_hash, shelf_key
+from sfumato.curator.proposals.bought_synopses import columns_hash, publications_key
 from sfumato.curator.proposals.selected_columns import first_row_per_unit, selected_columns
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.mechanisms import Gaussian, Laplace
@@ -140,7 +140,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         plan, names = self.query.plan, [attribute.name for attribute in self.attributes]
         parts = plan.source, plan.keys, self.attributes, self.workload, self.objective, self.limits
         content = self._context.plan_key(plan, lambda policy: digest("marginals", *parts, policy), reads_cells=True)
-        shelf = shelf_key(self._context, plan.table)
+        shelf = publications_key(self._context, plan.table)
         columns = columns_hash(self._context, plan.table, names)
         return PlanKey(f"{shelf.current}{columns}-{content.current}", shelf.former + digest("marginals", *parts))
 
@@ -171,7 +171,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
             *self._plan_table(draw.plan, confidence_level),
             *charge_operators(self._context),
         )
-        notes = self._context.closing_warnings(draw.batch.curve)
+        notes = self._context.epsilon_total_warnings(draw.batch.curve)
         return Explanation(
             self.question, str(draw.total), operators, f"{noise_text}, for {self._describe_objective(draw.plan)}", notes
         )
@@ -180,7 +180,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         """Describe the plan's objective: for columns with levels it covers sums over ranges, not single cells."""
         if self.objective == "worst":
             return "the smallest largest variance"
-        range_columns = " and ".join(self._column_names(() if plan.marginals else self._with_ranges.ranges))
+        range_columns = " and ".join(self._column_names(() if plan.marginals else self._workload_with_ranges.ranges))
         range_note = (
             f", over all ranges of {range_columns}: their single cells have more noise" if range_columns else ""
         )
@@ -238,14 +238,14 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         return MarginalsForecast(
             self.sets,
-            tuple(self._width(draw.plan, indices, confidence_level, joint) for indices in self.workload.sets),
+            tuple(self._cell_half_width(draw.plan, indices, confidence_level, joint) for indices in self.workload.sets),
             confidence_level,
             joint,
             str(draw.total),
             all(budget.affords(draw.batch.curve) for budget in self._context.budgets),
             stored,
             describe_dropped_rows([draw.reading.bounded]),
-            () if stored else self._context.closing_warnings(draw.batch.curve),
+            () if stored else self._context.epsilon_total_warnings(draw.batch.curve),
         )
 
     def price(
@@ -262,16 +262,19 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         pure = not Price(1, delta).delta
         base_plan, sets = self._base_plan(pure), self._parse_marginal(for_, pure=pure)
-        widest = max(sets, key=lambda indices: self._width(base_plan, indices, confidence_level, joint))
+        widest = max(sets, key=lambda indices: self._cell_half_width(base_plan, indices, confidence_level, joint))
         if not pure:
-            rho = float(base_plan.rho) * (self._width(base_plan, widest, confidence_level, joint) / error_limit) ** 2
+            rho = (
+                float(base_plan.rho)
+                * (self._cell_half_width(base_plan, widest, confidence_level, joint) / error_limit) ** 2
+            )
             return float(
                 rounded_up(Fraction(Curve.gaussian(f"{_SPENT_FACTOR / math.sqrt(2 * rho):.17g}").epsilon(delta)))
             )
 
         def is_within(epsilon: Fraction) -> bool:
             return (
-                self._width(self._scaled_plan(Price(epsilon), _HELD_BACK[0]), widest, confidence_level, joint)
+                self._cell_half_width(self._scaled_plan(Price(epsilon), _HELD_BACK[0]), widest, confidence_level, joint)
                 <= error_limit
             )
 
@@ -290,7 +293,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
             raise InvalidParameter("for_", columns, f"one of the requested marginals: {marginals}")
         return (indices,)
 
-    def _width(self, plan: NoisePlan, indices: AttributeSet, confidence: Fraction, joint: bool) -> float:
+    def _cell_half_width(self, plan: NoisePlan, indices: AttributeSet, confidence: Fraction, joint: bool) -> float:
         sizes = (math.prod(self.attributes[index].size for index in requested) for requested in self.workload.sets)
         return cell_half_width(plan, indices, float(confidence), sum(sizes) if joint else 1)
 
@@ -412,8 +415,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     def _base_plan(self, pure: bool) -> NoisePlan:
         """Return the best plan in whole rows, which is the same at every price up to its scale."""
         if pure not in self._base_plans:
-            bounded = self._bounded(0)
-            optimize, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._with_ranges)
+            bounded = self._bounded_plan(0)
+            optimize, workload = (plan_laplace, self.workload) if pure else (plan_gaussian, self._workload_with_ranges)
             self._base_plans[pure] = optimize(
                 workload,
                 self.attributes,
@@ -425,7 +428,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         return self._base_plans[pure]
 
     @property
-    def _with_ranges(self) -> MarginalWorkload:
+    def _workload_with_ranges(self) -> MarginalWorkload:
         """The workload extended by all ranges of columns with levels, whose sums levels are declared for.
 
         The ranges together weigh as much as the cells would.
@@ -449,9 +452,9 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
 
     def _weight_bits(self, base_plan: NoisePlan, spent: Fraction) -> int:
         """Return the bits of row weights, multiples of 2^-bits: fewer where the noise would be too large to draw."""
-        if self._bounded(0).strategy is Strategy.WHOLE:
+        if self._bounded_plan(0).strategy is Strategy.WHOLE:
             return 0
-        max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
+        max_bits = min(_MAX_BITS, self._bounded_plan(_MAX_BITS).measures[0].bits)
         if base_plan.marginals:
             largest = max(marginal.scale for marginal in base_plan.marginals) * base_plan.epsilon / spent
         else:
@@ -474,7 +477,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         max_count = min(block_algebra.max_unclipped_count(block.block, self.attributes) for block in base_plan.blocks)
         return max(_MIN_BITS, (max_count // min(table.row_ceiling, LARGEST_COUNT)).bit_length() - 1)
 
-    def _bounded(self, bits: int) -> BoundedPlan:
+    def _bounded_plan(self, bits: int) -> BoundedPlan:
         cells = max(math.prod(self.attributes[index].size for index in indices) for indices in self.workload.sets)
         bounded = weighted_bounding(self.query.plan, self.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
@@ -482,7 +485,7 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
     def _reading(self, plan: NoisePlan) -> Marginals:
         bits = plan.unit_value.denominator.bit_length() - 1
         codes = tuple(column.codes for column in self.coded_columns)
-        return Marginals(self._bounded(bits), codes, measured_sets(plan))
+        return Marginals(self._bounded_plan(bits), codes, measured_sets(plan))
 
 
 class _ContinuousGaussian:
@@ -550,9 +553,9 @@ def propose_marginals(
     workload = MarginalWorkload(index_sets, _parse_weights(index_sets, names, weights))
     _check_cells(workload, coded_columns)
     query, restricted_context = _every_row_plan(source.rows, coded_columns, context)
-    limits = _limits(policy_table, query, rows)
+    limits = _tightened_limits(policy_table, query, rows)
     return MarginalsProposal(
-        restricted_context, query, tuple(coded_columns), workload, _objective(objective), limits, where or ""
+        restricted_context, query, tuple(coded_columns), workload, _check_objective(objective), limits, where or ""
     )
 
 
@@ -568,7 +571,7 @@ def propose_select_marginals(
     workload = MarginalWorkload(tuple((index,) for index in range(len(selected.columns))), ())
     _check_cells(workload, selected.columns)
     query, restricted_context = _every_row_plan(selected.rows, selected.columns, context)
-    limits = _limits(context.policy.tables[selected.rows.table.name], query, rows)
+    limits = _tightened_limits(context.policy.tables[selected.rows.table.name], query, rows)
     condition = f"a row is one of {' '.join(text.split())}"
     return MarginalsProposal(
         restricted_context, query, selected.columns, workload, "total", limits, condition, selected.domains
@@ -579,7 +582,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
     """Parse the measured columns, in the order of the policy, and the sets of their indices."""
     if type(ways) is int:
         names = coded_names(table) if columns is None else _parse_names(columns, "columns")
-        _check_once(names, "columns")
+        _refuse_repeated_names(names, "columns")
         if not 1 <= ways <= len(names):
             range_rule = f"a whole number from 1 to {len(names)}, the number of columns with listed values or bins"
             rule = range_rule if names else "a number of columns with listed values or bins, and this table has none"
@@ -597,7 +600,7 @@ def _parse_ways(table: Table, ways: Ways, columns: Sequence[str] | None) -> tupl
     index_of_name = {name.lower(): index for index, name in enumerate(names)}
     sets = []
     for name_set in name_sets:
-        _check_once(name_set, "ways")
+        _refuse_repeated_names(name_set, "ways")
         sets.append(tuple(sorted(index_of_name[name.lower()] for name in name_set)))
     for left, right in itertools.pairwise(sorted(sets)):
         if left == right:
@@ -613,7 +616,7 @@ def _parse_names(names: object, parameter: str) -> list[str]:
     return list(names)
 
 
-def _check_once(names: Sequence[str], parameter: str) -> None:
+def _refuse_repeated_names(names: Sequence[str], parameter: str) -> None:
     if len({name.lower() for name in names}) != len(names):
         raise InvalidParameter(parameter, names, "a list of different columns")
 
@@ -665,7 +668,7 @@ def _every_row_plan(rows: RowSource, columns: Sequence[CodedColumn], context: Co
     return Query(period_plan, Finish(())), period_context
 
 
-def _limits(table: Table, query: Query, rows: int | None) -> Limits:
+def _tightened_limits(table: Table, query: Query, rows: int | None) -> Limits:
     if rows is None:
         return query.plan.limits
     if table.every_row:
@@ -673,7 +676,7 @@ def _limits(table: Table, query: Query, rows: int | None) -> Limits:
     return query.plan.limits.tighten(rows, None, None, query.plan.largest_limits)
 
 
-def _objective(objective: Any) -> str:
+def _check_objective(objective: Any) -> str:
     if objective not in ("total", "worst"):
         raise InvalidParameter("objective", objective, 'one of "total", "worst"')
     return str(objective)

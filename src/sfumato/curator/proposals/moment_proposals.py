@@ -18,7 +18,7 @@ from sfumato.curator.previews.explaining import (
 )
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter
 from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
@@ -95,7 +95,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
         progress: Progress | None = None,
     ) -> T:
         """Charge the price, draw the moments, and return the table. Stored moments of no more noise are free."""
-        refuse_sample_of_all(sample, "regressions and components")
+        refuse_sample_of_release(sample, "regressions and components")
         exact(confidence, "confidence", CONFIDENCE)
         draw = self._strategy_at(Price(epsilon, delta, rho))
         return release_or_find(
@@ -206,12 +206,12 @@ def moment_question(
 
     blocks = len(design_with(1 << 12).blocks)
     counted = ask(rows, ["COUNT(*)"])
-    design = design_with(largest_scale(unit_rows(counted.query.plan, counted.limits), blocks))
+    design = design_with(largest_scale(max_rows_per_unit(counted.query.plan, counted.limits), blocks))
     sums = [design.moment_sql(moment) for moment in design.entries]
     return ask(building.where(rows, design.row_condition), sums), design
 
 
-def unit_rows(plan: Aggregate, limits: Limits) -> int:
+def max_rows_per_unit(plan: Aggregate, limits: Limits) -> int:
     """Return the most rows of one unit that count in a plan whose first measure counts rows."""
     return int(whole_row_bounding(plan, limits, 1).measures[0].add_remove_sensitivity.total)
 

@@ -197,7 +197,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             ),
         )
         reason = "every selection and every measurement is charged as a step of its own; fitting the model is free"
-        notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
+        notes = self._context.epsilon_total_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), operators, reason, notes)
 
     def error(
@@ -256,7 +256,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             with tab_or_stored as tab:
                 on_tab = TabSeries(context, "mwem", self.identity, tab, call)
                 candidates = self._candidates(price)
-                threshold = partial(self._threshold, steps, len(candidates))
+                threshold = partial(self._update_threshold, steps, len(candidates))
                 begin = self._initial_model if self.update is None else lambda n: self._initial_model(n, threshold(n))
                 model = _MwemSeries(on_tab, self.question, steps, candidates, begin).run()
                 fitted = self._build_fitted(model, price, steps, tab)
@@ -278,7 +278,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         shape = tuple(attribute.size for attribute in self.attributes)
         return initial_model(shape, rows, self.rounds, textbook=self.textbook, threshold=threshold)
 
-    def _threshold(self, steps: MwemSteps, candidates: int, rows: int) -> Fraction:
+    def _update_threshold(self, steps: MwemSteps, candidates: int, rows: int) -> Fraction:
         """Return 2α of the notes' update in steps, from public numbers: α is the largest of 2η·n̂ and of what bounds,
         with a confidence of 95 % over all rounds, every selection and every noise (``publish.mwem``).
         """
@@ -332,20 +332,20 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
 
     def _reading(self, price: Price) -> Marginals:
         codes = tuple(column.codes for column in self._coded.coded_columns)
-        return Marginals(self._bounded(self._bits(price)), codes, (tuple(range(len(codes))),))
+        return Marginals(self._bounded_plan(self._weight_bits(price)), codes, (tuple(range(len(codes))),))
 
-    def _bounded(self, bits: int) -> BoundedPlan:
+    def _bounded_plan(self, bits: int) -> BoundedPlan:
         bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, self.cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
-    def _bits(self, price: Price) -> int:
+    def _weight_bits(self, price: Price) -> int:
         """Return the bits of row weights, multiples of 2^-bits: fewer where the noise would be too large to draw
         exactly.
         """
-        coarse = self._bounded(0)
+        coarse = self._bounded_plan(0)
         if coarse.strategy is Strategy.WHOLE:
             return 0
-        max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
+        max_bits = min(_MAX_BITS, self._bounded_plan(_MAX_BITS).measures[0].bits)
         spent = min(Fraction(1), price_in_rho(price) if price.allows_gaussian else price.epsilon or Fraction(1))
         rows = (
             coarse.measures[0].add_remove_sensitivity.total * (20 + 8 * self.rounds) / spent
@@ -403,11 +403,15 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         """Split ρ: noise of deviation σ costs Δ₂²/2σ², and a selection of bounded range ε costs ε²/8."""
         step_rho = rho * (1 - _ROW_COUNT_SHARE) / (2 * self.rounds)
         all_rows, sensitivity = MarginalView(self._reading(price), ()), self._round_sensitivity(price)
-        noise = Gaussian(_root_above(all_rows.sensitivity.squares / (2 * rho * _ROW_COUNT_SHARE)))
+        noise = Gaussian(_square_root_rounded_up(all_rows.sensitivity.squares / (2 * rho * _ROW_COUNT_SHARE)))
         rows = MeasureStep(all_rows, noise, NoisyCounts.of)
-        choice = self._selection(price, 1 / _root_above(1 / (8 * step_rho)))
+        choice = self._selection(price, 1 / _square_root_rounded_up(1 / (8 * step_rho)))
         return MwemSteps(
-            rows, choice, Gaussian(_root_above(sensitivity.squares / (2 * step_rho))), sensitivity, self.rounds
+            rows,
+            choice,
+            Gaussian(_square_root_rounded_up(sensitivity.squares / (2 * step_rho))),
+            sensitivity,
+            self.rounds,
         )
 
     def _selection(self, price: Price, epsilon: Fraction) -> Exponential:
@@ -472,7 +476,7 @@ def _amount_to_hold(context: Context, steps: MwemSteps) -> Cost:
     return total_cost
 
 
-def _root_above(value: Fraction) -> Fraction:
+def _square_root_rounded_up(value: Fraction) -> Fraction:
     """Return the square root, rounded up to twelve decimals."""
     return Fraction(math.isqrt(math.ceil(value * _ROOT_PRECISION**2)) + 1, _ROOT_PRECISION)
 
@@ -627,7 +631,7 @@ def set_weight(column_indices: AttributeSet, names: Sequence[str], weights: Colu
     column_names = {names[index].lower() for index in column_indices}
     product = Fraction(1)
     for key, weight in weights.items():
-        if _lower_names(key) == column_names if not isinstance(key, str) else key.lower() in column_names:
+        if _lowercase_names(key) == column_names if not isinstance(key, str) else key.lower() in column_names:
             product *= exact(weight, "weights", POSITIVE)
     return product
 
@@ -639,11 +643,11 @@ def check_weights(weights: ColumnWeights, names: Sequence[str], sets: Sequence[A
     workload_names = [{names[index].lower() for index in indices} for indices in sets]
     for key, weight in weights.items():
         exact(weight, "weights", POSITIVE)
-        is_known = key.lower() in column_names if isinstance(key, str) else _lower_names(key) in workload_names
+        is_known = key.lower() in column_names if isinstance(key, str) else _lowercase_names(key) in workload_names
         if not is_known:
             rule = f"a mapping from columns ({', '.join(names)}), or sets of columns in the workload, to numbers"
             raise InvalidParameter("weights", key, rule)
 
 
-def _lower_names(names: object) -> set[str]:
+def _lowercase_names(names: object) -> set[str]:
     return {str(name).lower() for name in names} if isinstance(names, (tuple, list, frozenset)) else set()

@@ -128,7 +128,7 @@ class OnlineProposal(PreviewedByOldName):
             ),
         )
         reason = "charged in full when it opens, since the gates' noise stays secret between answers"
-        notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
+        notes = self._context.epsilon_total_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.description, str(price), operators, reason, notes)
 
     def error(
@@ -234,9 +234,11 @@ class OnlineProposal(PreviewedByOldName):
         )
         plan, reading = self._marginals.plan_one_table(synopsis_rho)
         max_added = math.ceil(reading.bounded.measures[0].add_remove_sensitivity.total)
-        gate = build_gate(_root_below(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours)
+        gate = build_gate(
+            _square_root_rounded_down(2 * gates_rho / self.rounds), max_added, self._context.policy.neighbours
+        )
         sensitivity = Marginal(reading, 0).sensitivity
-        noise = Gaussian(1 / _root_below(2 * answers_rho / self.rounds / sensitivity.squares))
+        noise = Gaussian(1 / _square_root_rounded_down(2 * answers_rho / self.rounds / sensitivity.squares))
         batch = SessionBatch(measurement_batch(plan, reading).measurements, reading, gate, noise, self.rounds)
         return OnlineDraw(self._marginals.planned_draw(plan, reading, batch, price))
 
@@ -244,7 +246,7 @@ class OnlineProposal(PreviewedByOldName):
         return f"<OnlineProposal {self.description}: .explain() .error() .price() are free, .release() opens it>"
 
 
-def _root_below(value: Fraction) -> Fraction:
+def _square_root_rounded_down(value: Fraction) -> Fraction:
     """Return the square root, rounded down to twelve digits: less is spent, never more."""
     return Fraction(f"{math.sqrt(value) * (1 - 1e-12):.12g}")
 
@@ -293,12 +295,12 @@ class OnlineSession(SecretSession):
             measure = with_integer_weights(quantities)
             if measure is None or not self._batch.can_buy(measure):
                 return None
-            return self._settle(quantities, measure, share, strict)
+            return self._resolve_totals(quantities, measure, share, strict)
 
         with self._lock:
             return answering.answer_sql(self._face, question, parameters, confidence=confidence, resolve_totals=settle)
 
-    def _settle(
+    def _resolve_totals(
         self, quantities: tuple[GroupedTotals, ...], measure: IntegerWeightedMeasure, share: float, strict: bool
     ) -> tuple[ResolvedTotals, ...]:
         if not self._gates.remaining_answers:
@@ -306,7 +308,7 @@ class OnlineSession(SecretSession):
                 rule = "all rounds of this session are used up, so numbers outside its synopsis cannot be verified"
                 raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
             return tuple(
-                ResolvedTotals(self._hypothesis.guess_totals(quantity), _bounds_of(quantity), UNVERIFIED)
+                ResolvedTotals(self._hypothesis.guess_totals(quantity), _interval_function(quantity), UNVERIFIED)
                 for quantity in quantities
             )
         predicted = np.concatenate([self._hypothesis.guess_totals(part) for part in measure.parts])
@@ -315,11 +317,13 @@ class OnlineSession(SecretSession):
         except BaseException:  # one fixed refusal: why it stopped may depend on private rows
             raise SessionInterrupted(self.synopsis.receipt.line) from None
         if noisy_totals is None:
-            return tuple(self._settle_close(quantity, measure, share) for quantity in quantities)
-        return self._settle_bought(quantities, measure, noisy_totals)
+            return tuple(self._resolve_from_hypothesis(quantity, measure, share) for quantity in quantities)
+        return self._resolve_from_bought(quantities, measure, noisy_totals)
 
-    def _settle_close(self, quantity: GroupedTotals, measure: IntegerWeightedMeasure, share: float) -> ResolvedTotals:
-        predicted, bounds = self._hypothesis.guess_totals(quantity), _bounds_of(quantity)
+    def _resolve_from_hypothesis(
+        self, quantity: GroupedTotals, measure: IntegerWeightedMeasure, share: float
+    ) -> ResolvedTotals:
+        predicted, bounds = self._hypothesis.guess_totals(quantity), _interval_function(quantity)
 
         def interval(beta: float, cells: int) -> tuple[Floats, Floats]:
             """Intersect the gate's interval with the measured one, each with half of the miss probability.
@@ -331,7 +335,7 @@ class OnlineSession(SecretSession):
             # one more step, since totals were compared rounded to whole steps
             width = (
                 close_score_bound(self._batch.gate, self._batch.rounds, miss_probability / 2) + 1
-            ) * self._step_size(measure)
+            ) * self._gate_step_size(measure)
             low, high = bounds(beta / 2, cells)
             intersection = np.maximum(predicted - width, low), np.minimum(predicted + width, high)
             # disjoint intervals cannot both hold, and either may be wrong: return their hull
@@ -341,11 +345,11 @@ class OnlineSession(SecretSession):
 
         return ResolvedTotals(predicted, interval, HYPOTHESIS)
 
-    def _step_size(self, measure: IntegerWeightedMeasure) -> float:
+    def _gate_step_size(self, measure: IntegerWeightedMeasure) -> float:
         """Return the size of one gate step in the measure's own units."""
         return float(self._unit) * measure.max_row_effect / measure.scale
 
-    def _settle_bought(
+    def _resolve_from_bought(
         self, quantities: tuple[GroupedTotals, ...], measure: IntegerWeightedMeasure, noisy: Integers
     ) -> tuple[ResolvedTotals, ...]:
         noise, step = self._batch.noise_for(measure.max_row_effect), float(self._unit)
@@ -387,7 +391,7 @@ class OnlineSession(SecretSession):
         return f"<OnlineSession of {self.synopsis.table}: {state}>"
 
 
-def _bounds_of(quantity: GroupedTotals) -> Callable[[float, int], tuple[Floats, Floats]]:
+def _interval_function(quantity: GroupedTotals) -> Callable[[float, int], tuple[Floats, Floats]]:
     return lambda beta, cells: quantity.estimate_with_ends(beta, cells)[1:]
 
 

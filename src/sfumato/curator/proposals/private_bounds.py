@@ -181,7 +181,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
 
 def propose_bounds(context: Context, table: str, column: str, cover: Number) -> BoundsProposal:
     """Propose to find bounds for a column; the names are checked against the policy."""
-    policy_table = private_table(context.policy, table)
+    policy_table = require_private_table(context.policy, table)
     domain = _searchable_domain(policy_table, column)
     share = exact(cover, "cover", INSIDE_UNIT)
     if len(ladder(domain)) < 2:
@@ -190,7 +190,7 @@ def propose_bounds(context: Context, table: str, column: str, cover: Number) -> 
     return BoundsProposal(context, policy_table.name, column, share)
 
 
-def private_table(policy: Policy, table: str) -> Table:
+def require_private_table(policy: Policy, table: str) -> Table:
     """Return a private table of the policy; refuse any other name."""
     policy_table = policy.tables.get(table)
     if policy_table is None or policy_table.public:

@@ -17,7 +17,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.policy_account import charge_operators, restrict_to_periods
 from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.priced_by_epsilon import EpsilonPricedProposal
-from sfumato.curator.proposals.private_bounds import private_table
+from sfumato.curator.proposals.private_bounds import require_private_table
 from sfumato.curator.step_counts import Ladder, StepCounts, StepSearch, counting_ladder, least_price
 from sfumato.errors import InvalidParameter
 from sfumato.notebook_html import paragraphs, preformatted
@@ -144,9 +144,9 @@ class _LimitsDraw(GroupTotalsRelease[UnitLimits]):
         step_counts = [search.draw(totals) for search in self.searches]
         rows, groups = step_counts[0], step_counts[1] if len(step_counts) > 1 else None
         terms = purchase([self.batch.bounded], self.total, self.version)
-        return UnitLimits(self._limit(rows), self._limit(groups), rows, groups, terms)
+        return UnitLimits(self._limit_from_counts(rows), self._limit_from_counts(groups), rows, groups, terms)
 
-    def _limit(self, step_counts: StepCounts | None) -> int | None:
+    def _limit_from_counts(self, step_counts: StepCounts | None) -> int | None:
         if step_counts is None or step_counts.span is None:
             return None
         return int(self.ladder.bounds_of(step_counts.span)[1])  # type: ignore[arg-type]
@@ -184,14 +184,14 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan that counts units by their numbers of rows and groups."""
-        (bounded,) = bounding_strategies(self._period_plan[0], self._units.limits, len(self._keys))
+        (bounded,) = bounding_strategies(self._period_plan[0], self._unit_relation.limits, len(self._step_keys))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
     def _period_plan(self) -> tuple[Aggregate, Context]:
         """The plan restricted to the periods whose accounts pay, and their context."""
-        counts = [Column(count_field, domain) for count_field, domain in self._units.columns.items()]
-        plan = Aggregate(self._units, tuple(map(self.ladder.step_expression, counts)), (Count(),))
+        counts = [Column(count_field, domain) for count_field, domain in self._unit_relation.columns.items()]
+        plan = Aggregate(self._unit_relation, tuple(map(self.ladder.step_expression, counts)), (Count(),))
         return restrict_to_periods(plan, self._context)
 
     @property
@@ -241,7 +241,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         return ("rows", "groups") if self.by else ("rows",)
 
     @cached_property
-    def _units(self) -> PerUnit:
+    def _unit_relation(self) -> PerUnit:
         """The relation with one row per unit; groups are counted as rows per unit and key."""
         table = self._policy_table
         columns = {Field(0, table.name, name): table.columns[name] for name in self.by}
@@ -255,13 +255,13 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         return PerUnit(per_group, 2, (), (("groups", rows), ("rows", row_total)))
 
     @property
-    def _keys(self) -> tuple[GroupKey, ...]:
+    def _step_keys(self) -> tuple[GroupKey, ...]:
         return tuple(product(range(len(self.ladder)), repeat=len(self._limit_names)))
 
     def _strategy_at(self, epsilon: Number) -> _LimitsDraw:
         exact_epsilon = exact(epsilon, "epsilon", POSITIVE)
-        keys = self._keys
-        names = [count_field.name for count_field in self._units.columns]
+        keys = self._step_keys
+        names = [count_field.name for count_field in self._unit_relation.columns]
         epsilon_per_limit, uncovered = exact_epsilon / len(self._limit_names), (Fraction(0), 1 - self.share)
         steps_of_groups = [tuple(int(key[names.index(name)]) for key in keys) for name in self._limit_names]  # type: ignore[arg-type]
         searches = (
@@ -282,7 +282,10 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
 
 def propose_limits(context: Context, table: str, by: str | Sequence[str], share: Number) -> LimitsProposal:
     """Propose to find limits per unit of a table; the names are checked against the policy."""
-    policy_table, group_columns = private_table(context.policy, table), (by,) if isinstance(by, str) else tuple(by)
+    policy_table, group_columns = (
+        require_private_table(context.policy, table),
+        (by,) if isinstance(by, str) else tuple(by),
+    )
     if policy_table.every_row:
         rule = "one in which a unit can have several rows"
         fix = f"leave {table} as it is: if every row is a unit, no limit is needed"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sfumato.caching import put_off
+from sfumato.caching import defer_text
 from sfumato.curator.previews.advising import Tip, advise
 from sfumato.curator.previews.explaining import assumed_delta_note, discovery_warning
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
@@ -66,7 +66,7 @@ def question_tips(
         query,
         question.limits,
         every_row=table.every_row,
-        again=forecast_again,
+        reforecast=forecast_again,
         ranks=ranks,
         whole=question.integer_columns,
         groups=() if question.discovered_keys else question.groups,
@@ -101,7 +101,7 @@ def with_forecast_advice(forecast: Forecast, question: Any, request: PriceReques
     """Add the change that helps most, where the forecast error swamps what can be expected."""
     swamped = [name for name in forecast.columns if _is_swamped(name, forecast, question)]
     tip = _best_tip(swamped, question, request, prepared)
-    return forecast if tip is None else replace(forecast, advice=f"{_name_columns(swamped)} mostly noise: {tip}")
+    return forecast if tip is None else replace(forecast, advice=f"{_columns_phrase(swamped)} mostly noise: {tip}")
 
 
 def with_answer_advice(
@@ -121,15 +121,15 @@ def with_answer_advice(
     )
 
     def advise_late() -> str:
-        tip = _remembered_tip(tuple(noisy), question, request, prepared, best_tips)
+        tip = _cached_best_tip(tuple(noisy), question, request, prepared, best_tips)
         return "" if tip is None else f"{counts}; {tip}"
 
     advised = answer.changed(advice="")
-    put_off(advised, "advice", advise_late)
+    defer_text(advised, "advice", advise_late)
     return advised
 
 
-def _remembered_tip(
+def _cached_best_tip(
     columns: tuple[str, ...], question: Any, request: PriceRequest, prepared: PricedRelease, best_tips: BestTips
 ) -> Tip | None:
     """Return the best tip for these columns, from an earlier release on the same terms where there was one."""
@@ -154,7 +154,7 @@ def _best_tip(columns: Sequence[str], question: Any, request: PriceRequest, prep
 def _is_swamped(name: str, forecast: Forecast, question: Any) -> bool:
     """Return whether a forecast error is a large part of a column's range, or of the count that the size suggests."""
     expected = _expected_units(question)
-    width = _width_at(forecast.columns[name], expected)
+    width = _width_at_size(forecast.columns[name], expected)
     if math.isinf(width):
         return True
     possible = possible_ranges(question.query).get(name)
@@ -170,7 +170,7 @@ def _expected_units(question: Any) -> Fraction | None:
     return None if size is None or question.discovered_keys else Fraction(size, max(1, len(question.groups)))
 
 
-def _width_at(width: Width, expected: Fraction | None) -> float:
+def _width_at_size(width: Width, expected: Fraction | None) -> float:
     """Return the half-width in a group of the expected size; where none is known, in the largest that is forecast."""
     if not isinstance(width, Mapping):
         return width
@@ -179,7 +179,7 @@ def _width_at(width: Width, expected: Fraction | None) -> float:
     return width[at_most[-1]]
 
 
-def _name_columns(names: Sequence[str]) -> str:
+def _columns_phrase(names: Sequence[str]) -> str:
     shown = ", ".join(map(escape_unprintable, names))
     return f"{shown} would be" if len(names) == 1 else f"{shown} would each be"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.curator.previews.explaining import key_names
+from sfumato.curator.previews.explaining import keys_text
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.plan.aggregates.value_measures import TimeQuantile
 from sfumato.plan.descriptions import expression_sql
@@ -26,7 +26,7 @@ def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None
         raise Unsupported(
             "unknown-subtotals",
             "subtotals need all groups to be known in advance, but the groups of "
-            f"{key_names(query, discovered_keys)} are found in the data",
+            f"{keys_text(query, discovered_keys)} are found in the data",
             fix="ask for the totals in a separate question, or declare the values in the policy",
         )
 
@@ -34,7 +34,7 @@ def require_no_subtotals(query: Query, discovered_keys: tuple[int, ...]) -> None
 def require_declared_groups(query: Query, discovered_keys: tuple[int, ...]) -> None:
     """Refuse to answer from a synopsis where groups must be discovered."""
     if discovered_keys:
-        keys = key_names(query, discovered_keys)
+        keys = keys_text(query, discovered_keys)
         rule = f"the groups of {keys} must be found in the data, and a synopsis cannot do that"
         raise Unsupported("no-synopsis", rule, fix="declare the values in the policy, or give a price to discover them")
 
@@ -48,18 +48,18 @@ def require_numbers_in_ranges(query: Query, requested: str | None) -> None:
         raise InvalidParameter("range", requested, rule, fix=fix)
 
 
-def too_many_numbers() -> Unsupported:
+def too_many_numbers_refusal() -> Unsupported:
     rule = f"an answer can have at most {MAX_NUMBERS:,} noisy numbers"
     return Unsupported("too-many-numbers", rule, fix="ask for fewer columns or coarser groups")
 
 
-def unlisted_values(value: Expression) -> Unsupported:
+def unlisted_values_refusal(value: Expression) -> Unsupported:
     rule = f"the most frequent value is selected among declared values, and {expression_sql(value)} has none"
     fix = "declare its values in the policy; or group by it, count, and ORDER BY the count with a LIMIT"
     return Unsupported("unlisted-values", rule, fix=fix)
 
 
-def slow_groups(seconds: float) -> Unsupported:
+def slow_groups_refusal(seconds: float) -> Unsupported:
     return Unsupported(
         "slow-groups",
         f"listing the groups took more than {seconds:g} seconds, or more than the allowed memory",

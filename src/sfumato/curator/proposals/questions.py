@@ -19,13 +19,13 @@ from sfumato.curator.previews.explaining import (
     DEFAULT_DELTA,
     Explanation,
     Operator,
+    describe_delta_avoidance,
     discovery_notes,
     explain,
-    key_names,
+    keys_text,
     offered_delta,
     require_delta,
     require_short_keys,
-    without_delta,
 )
 from sfumato.curator.previews.forecasts import (
     COARSE_STEPS,
@@ -33,8 +33,8 @@ from sfumato.curator.previews.forecasts import (
     Forecast,
     Width,
     assumption_notes,
+    describe_draw_terms,
     draw_errors,
-    draw_terms,
     forecast_ranks,
     half_widths,
     least_price,
@@ -175,7 +175,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         except (TimeoutError, EngineFailed):
             if seconds is None:
                 raise
-            raise refusals.slow_groups(seconds) from None
+            raise refusals.slow_groups_refusal(seconds) from None
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -200,15 +200,15 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
             bounded = for_neighbours(whole_row_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
-            parts.append(other_part(bounded, part, self._candidates, matches=matches))
+            parts.append(other_part(bounded, part, self._candidate_values, matches=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)
 
-    def _candidates(self, value: Expression) -> tuple[Value, ...]:
+    def _candidate_values(self, value: Expression) -> tuple[Value, ...]:
         """List the possible values of an expression, from the policy alone."""
         within = conditions(self.query.plan.source)
         if undeclared_keys((value,), within):
-            raise refusals.unlisted_values(value)
+            raise refusals.unlisted_values_refusal(value)
         value_groups = possible_group_keys((value,), self._context.engine.values, within)
         return tuple(candidate for (candidate,) in value_groups if candidate is not None)
 
@@ -218,7 +218,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         rows = len(self.groups) * max(1, len(self.query.finish.sets))
         measure_count = sum(len(part.members) for part in self.shared_parts.parts)
         if rows * max(measure_count, len(self.query.plan.measures)) > MAX_NUMBERS:
-            raise refusals.too_many_numbers()
+            raise refusals.too_many_numbers_refusal()
         options: tuple[BoundedPlan, ...]
         if self.discovered_keys:
             refusals.require_no_subtotals(self.query, self.discovered_keys)
@@ -322,7 +322,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, sample=sample)
         request = self._with_defaults(stated)
         prepared, policy = self.price_release(request), self._context.policy
-        keys = (key_names(self.query, self.discovered_keys), self._without_delta) if self.discovered_keys else None
+        keys = (keys_text(self.query, self.discovered_keys), self._delta_avoidance) if self.discovered_keys else None
         explanation = explain(self.text, self.query, policy, self.groups, self._max_groups, prepared, confidence, keys)
         free_answer = self._bought_answer(confidence)
         free_operators = () if free_answer is None else (Operator("free", "a bought synopsis", free_answer.words),)
@@ -331,7 +331,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         price_notes = (
             (prepared.unused_delta_reason,)
             if prepared.unused_delta_reason
-            else self._context.closing_warnings(prepared.curve)
+            else self._context.epsilon_total_warnings(prepared.curve)
         )
         tips = question_tips(self, request, prepared)[:1]
         warnings = (*self.warnings, *discovery_warnings(self, stated, prepared), *price_notes)
@@ -368,14 +368,14 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         warnings = forecast.warnings
         if not stored:
             forecast = with_forecast_advice(forecast, self, request, prepared)
-            closing_warnings = self._context.closing_warnings(prepared.curve)
+            closing_warnings = self._context.epsilon_total_warnings(prepared.curve)
             warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
-        left = self._remaining_after(prepared) if forecast.accepted else ""
+        left = self._remaining_after_text(prepared) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.words
         assumed = exact(request.delta, "delta") - exact(stated.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
 
-    def _remaining_after(self, prepared: PricedRelease) -> str:
+    def _remaining_after_text(self, prepared: PricedRelease) -> str:
         """Describe what would remain of the account, or of the analyst's share, after this release."""
         *others, payer_budget = (budget.charge(prepared.curve) for budget in self._context.budgets)
         return payer_budget.remaining_words_with(*others)
@@ -512,7 +512,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             return self.widths(self.price_release_at(request.price, request), request)
 
         remaining = min(budget.largest_pure() for budget in self._context.budgets)
-        title, terms = " ".join(self.text.split()), draw_terms(self._context.policy.unit, delta, confidence)
+        title, terms = " ".join(self.text.split()), describe_draw_terms(self._context.policy.unit, delta, confidence)
         steps = COARSE_STEPS if delta else FINE_STEPS  # noise at a δ is calibrated numerically
         return save_if_path(draw_errors(title, widths, (least, most), remaining, terms, width, steps), path)
 
@@ -630,12 +630,12 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
     def require_delta(self, delta: Number, epsilon: Number | None = 1) -> None:
         """Refuse groups that are found in the data without a δ, or at a price without an ε."""
         if self.discovered_keys:
-            keys, budgets = key_names(self.query, self.discovered_keys), self._context.budgets
-            require_delta(keys, epsilon is not None and bool(delta), budgets, self._without_delta)
+            keys, budgets = keys_text(self.query, self.discovered_keys), self._context.budgets
+            require_delta(keys, epsilon is not None and bool(delta), budgets, self._delta_avoidance)
 
     @cached_property
-    def _without_delta(self) -> str:
-        return without_delta(self.query, self.discovered_keys, self._context.engine.catalog())
+    def _delta_avoidance(self) -> str:
+        return describe_delta_avoidance(self.query, self.discovered_keys, self._context.engine.catalog())
 
     def price_release_at(self, price: Price, request: PriceRequest) -> PricedRelease:
         """Prepare the release at a price of its own, as one of several questions bought together."""

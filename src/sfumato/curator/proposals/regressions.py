@@ -107,7 +107,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         return self.moments.rows_per_unit == 1
 
     @property
-    def shows_sampling(self) -> bool:
+    def shows_sampling_errors(self) -> bool:
         """Whether the table has sampling errors, z and p."""
         return self.one_row_per_unit
 
@@ -127,7 +127,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
             *self._moment_operators(draw),
             *self._fit_operators(forecast),
         )
-        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(self._curve(draw)))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(self._curve(draw)))
         reason = "one discrete Gaussian noise for each different sum; no ridge, which would bias the intervals"
         return Explanation(self.question.text, str(draw.total), operators, reason, (*notes, *forecast.warnings))
 
@@ -136,7 +136,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         return draw.batch.curve
 
     def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
-        errors = "noise and sampling" if self.shows_sampling else "noise alone: rows of one unit correlate"
+        errors = "noise and sampling" if self.shows_sampling_errors else "noise alone: rows of one unit correlate"
         pairs = list(zip(forecast.terms, forecast.widths, strict=True))[:4]
         widths = ", ".join(f"{term} ±{format_number(width, 3)}" for term, width in pairs)
         return (
@@ -159,7 +159,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         draw = self._strategy_at(assumed.price)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
         forecast = self._forecast(draw, confidence)
-        closing = () if stored else self._context.closing_warnings(self._curve(draw))
+        closing = () if stored else self._context.epsilon_total_warnings(self._curve(draw))
         return replace(
             forecast, stored=stored, warnings=(*assumed.notes, *self.question.warnings, *closing, *forecast.warnings)
         )
@@ -197,7 +197,7 @@ class RegressionProposal(MomentsProposal[RegressionAnswer]):
         estimates = MomentEstimates.assumed(values, draw.mechanism, self.design)
         fit = LinearFit(self.design, estimates, self.one_row_per_unit)
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
-        ratio, names = fit.weakest
+        ratio, names = fit.weakest_direction
         warning = f"{' and '.join(names)} can hardly be distinguished at this price" if ratio < WEAK else ""
         return RegressionForecast(
             tuple(regressor.label for regressor in fit.regressors),

@@ -16,7 +16,7 @@ from sfumato.curator.previews.explaining import Operator
 from sfumato.curator.proposals.moment_proposals import lower_sums, moment_question
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, RegressionProposal, parse_model
-from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.curator.proposals.tab_releases import OpenSteps, SteppedRelease
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.clustered_meat import CLUSTER_CLAMP_DEVIATIONS, ScoreGrid, ScoreTerms, score_grid
@@ -79,7 +79,7 @@ class RobustProposal(RegressionProposal):
         return MeatFactors.of(self.meat_question.query.plan.measures, self.meat_design)
 
     @property
-    def shows_sampling(self) -> bool:
+    def shows_sampling_errors(self) -> bool:
         return True
 
     def terms_at(self, coefficients: tuple[int, ...], clamp: Fraction) -> MeatTerms:
@@ -114,15 +114,15 @@ class RobustProposal(RegressionProposal):
         """Where residuals are clamped, in standard deviations."""
         return CLAMP_DEVIATIONS
 
-    def _noise(self, price: Price) -> StepNoise:
+    def _step_noise(self, price: Price) -> StepNoise:
         return step_noise((self.moments.sensitivity, self._meat_at_zero.sensitivity), self.step_shares, price)
 
     def _strategy_at(self, price: Price) -> MomentsRelease:
-        mechanism = self._noise(price).mechanisms[0]
+        mechanism = self._step_noise(price).mechanisms[0]
         return MomentsRelease.with_noise(self.moments, self.design, mechanism, price, self._context.version)
 
     def _curve(self, draw: MomentsRelease) -> Curve:
-        return self._noise(draw.total).curve
+        return self._step_noise(draw.total).curve
 
     def _fit_operators(self, forecast: RegressionForecast) -> tuple[Operator, ...]:
         sums = count_with_noun(len(self._meat_at_zero.weights), "sum")
@@ -154,7 +154,7 @@ class RobustProposal(RegressionProposal):
         """Hold the price, buy the moments and the meat, and return the table. The same ``request_id`` returns it again,
         free, also at another confidence; without one, every call buys a new answer.
         """
-        refuse_sample_of_all(sample, "regressions and components")
+        refuse_sample_of_release(sample, "regressions and components")
         exact(confidence, "confidence", CONFIDENCE)
         price = Price(epsilon, delta, rho)
         call = ReleaseCall(request_id=request_id, seconds=seconds, progress=progress)
@@ -169,7 +169,7 @@ class RobustProposal(RegressionProposal):
         self._context.engine.check(*second.readings).close()
         return stepped.run(
             price,
-            self._noise(price),
+            self._step_noise(price),
             first,
             lambda result: self._dry_answer(result, price, confidence),
             lambda steps: self._run_steps(steps, first, confidence),
@@ -180,7 +180,9 @@ class RobustProposal(RegressionProposal):
     def _run_steps(self, steps: OpenSteps, first: MomentsRelease, confidence: Number) -> RegressionAnswer:
         """Release the moments, then the meat at their coefficients."""
         noisy = steps.run(first, "moments")
-        meat = steps.run(self._meat_release(*self._meat_point(self._fit(noisy)), first.total), "squared residuals")
+        meat = steps.run(
+            self._meat_release(*self._coefficients_and_clamp(self._fit(noisy)), first.total), "squared residuals"
+        )
         return self._robust_answer(steps.with_opening_line(noisy), meat, confidence)
 
     def _rebuild(self, stored_answer: RegressionAnswer, values: Sequence[Any]) -> RegressionAnswer:
@@ -189,18 +191,18 @@ class RobustProposal(RegressionProposal):
         return robust_answer(self._robust_fit(self._fit(noisy), meat), stored_answer.receipt, self.question.warnings)
 
     def _dry_answer(self, result: StoredResult[NoisyMoments], price: Price, confidence: Number) -> RegressionAnswer:
-        meat = self._meat_release(*self._meat_point(self._fit(result.value)), price)
+        meat = self._meat_release(*self._coefficients_and_clamp(self._fit(result.value)), price)
         return self._robust_answer(result, meat.dry_run_result(), confidence)
 
     def _fit(self, noisy: NoisyMoments) -> LinearFit:
         return LinearFit(self.design, MomentEstimates.of(noisy, self.design), self.one_row_per_unit)
 
-    def _meat_point(self, fit: LinearFit) -> tuple[tuple[int, ...], Fraction]:
+    def _coefficients_and_clamp(self, fit: LinearFit) -> tuple[tuple[int, ...], Fraction]:
         """Return the coefficients and the clamp of the second step; both follow from the first, which is public."""
         return residual_coefficients(fit), residual_clamp(fit.error_variance**0.5, self.clamp_deviations)
 
     def _meat_release(self, coefficients: tuple[int, ...], clamp: Fraction, price: Price) -> MeatRelease:
-        totals, mechanism = self.meat_at(coefficients, clamp), self._noise(price).mechanisms[1]
+        totals, mechanism = self.meat_at(coefficients, clamp), self._step_noise(price).mechanisms[1]
         return MeatRelease.of(totals, mechanism, coefficients, clamp)
 
     def _robust_answer(

@@ -210,7 +210,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
             ),
             *charge_operators(self._context),
         )
-        notes = (*self.question.warnings, *self._context.closing_warnings(draw.batch.curve))
+        notes = (*self.question.warnings, *self._context.epsilon_total_warnings(draw.batch.curve))
         return Explanation(self.question.text, str(draw.total), operators, draw.reason, notes)
 
     def error(
@@ -227,7 +227,7 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         """Return the half-width of every period's running total at this price. This is free."""
         draw = self._strategy_at(Price(epsilon, delta, rho), mechanism)
         stored = not fresh and is_stored(draw, self.plan_key, self._context)
-        closing_notes = () if stored else self._context.closing_warnings(draw.batch.curve)
+        closing_notes = () if stored else self._context.epsilon_total_warnings(draw.batch.curve)
         return RunningForecast(
             self.query.finish.outputs[self._total_index].name,
             KeyColumn(self.query.plan.keys[self.period].domain.type, self.periods),
@@ -253,8 +253,8 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
                 <= error_limit
             )
 
-        if error_limit <= self._rounding:
-            rule = f"a number above {format_number(self._rounding)}: the totals are rounded to whole numbers"
+        if error_limit <= self._rounding_error:
+            rule = f"a number above {format_number(self._rounding_error)}: the totals are rounded to whole numbers"
             raise InvalidParameter("within", within, rule)
         return float(rounded_up(least_parameter(is_within, "within", Fraction(1, 2**14))))
 
@@ -320,12 +320,12 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         return self.query.plan.measures[0].result.type is Type.INTEGER
 
     @property
-    def _rounding(self) -> float:
+    def _rounding_error(self) -> float:
         """The error by rounding to whole numbers: up to a half."""
         return 0.5 if self._is_integer else 0.0
 
     def _widths(self, draw: RunningDraw, confidence: Number, joint: bool) -> Any:
-        return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding
+        return draw.noise.widths(confidence, len(self._groups) if joint else 1) + self._rounding_error
 
     def _strategy_at(self, price: Price, mechanism: NamedNoise | None) -> RunningDraw:
         family = noise_family(mechanism)
@@ -338,12 +338,12 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
                 "Gaussian for a price in ρ",
                 fix="give epsilon (--epsilon) instead of rho (--rho)",
             )
-        laplace_draws = [] if price.rho is not None or family is Gaussian else [self._draw_with(price, Laplace)]
+        laplace_draws = [] if price.rho is not None or family is Gaussian else [self._best_draw(price, Laplace)]
         if not price.allows_gaussian or family is Laplace:
             return laplace_draws[0]
-        return _choose_noise(laplace_draws, self._draw_with(price, Gaussian), self._context.account.budget)
+        return _choose_noise(laplace_draws, self._best_draw(price, Gaussian), self._context.account.budget)
 
-    def _draw_with(self, price: Price, family: Family) -> RunningDraw:
+    def _best_draw(self, price: Price, family: Family) -> RunningDraw:
         """Prepare the release with this noise family, with the smallest error in the worst period."""
         strategies = self._compare_strategies(family)
         best = min(strategies, key=lambda strategy: round(strategy.error, 9))
@@ -361,17 +361,17 @@ class RunningTotalsProposal(PreviewedByOldName, StoredProposal):
         return RunningDraw(batch, noise, self._groups, types, spent_price, self._context.version, reason)
 
     def _compare_strategies(self, family: Family) -> tuple[_Strategy, ...]:
-        if family not in self._strategies:
+        if family not in self._cached_strategies:
             options = self.question.bounding_options
-            self._strategies[family] = tuple(
+            self._cached_strategies[family] = tuple(
                 _Strategy.of(option, factorisation, len(self.series), family)
                 for option in options
-                for factorisation in candidate_factorisations(len(self.periods), family.order, _bits(option))
+                for factorisation in candidate_factorisations(len(self.periods), family.order, _matrix_bits(option))
             )
-        return self._strategies[family]
+        return self._cached_strategies[family]
 
     @cached_property
-    def _strategies(self) -> dict[Family, tuple[_Strategy, ...]]:
+    def _cached_strategies(self) -> dict[Family, tuple[_Strategy, ...]]:
         """The compared strategies by noise family; they are the same at every price."""
         return {}
 
@@ -427,7 +427,7 @@ class _Strategy:
         return cls(reading, factorisation, size * float(factorisation.decoder_row_norms.max()))
 
 
-def _bits(bounded: BoundedPlan) -> int:
+def _matrix_bits(bounded: BoundedPlan) -> int:
     total_bits = int(bounded.measures[0].add_remove_sensitivity.total).bit_length()
     return max(_MIN_MATRIX_BITS, min(_MAX_MATRIX_BITS, _MAX_TOTAL_BITS - total_bits))
 

@@ -29,13 +29,13 @@ def sampling_rate(question: Any, request: PriceRequest, policy: Policy) -> Fract
     if request.sample is None:
         return None
     rate = parse_rate(request.sample)
-    for reason in (_policy_reason(policy, question.table.every_row), _question_reason(question)):
+    for reason in (_policy_objection(policy, question.table.every_row), _question_objection(question)):
         if reason:
             raise Unsupported(_RULE, f"this question cannot be asked over a sample: {reason}", fix=_ASK_ALL)
     return rate
 
 
-def _policy_reason(policy: Policy, every_row: bool) -> str:
+def _policy_objection(policy: Policy, every_row: bool) -> str:
     """Return what in the policy speaks against a sample; empty if nothing does."""
     if every_row:
         return "every row is a unit, and equal rows cannot be told apart, so a unit cannot be sampled"
@@ -44,7 +44,7 @@ def _policy_reason(policy: Policy, every_row: bool) -> str:
     return ""
 
 
-def _question_reason(question: Any) -> str:
+def _question_objection(question: Any) -> str:
     """Return what in the question speaks against a sample; empty if nothing does."""
     if question.discovered_keys:
         return "its groups are found in the data, and a group would be shown more often if its sample is large"
@@ -61,14 +61,14 @@ def _has_signed_totals(bounded: BoundedPlan) -> bool:
     return any(contribution.low < 0 for measure in bounded.noisy_measures for contribution in measure.contributions)
 
 
-def refuse_sample(sample: Number | None) -> None:
+def refuse_sample_of_combination(sample: Number | None) -> None:
     """Refuse a sample of a question that combines several SELECTs: each would be released by itself."""
     if sample is not None:
         rule = "left out: the question combines several SELECTs"
         raise InvalidParameter("sample", sample, rule, fix="ask each SELECT of a sample by itself")
 
 
-def refuse_sample_of_all(sample: Number | None, what: str) -> None:
+def refuse_sample_of_release(sample: Number | None, what: str) -> None:
     """Refuse a sample of a release whose law is of all units: ``what`` names it in the plural."""
     if sample is not None:
         rule = f"left out: {what} are always of all units"

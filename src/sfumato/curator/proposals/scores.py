@@ -141,7 +141,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         draw = self._strategy_at(price)
         bounded, unit = draw.view.bounded, draw.unit_value
         unit_change = draw.view.sensitivity.total * self._distance_step(draw)
-        width = self._width(draw, confidence_level)
+        width = self._distance_half_width(draw, confidence_level)
         if draw.rows_noise is None:
             rows = Operator("rows", f"{format_number(float(draw.view.total * unit))}, which is public", "free")
         else:
@@ -250,12 +250,12 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
     def _distance_step(self, draw: ScoreDraw) -> Fraction:
         return distance_step(draw.unit_value, draw.view.grid, 1 if self.worst else len(self.sets))
 
-    def _width(self, draw: ScoreDraw, confidence: Fraction) -> float:
+    def _distance_half_width(self, draw: ScoreDraw, confidence: Fraction) -> float:
         return float(draw.noise.error(confidence) * self._distance_step(draw))
 
     def _score_width(self, draw: ScoreDraw, confidence: Fraction, rows: Number | None) -> float:
         row_count = self._public_row_count or self.candidate_rows if rows is None else exact(rows, "rows", POSITIVE)
-        return min(float(BEST), BEST * self._width(draw, confidence) / float(row_count))
+        return min(float(BEST), BEST * self._distance_half_width(draw, confidence) / float(row_count))
 
     @property
     def _public_row_count(self) -> Fraction | None:
@@ -266,10 +266,10 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         if self.total is not None:
             return self.total
         size = self._context.policy.size
-        is_fixed = size is not None and self._bounded(0).measures[0].sensitivity.neighbours.value == "replace"
-        return Fraction(size or 0) if is_fixed and has_fixed_total(self._bounded(0)) else None
+        is_fixed = size is not None and self._bounded_plan(0).measures[0].sensitivity.neighbours.value == "replace"
+        return Fraction(size or 0) if is_fixed and has_fixed_total(self._bounded_plan(0)) else None
 
-    def _bounded(self, bits: int) -> BoundedPlan:
+    def _bounded_plan(self, bits: int) -> BoundedPlan:
         cells = max(math.prod(self._candidate.sizes[index] for index in indices) for indices in self.sets)
         bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
@@ -295,7 +295,7 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         row_count_amount = (
             Fraction(0) if public_rows is not None else Fraction(math.floor(amount * _ROW_COUNT_SHARE * 10**15), 10**15)
         )
-        view = self._view(amount - row_count_amount, gaussian)
+        view = self._finest_view(amount - row_count_amount, gaussian)
         row_sensitivity = CellCounts(view.reading, ()).sensitivity
         rows_noise = None if public_rows is not None else _noise(row_sensitivity, row_count_amount, gaussian)
         noise = _noise(view.sensitivity, amount - row_count_amount, gaussian)
@@ -305,12 +305,12 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         terms = self.compared_columns, self.k, view, noise, rows_noise, price, self._context.version
         return ScoreDraw(*terms, assumed=self.total is not None)
 
-    def _view(self, amount: Fraction, gaussian: bool) -> SetDistance:
+    def _finest_view(self, amount: Fraction, gaussian: bool) -> SetDistance:
         """Choose the finest grid at which the noise can be drawn exactly, independent of the data."""
-        is_weighted = self._bounded(0).strategy is not Strategy.WHOLE
-        bits = min(_WEIGHT_BITS, self._bounded(_WEIGHT_BITS).measures[0].bits) if is_weighted else 0
+        is_weighted = self._bounded_plan(0).strategy is not Strategy.WHOLE
+        bits = min(_WEIGHT_BITS, self._bounded_plan(_WEIGHT_BITS).measures[0].bits) if is_weighted else 0
         codes = tuple(column.codes for column in self._coded.coded_columns)
-        reading = CellRows(self._bounded(bits), codes, ((), *self.sets))
+        reading = CellRows(self._bounded_plan(bits), codes, ((), *self.sets))
         view = SetDistance(reading, self.sets, self._candidate, 1, self.worst)
         size = _noise_size(view.sensitivity, amount, gaussian)
         grid = min(_MAX_GRID >> bits, 1 << max(0, math.floor(MAX_STEPS / (4 * size)).bit_length() - 1))
@@ -355,7 +355,7 @@ def propose_score(
     """Propose to score a candidate; refuse here, before any charge, what cannot be scored."""
     if type(worst) is not bool:
         raise InvalidParameter("worst", worst, "True or False")
-    name = _only_private(context.policy) if table is None else table
+    name = _only_private_table(context.policy) if table is None else table
     coded_table = propose_marginals(context, catalog, name, 1, columns=columns, where=where, rows=rows)
     names = [attribute.name for attribute in coded_table.attributes]
     sizes = [attribute.size for attribute in coded_table.attributes]
@@ -385,7 +385,7 @@ def _file_ids(paths: Iterable[str]) -> set[tuple[int, int]]:
     return {(stat.st_dev, stat.st_ino) for stat in stats}
 
 
-def _only_private(policy: Policy) -> str:
+def _only_private_table(policy: Policy) -> str:
     names = [name for name, table in policy.tables.items() if not table.public]
     if len(names) != 1:
         raise InvalidParameter("table", None, f"one of the private tables to compare with: {', '.join(names)}")

@@ -95,7 +95,7 @@ def _column_key(name: object, columns_by_name: dict[str, tuple[str, Expression]]
 
 
 def _code_column(name: str, selected: Expression, policy: Policy, relation: Relation) -> tuple[CodedColumn, Domain]:
-    coding = _coding(_shifted_column(selected, relation), policy)
+    coding = _column_coding(_shifted_column(selected, relation), policy)
     domain = selected.domain if coding is not None else _with_listed_values(name, selected.domain)
     expression = replace(selected, domain=replace(domain, nullable=True))
     if isinstance(expression, Column):
@@ -118,7 +118,7 @@ def _shifted_column(expression: Expression, relation: Relation) -> Expression:
     return expression
 
 
-def _coding(expression: Expression, policy: Policy) -> Coding | None:
+def _column_coding(expression: Expression, policy: Policy) -> Coding | None:
     """Return the coding of a plain column; None for a computed one."""
     if not isinstance(expression, Column) or not isinstance(expression.reference, Field):
         return None
@@ -178,7 +178,7 @@ def check_conditions(
     domains = (*face.domains_for(attributes), *BARE.domains_for(implied_attributes))
     for condition in face.impossible:
         try:
-            _evaluate(table, (*attributes, *implied_attributes), domains, condition)
+            _check_condition(table, (*attributes, *implied_attributes), domains, condition)
         except Unsupported as refusal:
             if refusal.code != _UNKNOWN_COLUMN:
                 rule = f"the policy's impossible condition {condition[:200]} cannot be evaluated on synthetic rows"
@@ -191,7 +191,7 @@ def face_with_condition(table: str, attributes: Attributes, face: PublicTableFac
     """Add that no row fails the WHERE condition, if that can be evaluated on the columns."""
     negated = f"({where}\n) IS NOT TRUE"
     try:
-        _evaluate(table, attributes, face.domains_for(attributes), negated)
+        _check_condition(table, attributes, face.domains_for(attributes), negated)
     except Unsupported:
         return face
     return replace(face, impossible=(*face.impossible, negated))
@@ -215,7 +215,7 @@ def zeros_with_condition(
     return all_zeros
 
 
-def _evaluate(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
+def _check_condition(table: str, attributes: Attributes, domains: tuple[Domain, ...], text: str) -> None:
     answering.parse_condition(answering.QueryableTable(table, attributes, domains, None, None), text)  # type: ignore[arg-type]
 
 

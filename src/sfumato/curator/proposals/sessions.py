@@ -471,11 +471,11 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     is_single = len(plan.measures) == 1 and not plan.keys and not is_computed and finish == Finish(finish.outputs)
     columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
-        raise _refuse_question()
+        raise _question_refusal()
     if (
         len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1
     ):  # computed from other measures
-        raise _refuse_question()
+        raise _question_refusal()
     options = question.bounding_options
     laplace_options = [option for option in options if option.strategy.order in (None, 1)]
     if not laplace_options:
@@ -487,7 +487,7 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     return SteppedTotal(bounded, grid)
 
 
-def _refuse_question() -> Unsupported:
+def _question_refusal() -> Unsupported:
     return Unsupported(
         "session-question",
         "a session compares one count or one sum with its threshold",

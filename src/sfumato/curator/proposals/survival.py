@@ -21,7 +21,7 @@ from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.question_tests import max_rows
 from sfumato.curator.proposals.questions import Question
-from sfumato.curator.proposals.sampled_questions import refuse_sample_of_all
+from sfumato.curator.proposals.sampled_questions import refuse_sample_of_release
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.inference.survival import SurvivalCurves
 from sfumato.plan.canonical import PlanKey
@@ -174,7 +174,7 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
         progress: Progress | None = None,
     ) -> SurvivalCurves:
         """Charge the price and draw the counts of all cells; stored ones that are at least as accurate are free."""
-        refuse_sample_of_all(sample, "survival curves")
+        refuse_sample_of_release(sample, "survival curves")
         exact(confidence, "confidence", CONFIDENCE)
         request = PriceRequest(epsilon, delta, rho, confidence=confidence, mechanism=mechanism)
         prepared = self.question.price_release(request)
@@ -226,15 +226,15 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
             tuple(key_text(group) if self.by else "" for group in self.groups),
             self.periods.starts,
             self.periods.ends,
-            self._cells(counts, happened=True),
-            self._cells(counts, happened=False),
+            self._cell_counts(counts, happened=True),
+            self._cell_counts(counts, happened=False),
             scale,
             exact(confidence, "confidence"),
             measured.purchase.public,
             receipt,
         )
 
-    def _cells(self, counts: Mapping[Any, float], *, happened: bool) -> tuple[tuple[float, ...], ...]:
+    def _cell_counts(self, counts: Mapping[Any, float], *, happened: bool) -> tuple[tuple[float, ...], ...]:
         numbers = range(1, self.periods.count + 1)
         keys = (
             [(group, number, happened) if self.by else (number, happened) for number in numbers]
@@ -245,14 +245,17 @@ class SurvivalProposal(PreviewedByOldName, StoredProposal):
 
 def propose_survival(context: Context, ask: Callable[..., Question], source: SurvivalSource) -> SurvivalProposal:
     """Propose survival curves; names, bounds and limits are checked against the policy first."""
-    table = _private_table(context, source.table)
+    table = _require_private_table(context, source.table)
     if not isinstance(source.by, str | None):
         raise InvalidParameter("by", source.by, "the name of one column, such as 'arm'")
-    time, event = _column(source.table, table, source.time, "time"), _column(source.table, table, source.event, "event")
-    periods = _periods(source, time)
+    time, event = (
+        _require_column(source.table, table, source.time, "time"),
+        _require_column(source.table, table, source.event, "event"),
+    )
+    periods = _declared_periods(source, time)
     keys = [f"{periods.key_sql(source.time)} AS period", f"{_event_sql(source, event)} AS happened"]
     if source.by is not None:
-        keys.insert(0, _group_sql(source, _column(source.table, table, source.by, "by")))
+        keys.insert(0, _group_sql(source, _require_column(source.table, table, source.by, "by")))
     grouped = ", ".join(str(index + 1) for index in range(len(keys)))
     rows = f"{quoted(source.table)} WHERE {_condition_sql(source)}"
     question = ask(f"SELECT {', '.join(keys)}, COUNT(*) AS {_COUNT} FROM {rows} GROUP BY {grouped}")
@@ -282,7 +285,7 @@ def _condition_sql(source: SurvivalSource) -> str:
     return " AND ".join(conditions)
 
 
-def _private_table(context: Context, name: str) -> Table:
+def _require_private_table(context: Context, name: str) -> Table:
     table = context.policy.tables.get(name)
     if table is None or table.public:
         private = ", ".join(each for each, declared in context.policy.tables.items() if not declared.public)
@@ -290,14 +293,14 @@ def _private_table(context: Context, name: str) -> Table:
     return table
 
 
-def _column(table_name: str, table: Table, name: str, parameter: str) -> Domain:
+def _require_column(table_name: str, table: Table, name: str, parameter: str) -> Domain:
     domain = table.columns.get(name)
     if domain is None:
         raise InvalidParameter(parameter, name, f"a column of {table_name}: {', '.join(table.columns)}")
     return domain
 
 
-def _periods(source: SurvivalSource, time: Domain) -> Periods:
+def _declared_periods(source: SurvivalSource, time: Domain) -> Periods:
     if time.type not in (Type.INTEGER, Type.REAL) or time.bounds is None:
         raise InvalidParameter(
             "time",

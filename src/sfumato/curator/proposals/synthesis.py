@@ -164,7 +164,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         if self.cell_plan is None:
             return ""
         names = ", ".join(private.fine.name for private in self.cell_plan.cells.values())
-        return f"; cells of {names[:1000]} bought too, for {_share_text(self.cell_plan)} of the price"
+        return f"; cells of {names[:1000]} bought too, for {_cells_price_share(self.cell_plan)} of the price"
 
     @cached_property
     def plan_key(self) -> PlanKey:
@@ -186,14 +186,14 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         has_price = epsilon is not None or rho is not None
         price = Price(epsilon, delta, rho) if has_price else Price(rho="0.5")
         setting, confidence_level = self.setting(price), exact(confidence, "confidence", CONFIDENCE)
-        notes = self._context.closing_warnings(None) if price.allows_gaussian else ()
+        notes = self._context.epsilon_total_warnings(None) if price.allows_gaussian else ()
         return Explanation(self.question, str(price), self.operators(setting, confidence_level), _REASON, notes)
 
     def operators(self, setting: SynthesisSetting, confidence: Fraction) -> tuple[Operator, ...]:
         bounded, columns = setting.reading.bounded, len(self.attributes)
         sizes = ", ".join(f"{attribute.name} {attribute.size:,}" for attribute in self.attributes)
         sizes += self._derived_columns_text
-        first_width = self.first_width(setting, confidence)
+        first_counts_half_width = self.first_counts_half_width(setting, confidence)
         dropped_text = f"; {self.dropped_sets:,} larger ones are dropped" if self.dropped_sets else ""
         return (
             *source_operators(self._coded.query, self._context.policy),
@@ -214,7 +214,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             Operator(
                 "measure",
                 "single columns",
-                f"±{format_number(first_width)} in each count, where they are measured first",
+                f"±{format_number(first_counts_half_width)} in each count, where they are measured first",
             ),
             Operator("rows drawn", "n̂ rows, or rows=4×n̂ for less sampling error", "free, any number of times"),
         )
@@ -226,7 +226,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             return ()
         cells = [f"{private.fine.name}: {private.words}" for private in self.cell_plan.cells.values()]
         shown = "; ".join(cells[:_MAX_SHOWN]) + (f"; and {len(cells) - _MAX_SHOWN} more" * (len(cells) > _MAX_SHOWN))
-        share = _share_text(self.cell_plan)
+        share = _cells_price_share(self.cell_plan)
         return (Operator("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
 
     @property
@@ -255,7 +255,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             f"; {column.attribute.name} by {self.attributes[column.by].name}" for column in self.derived_columns
         )
 
-    def first_width(self, setting: SynthesisSetting, confidence: Fraction) -> float:
+    def first_counts_half_width(self, setting: SynthesisSetting, confidence: Fraction) -> float:
         """Return the half-width of the counts of single columns at the initial noise."""
         amount, sensitivity = (
             self._first_round_amounts(setting).measurement,
@@ -280,7 +280,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
         def is_within(amount: Fraction) -> bool:
             setting = self.setting(Price(amount) if pure else Price(rho=amount))
-            return self.first_width(setting, confidence_level) <= error_limit
+            return self.first_counts_half_width(setting, confidence_level) <= error_limit
 
         least_amount = least_parameter(is_within, "within", Fraction(1, 2**14))
         if pure:
@@ -444,7 +444,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         """Return everything that is public before the first step."""
         priced_in = amount_in_currency(price)
         codes = tuple(column.codes for column in self._coded.coded_columns)
-        reading = CellRows(self._bounded(self._bits(priced_in)), codes, self._counted_sets)
+        reading = CellRows(self._bounded_plan(self._weight_bits(priced_in)), codes, self._counted_sets)
         zeros = (*self.zeros, *self.ruled_out_cells)
         required = non_nullable_attributes(self.face)
         return SynthesisSetting(
@@ -461,7 +461,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
 
     def with_implications(self, table: Table) -> SynthesisProposal:
         """Return the proposal with what the policy says of which columns determine others."""
-        learned, ruled_out = _implications(table, self.attributes, self.face, ())
+        learned, ruled_out = _split_implications(table, self.attributes, self.face, ())
         _check_pairs(learned, ruled_out, self.zeros, self.attributes, self.max_cells)
         return replace(self, learned_implications=learned, ruled_out_cells=ruled_out)
 
@@ -484,19 +484,19 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
             next(state.choose({(0,): 1}, first_round.choice, float))
         return setting
 
-    def _bounded(self, bits: int) -> BoundedPlan:
+    def _bounded_plan(self, bits: int) -> BoundedPlan:
         cells = min(10**7, math.prod(attribute.size for attribute in self.attributes))
         bounded = weighted_bounding(self._coded.query.plan, self._coded.limits, cells, bits)
         return for_neighbours(bounded, self._context.policy.neighbours)
 
-    def _bits(self, priced_in: Concentrated | Pure | Any) -> int:
+    def _weight_bits(self, priced_in: Concentrated | Pure | Any) -> int:
         """Return the bits of row weights, multiples of 2^-bits: fewer where the noise would be too large to draw
         exactly.
         """
-        coarse = self._bounded(0)
+        coarse = self._bounded_plan(0)
         if coarse.strategy is Strategy.WHOLE:
             return 0
-        max_bits = min(_MAX_BITS, self._bounded(_MAX_BITS).measures[0].bits)
+        max_bits = min(_MAX_BITS, self._bounded_plan(_MAX_BITS).measures[0].bits)
         spent = min(Fraction(1), priced_in.total)
         rows = (
             coarse.measures[0].add_remove_sensitivity.total * (400 + 16 * len(self.attributes)) / spent
@@ -511,7 +511,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return bits
 
 
-def _share_text(plan: CellPlan) -> str:
+def _cells_price_share(plan: CellPlan) -> str:
     """Return the share of the price that buys cells."""
     share = CELLS_SHARE * len(plan.cells) / len(plan.fine)
     return str(share) if share.numerator == 1 else format_percent(share)
@@ -547,7 +547,7 @@ def propose_synthesis(context: Context, catalog: Catalog, spec: SynthesisOptions
     workload, dropped_sets = _weighted_workload(table, spec, max_cells)
     face, zeros = _declared_zeros(table, spec.where, max_cells)
     policy_table = context.policy.tables.get(spec.table)
-    learned, ruled_out = _implications(policy_table, table.attributes, face, table.bought_places)
+    learned, ruled_out = _split_implications(policy_table, table.attributes, face, table.bought_places)
     _check_pairs(learned, ruled_out, zeros, table.attributes, max_cells)
     return SynthesisProposal(
         context,
@@ -598,7 +598,7 @@ def _declared_zeros(table: CodedTable, where: str | None, max_cells: int) -> tup
     return face, tuple(zero for zero in zeros if table.bought_places.isdisjoint(zero[0]))
 
 
-def _implications(
+def _split_implications(
     table: Table | None, attributes: Attributes, face: PublicTableFacts, bought_places: Collection[int]
 ) -> tuple[Pairs, Zeros]:
     """Split the implications within a model: pairs to learn from noisy counts, and cells ruled out by the policy."""

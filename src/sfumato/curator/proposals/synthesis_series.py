@@ -96,12 +96,12 @@ class SynthesisSeries:
             if not self.synthesis.has_model:
                 raise
         except _TimeLimitReached:
-            self._forfeit()
+            self._end_at_time_limit()
         except Unsupported:  # a step could not be checked in the remaining time, and was not charged
             if not self.paid:
                 self.tab.stop()  # no row was read
                 raise
-            self._forfeit()
+            self._end_at_time_limit()
         except Unanswered:
             if self._remaining_seconds() is None or self._remaining_seconds() > 0 or not self.synthesis.has_model:  # type: ignore[operator]
                 raise
@@ -109,7 +109,7 @@ class SynthesisSeries:
             return True
         return False
 
-    def _forfeit(self) -> None:
+    def _end_at_time_limit(self) -> None:
         """End at the time limit and free nothing: how long the steps took may depend on private rows, and so would what
         is freed. Without a model, that is all that is said.
         """

@@ -118,7 +118,7 @@ def link_tables(policy: Policy, names: Sequence[str]) -> LinkedTables:
     if isinstance(names, str) or len(names) < 2 or len({*names}) != len(names):
         fix = 'name a parent and its children: synthesize(["patients", "visits"])'
         raise InvalidParameter("tables", names, "two or more different tables", fix=fix)
-    tables = [_private_table(policy, name) for name in names]
+    tables = [_require_private_table(policy, name) for name in names]
     first = next(table for table in tables if not _refers_to(table, names))
     pairs: list[LinkedPair] = []
     remaining = [table for table in tables if table is not first]
@@ -156,7 +156,7 @@ def _check_keys(linked: LinkedTables) -> None:
                 raise Unsupported("ambiguous-key", f"{rule}{below.child.name} refers to", fix=fix, place=_PLACE)
 
 
-def _private_table(policy: Policy, name: object) -> Table:
+def _require_private_table(policy: Policy, name: object) -> Table:
     table = policy.tables.get(name) if isinstance(name, str) else None
     if table is None:
         fix = suggest_name(str(name), list(policy.tables))
@@ -264,7 +264,9 @@ def _describe_link(
         given,
         previous,
         order,
-        _fitting(_inheritable({table.name: table for table in linked.tables}, above, parent.name), room),
+        _columns_that_fit(
+            _inheritable_columns({table.name: table for table in linked.tables}, above, parent.name), room
+        ),
     )
 
 
@@ -312,17 +314,17 @@ def _check_implied_keys(linked: LinkedTables, names: Mapping[str, tuple[str, ...
                 raise Unsupported("implied-key", rule, fix=fix, place=_PLACE)
 
 
-def _inheritable(tables: Mapping[str, Table], links: Sequence[TableLink], parent: str) -> dict[str, int]:
+def _inheritable_columns(tables: Mapping[str, Table], links: Sequence[TableLink], parent: str) -> dict[str, int]:
     """Return the columns of tables above the parent that its model is given, and the number of cells of each."""
     above = link_to_parent(links, parent)
     if above is None:
         return {}
     own_columns = {above.linked_name(name): _cell_count(tables[above.parent], name) for name in above.linked_columns}
-    further = _inheritable(tables, links, above.parent).items()
+    further = _inheritable_columns(tables, links, above.parent).items()
     return {**own_columns, **{name: cells for name, cells in further if name in above.inherited_columns}}
 
 
-def _fitting(cells: Mapping[str, int], room: int) -> tuple[str, ...]:
+def _columns_that_fit(cells: Mapping[str, int], room: int) -> tuple[str, ...]:
     """Return the columns, in order, whose combinations of cells leave room."""
     fitting: list[str] = []
     for name, count in cells.items():
@@ -351,7 +353,7 @@ def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] |
     """
     chosen = _named_columns(parent, names, given)
     if given is None or (given and not chosen):
-        return _fitting({name: _cell_count(parent, name) for name in names}, room)
+        return _columns_that_fit({name: _cell_count(parent, name) for name in names}, room)
     cells = _joint_cells(parent, chosen)
     if cells > room:
         rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {cells:,}"
@@ -374,15 +376,15 @@ def table_select(linked: LinkedTables, links: Sequence[TableLink], table: Table)
     """
     pair, link = linked.pair_above(table), link_to_parent(links, table.name)
     if pair is None or link is None:
-        return _first_select(linked.pairs_below(table), links_to_children(links, table.name))
+        return _first_table_select(linked.pairs_below(table), links_to_children(links, table.name))
     return _child_select(linked, links, pair, link)
 
 
-def _first_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink]) -> str:
+def _first_table_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink]) -> str:
     """Return the SELECT of the first table."""
     unit, parents = quoted(pairs[0].parent_unit), quoted(links[0].parent)
     columns = [f"p.{quoted(name)} AS {quoted(name)}" for name in links[0].parent_columns]
-    counts, joins = _counted_children("p", "c", pairs, links)
+    counts, joins = _children_band_columns("p", "c", pairs, links)
     columns += counts
     if links[0].max_parents > 1:
         columns.append(f'p."{_SIBLINGS}" AS {quoted(links[0].siblings_column)}')
@@ -390,7 +392,7 @@ def _first_select(pairs: Sequence[LinkedPair], links: Sequence[TableLink]) -> st
     return f"SELECT {', '.join(columns)} FROM {parents} AS p {' '.join(joins)}"
 
 
-def _counted_children(
+def _children_band_columns(
     parent: str, alias: str, pairs: Sequence[LinkedPair], links: Sequence[TableLink]
 ) -> tuple[list[str], list[str]]:
     """Return the bands of the numbers of children in each table, and the joins that they are read from."""
@@ -409,7 +411,7 @@ def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: Linked
     """Return the SELECT of a child table; rows without a parent, or below one without, are left out."""
     below = linked.pairs_below(pair.child)
     parent_columns, parent_joins = _ancestor_columns(linked, links, pair, link)
-    counts, count_joins = _counted_children("c", "t", below, links_to_children(links, link.child))
+    counts, count_joins = _children_band_columns("c", "t", below, links_to_children(links, link.child))
     columns = [
         *(f"c.{quoted(name)} AS {quoted(name)}" for name in link.child_columns),
         f"{_band_case(link, f'c.{quoted(_CHILD_ROWS)}', 1)} AS {quoted(link.count_column)}",
@@ -417,11 +419,11 @@ def _child_select(linked: LinkedTables, links: Sequence[TableLink], pair: Linked
         *(f"c.{quoted(link.previous_name(name))}" for name in link.previous_columns),
         *counts,
     ]
-    children = _with_siblings(pair, link, [quoted(lower.parent_key) for lower in below])
+    children = _siblings_subquery(pair, link, [quoted(lower.parent_key) for lower in below])
     return f"SELECT {', '.join(columns)} FROM {children} AS c {' '.join((*parent_joins, *count_joins))}"
 
 
-def _with_siblings(pair: LinkedPair, link: TableLink, own_keys: Sequence[str]) -> str:
+def _siblings_subquery(pair: LinkedPair, link: TableLink, own_keys: Sequence[str]) -> str:
     """Return the subquery of children with the number of their siblings, and the previous one."""
     key = [] if pair.via is None else [quoted(pair.via.on)]
     partition = ", ".join((quoted(pair.child_unit), *key))

@@ -17,7 +17,7 @@ from sfumato.curator.context import Context
 from sfumato.curator.policy_account import charge_operators, price_words
 from sfumato.curator.previews.explaining import Explanation, Operator, limit_operator, source_operators
 from sfumato.curator.proposals.logistic import LogisticProposal
-from sfumato.curator.proposals.moment_proposals import DEFAULT_DELTA, AssumedPrice, lower_sums, unit_rows
+from sfumato.curator.proposals.moment_proposals import DEFAULT_DELTA, AssumedPrice, lower_sums, max_rows_per_unit
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.regressions import RegressionForecast, parse_model
 from sfumato.curator.proposals.tab_releases import OpenSteps
@@ -56,7 +56,9 @@ class WideLogisticProposal(LogisticProposal):
 
     @cached_property
     def scans(self) -> WideScans:
-        steps = mean_steps(unit_rows(self.question.query.plan, self.question.limits), self.logistic.design.scale)
+        steps = mean_steps(
+            max_rows_per_unit(self.question.query.plan, self.question.limits), self.logistic.design.scale
+        )
         return WideScans(self.logistic, self._factors, steps)
 
     def _bound(self, measures: tuple[Measure, ...]) -> BoundedPlan:
@@ -77,7 +79,7 @@ class WideLogisticProposal(LogisticProposal):
         """The gradient at coefficients of 0: what one unit changes is the same at all."""
         return self.gradient_at(self._zeros)
 
-    def _noise(self, price: Price) -> StepNoise:
+    def _scan_noise(self, price: Price) -> StepNoise:
         sensitivities = (self.spread.sensitivity, *(self._first_gradient.sensitivity,) * GRADIENT_SCANS)
         return step_noise(sensitivities, WIDE_SCAN_SHARES, price)
 
@@ -96,7 +98,7 @@ class WideLogisticProposal(LogisticProposal):
         """Explain the release at this price, step by step; at ε = 1 and δ = 1e-6 if none is given. This is free."""
         exact(confidence, "confidence", CONFIDENCE)
         assumed = AssumedPrice.of(epsilon, delta, rho)
-        noise = self._noise(assumed.price)
+        noise = self._scan_noise(assumed.price)
         gradient, design = self._gradient_deviations(noise)[0], self.logistic.design
         operators = (
             *source_operators(self.question.query, self._context.policy),
@@ -116,7 +118,7 @@ class WideLogisticProposal(LogisticProposal):
             Operator("fit", f"gradient steps for the odds of {self.logistic.event_label}", FOR_PREDICTION),
             *charge_operators(self._context),
         )
-        notes = (*assumed.notes, *self.question.warnings, *self._context.closing_warnings(noise.curve))
+        notes = (*assumed.notes, *self.question.warnings, *self._context.epsilon_total_warnings(noise.curve))
         reason = "the curvature of so many columns has too many sums; this is fixed by the formula and the policy"
         return Explanation(self.question.text, str(assumed.price), operators, reason, notes)
 
@@ -136,7 +138,7 @@ class WideLogisticProposal(LogisticProposal):
         terms = regressor_coefficients(
             design, tuple(category.reference or 0 for category in design.categories), self._origin
         )
-        noise = self._noise(price)
+        noise = self._scan_noise(price)
         return RegressionForecast(
             tuple(terms),
             (float("inf"),) * len(terms),
@@ -156,16 +158,16 @@ class WideLogisticProposal(LogisticProposal):
         return ScanRelease.of(self.spread, noise.mechanisms[0], self._zeros)
 
     def _dry_answer(self, result: StoredResult[NoisyScan], price: Price, confidence: Number) -> LogisticAnswer:
-        return self._prediction(self._start_descent(result.value, price), result, price, confidence)
+        return self._prediction_answer(self._start_descent(result.value, price), result, price, confidence)
 
     def _run_steps(self, steps: OpenSteps, first: ScanRelease, price: Price, confidence: Number) -> LogisticAnswer:
         """Release the spread, then every gradient at the coefficients that the one before leads to."""
         descent = self._start_descent(steps.run(first, "a scan"), price)
-        for mechanism in self._noise(price).mechanisms[1:]:
+        for mechanism in self._scan_noise(price).mechanisms[1:]:
             coefficients = descent.next_coefficients
             scan = ScanRelease.of(self.gradient_at(coefficients), mechanism, coefficients)
             descent = descent.step(self.scans.gradient_values(steps.run(scan, "a scan").totals))
-        return self._prediction(descent, steps.with_opening_line(None), price, confidence)
+        return self._prediction_answer(descent, steps.with_opening_line(None), price, confidence)
 
     def _rebuild(self, stored_answer: LogisticAnswer, values: Sequence[Any]) -> LogisticAnswer:  # noqa: ARG002
         """Return the table as it is: it has no intervals."""
@@ -173,10 +175,10 @@ class WideLogisticProposal(LogisticProposal):
 
     def _start_descent(self, scan: NoisyScan, price: Price) -> Descent:
         share = float(WIDE_SCAN_SHARES[1]) ** 0.5
-        deviation = self._gradient_deviations(self._noise(price))[0] * share
+        deviation = self._gradient_deviations(self._scan_noise(price))[0] * share
         return Descent.of(*self.scans.spread_values(scan.totals), deviation)
 
-    def _prediction(
+    def _prediction_answer(
         self, descent: Descent, result: StoredResult[Any], price: Price, confidence: Number
     ) -> LogisticAnswer:
         design = self.logistic.design
@@ -217,7 +219,7 @@ def propose_logistic(
         return question if row_limit is None else question.limit(rows=row_limit)
 
     counted = ask(rows, ["COUNT(*)"])
-    most = unit_rows(counted.query.plan, counted.limits)
+    most = max_rows_per_unit(counted.query.plan, counted.limits)
     scale_of = largest_scale if draft.is_wide else scan_scale
     logistic = logistic_design(parsed, domains, scale_of(most, len(draft.design.blocks) - 1), event)
     selected = building.where(rows, logistic.design.row_condition)

@@ -116,8 +116,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         batch = self._price_batch(
             PriceRequest(epsilon if has_price else 1, delta, rho, None, confidence, mechanism), within, weights
         )
-        together, policy = BatchRelease(self._strategies(batch)), self._context.policy
-        operators = [Operator("scan", self._tables, f"protects {policy.unit}, {policy.neighbours.value}")]
+        together, policy = BatchRelease(self._release_strategies(batch)), self._context.policy
+        operators = [Operator("scan", self._table_names_text, f"protects {policy.unit}, {policy.neighbours.value}")]
         for name, question in self.questions.items():
             operators.append(
                 Operator(
@@ -138,7 +138,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             else f"; bought separately they would cost about ε = {format_number(batch.separate_epsilon, 3)} in total"
         )
         operators.append(Operator("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
-        notes = (*self._warnings, *self._context.closing_warnings(batch.curve))
+        notes = (*self._warnings, *self._context.epsilon_total_warnings(batch.curve))
         return Explanation(self.description, str(batch.price), tuple(operators), batch.reason, notes)
 
     @property
@@ -174,7 +174,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             tuple(self._forecast(batch, question, request, stored) for question in self.questions.values()),
             str(unbought.price) if new_indices else "nothing: all answers are stored",
             accepted,
-            (*self._warnings, *(self._context.closing_warnings(unbought.curve) if new_indices else ())),
+            (*self._warnings, *(self._context.epsilon_total_warnings(unbought.curve) if new_indices else ())),
         )
 
     def price(
@@ -255,7 +255,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
     def price_at(self, price: Price, request: PriceRequest) -> PricedBatch:
         """Price all questions together at a price of their own."""
         self._require_delta(price.delta)
-        return price_batch(self._offers(None, request), price, request.family, self._context.account.budget)
+        return price_batch(self._question_offers(None, request), price, request.family, self._context.account.budget)
 
     def is_stored(self, batch: PricedBatch) -> bool:
         """Return whether stored answers to all questions are as good."""
@@ -310,7 +310,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
                 "a workload needs at least one question that has a price",
                 fix="ask these questions separately: they are free",
             )
-        offers, budget = self._offers(weights, request), self._context.account.budget
+        offers, budget = self._question_offers(weights, request), self._context.account.budget
         if within is not None:
             if request.is_stated:
                 raise InvalidParameter("within", within, ONLY_ONE_PRICE, fix=GIVE_ONE_PRICE)
@@ -319,7 +319,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         self._require_delta(price.delta)
         return price_batch(offers, price, request.family, budget)
 
-    def _offers(self, weights: Mapping[str, Number] | None, request: PriceRequest) -> list[BatchQuestionPrice]:
+    def _question_offers(self, weights: Mapping[str, Number] | None, request: PriceRequest) -> list[BatchQuestionPrice]:
         """Return the offer of each question, with a share by its number of measurements times its weight."""
         question_weights = self._parse_weights(weights or {})
         terms = PriceRequest(confidence=request.confidence, joint=request.joint)
@@ -330,7 +330,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         total = sum(unscaled_shares.values(), Fraction(0))
         return [
             BatchQuestionPrice(
-                _preparer(question, terms), unscaled_shares[identity] / total, bool(question.discovered_keys)
+                _release_pricer(question, terms), unscaled_shares[identity] / total, bool(question.discovered_keys)
             )
             for identity, question in self.measured_questions.items()
         ]
@@ -358,14 +358,14 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         def least_prices(family: Family) -> list[Price]:
             cached_prices: dict[Any, Price] = {}
             price_lists = (
-                [self._least_price_of(request, family, goal, cached_prices) for goal in goals[identity]]
+                [self._least_question_price(request, family, goal, cached_prices) for goal in goals[identity]]
                 for identity in self.measured_questions
             )
             return [max(candidates, key=lambda price: price.epsilon or price.rho or 0) for candidates in price_lists]
 
         return priced_within(offers, least_prices, delta, request.family, self._context.account.budget)
 
-    def _least_price_of(
+    def _least_question_price(
         self,
         request: PriceRequest,
         family: Family,
@@ -386,7 +386,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         if cache_key not in cached_prices:
             confidence, joint = request.confidence, request.joint
             question_request = PriceRequest(within=goal, confidence=confidence, mechanism=family, joint=joint)
-            with _placed_by_name(name):
+            with _naming_question_in_errors(name):
                 cached_prices[cache_key] = price_of(question.least_price(question_request, price_of))
         return cached_prices[cache_key]
 
@@ -422,12 +422,12 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         """Refuse a question that discovers its groups without a δ, before anything is spent."""
         for name, question in self.questions.items():
             if question.discovered_keys and not delta:
-                with _placed_by_name(name):
+                with _naming_question_in_errors(name):
                     question.require_delta(delta)
 
     # ── purchases and stored answers ──
 
-    def _strategies(self, batch: PricedBatch) -> tuple[Any, ...]:
+    def _release_strategies(self, batch: PricedBatch) -> tuple[Any, ...]:
         return tuple(
             question.release_strategy(prepared)
             for question, prepared in zip(self.measured_questions.values(), batch.prepared, strict=True)
@@ -435,7 +435,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
     def _unstored_indices(self, batch: PricedBatch, fresh: bool) -> list[int]:
         """List the indices of questions without a stored answer that is as good."""
-        strategies = zip(self.measured_questions.values(), self._strategies(batch), strict=True)
+        strategies = zip(self.measured_questions.values(), self._release_strategies(batch), strict=True)
         return [
             index
             for index, (question, strategy) in enumerate(strategies)
@@ -443,7 +443,11 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         ]
 
     def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[NoisyMeasurements]]:
-        strategies, questions, context = self._strategies(batch), [*self.measured_questions.values()], self._context
+        strategies, questions, context = (
+            self._release_strategies(batch),
+            [*self.measured_questions.values()],
+            self._context,
+        )
         return {
             questions[index].identity: stored_result
             for index in indices
@@ -546,7 +550,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         return batch.prepared[list(self.measured_questions).index(question.identity)]
 
     @property
-    def _tables(self) -> str:
+    def _table_names_text(self) -> str:
         return ", ".join(dict.fromkeys(question.query.plan.table for question in self.questions.values()))
 
     @property
@@ -588,23 +592,23 @@ def propose_workload(
         parsed = {}
         for number, (name, question) in enumerate(by_name.items(), 1):
             with with_question_place(number, question):
-                parsed[name] = _question(context, ask, question.text)
+                parsed[name] = _parse_question(context, ask, question.text)
         return WorkloadProposal(context, parsed)
     questions_by_name: Mapping[str, Any] = (
         questions
         if isinstance(questions, Mapping)
         else {f"q{number}": question for number, question in enumerate(questions, 1)}
     )
-    _require_moderate(questions_by_name)
+    _require_question_count(questions_by_name)
     parsed = {}
     for number, (name, question) in enumerate(questions_by_name.items(), 1):
         question_text = question.text if isinstance(question, Question) else question
         with with_question_place(number, WrittenQuestion(str(question_text), 1), name):
-            parsed[name] = _question(context, ask, question)
+            parsed[name] = _parse_question(context, ask, question)
     return WorkloadProposal(context, parsed)
 
 
-def _question(context: Context, ask: Callable[[str], Any], source: Any) -> Question:
+def _parse_question(context: Context, ask: Callable[[str], Any], source: Any) -> Question:
     question = ask(source) if isinstance(source, str) else source
     if not isinstance(question, Question):
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
@@ -632,7 +636,7 @@ def _read_file(file: str | os.PathLike[str]) -> str:
         ) from None
 
 
-def _require_moderate(questions: Mapping[str, Any]) -> None:
+def _require_question_count(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MAX_QUESTIONS:
         rule = f"a workload needs at least one question and at most {MAX_QUESTIONS:,}"
         raise Unsupported(
@@ -645,7 +649,7 @@ def _require_moderate(questions: Mapping[str, Any]) -> None:
             )
 
 
-def _preparer(question: Question, request: PriceRequest) -> Callable[[Price, Family], PricedRelease]:
+def _release_pricer(question: Question, request: PriceRequest) -> Callable[[Price, Family], PricedRelease]:
     return lambda price, family: question.price_release_at(price, replace(request, mechanism=family))
 
 
@@ -681,7 +685,7 @@ def _split_bodies(body: str) -> list[str]:
     return [codec.dumps(measured) for measured in batch.each]
 
 
-def _placed_by_name(name: str) -> Any:
+def _naming_question_in_errors(name: str) -> Any:
     return with_question_place(None, WrittenQuestion("", 0), name)
 
 

@@ -22,7 +22,7 @@ from sfumato.engine.sources.clean_cells import inner_bounds, largest_exact_integ
 from sfumato.engine.spellings.duckdb import TYPES, DuckDBSpelling, literal, literal_list, quote_identifier, real
 from sfumato.plan.values.grammars import BEYOND, DECIMAL, EXACT, FALSE, GRAMMARS, LOCAL, LONGEST, LONGEST_ID, TRUE, ZERO
 from sfumato.policy import Domain, ListColumn, Type
-from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL, WIDE_PREFIX, widened
+from sfumato.policy.domains import LARGEST_REAL, SMALLEST_REAL, WIDE_PREFIX, widen_bounds
 from sfumato.quick_dataclass import dataclass
 
 UNIT = "sf_unit"
@@ -153,7 +153,7 @@ class TableScan:
     def _clean_column(self, name: str) -> str:
         if name.startswith(WIDE_PREFIX):
             cell, domain, _ = self.columns[name.removeprefix(WIDE_PREFIX)]
-            return clean_cell(cell, widened(domain))
+            return clean_cell(cell, widen_bounds(domain))
         return clean_cell(*self.columns[name]) if name in self.columns else clean_items(*self.lists[name])
 
     @property

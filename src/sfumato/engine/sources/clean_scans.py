@@ -55,7 +55,7 @@ from sfumato.plan.values import calendar
 from sfumato.plan.values.grammars import EXACT, GRAMMARS
 from sfumato.policy import Domain, ListColumn, Policy, Table, Type, Via
 from sfumato.policy.cell_rules import CellRules
-from sfumato.policy.domains import WIDE_PREFIX, widened
+from sfumato.policy.domains import WIDE_PREFIX, widen_bounds
 from sfumato.quick_dataclass import dataclass
 
 _KEY, _PERIOD = "sf_key", "sf_period"
@@ -204,7 +204,7 @@ class CleanScans:
         for name in (*declared.columns, *declared.lists) if only is None else only:
             if name.startswith(WIDE_PREFIX):
                 stored_name_metadata = name.removeprefix(WIDE_PREFIX)
-                wide_domain = widened(declared.columns[stored_name_metadata])
+                wide_domain = widen_bounds(declared.columns[stored_name_metadata])
                 columns[name] = build.clean(rows, build.declared_cell(table, stored_name_metadata, wide_domain))
             elif name in declared.columns:
                 columns[name] = build.clean(rows, build.declared_cell(table, name, declared.columns[name]))

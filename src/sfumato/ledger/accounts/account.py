@@ -20,7 +20,7 @@ from sfumato.ledger.accounts.spending_limits import (
     BudgetChange,
     SpendingLimit,
     append_amendment,
-    epsilon_of,
+    release_epsilon,
     reserve_while_charging,
 )
 from sfumato.ledger.entries import Entry, Line, Publication, StoredAnswer
@@ -123,13 +123,13 @@ class Account:
     def _conditional(self, cost: Cost, curve: Curve | None) -> ConditionalCharge:
         if self.condition is None:
             return asking.UNCONDITIONAL
-        return ConditionalCharge(self.condition, epsilon_of(cost, curve, self.terms_in_force.budget))
+        return ConditionalCharge(self.condition, release_epsilon(cost, curve, self.terms_in_force.budget))
 
     @property
     def terms_in_force(self) -> Terms:
         """The terms now: at their δ, Gaussian noise counts with an ε where approval is asked for."""
         with self._guarded.reading() as transaction:
-            return self._guarded.terms(transaction, self.name)
+            return self._guarded.terms_in_force(transaction, self.name)
 
     def __repr__(self) -> str:
         return f"<Account {self.name} protecting {self.unit}; .budget shows what is left>"
@@ -140,9 +140,9 @@ class Account:
     def budget(self) -> Budget:
         """The budget now: what open tabs hold counts as spent, as it does when a charge is admitted."""
         with self._guarded.reading() as transaction:
-            return self._budget(transaction)
+            return self._read_budget(transaction)
 
-    def _budget(self, transaction: Transaction, analyst: str = "") -> Budget:
+    def _read_budget(self, transaction: Transaction, analyst: str = "") -> Budget:
         """Return the budget of an analyst's share, or the account's if they have none or nobody is named."""
         return self._guarded.budgets(transaction, self.name, analyst)[-1][0]
 
@@ -151,12 +151,12 @@ class Account:
         if analyst is not None:
             entries.checked_name(analyst, "analyst")
         with self._guarded.reading() as transaction:
-            return self._statement(transaction, analyst)
+            return self._read_statement(transaction, analyst)
 
-    def _statement(self, transaction: Transaction, analyst: str | None) -> AccountStatement:
-        analyst_budget = None if analyst is None else self._budget(transaction, analyst)
-        epsilons = self._guarded.epsilons(transaction, self.name)
-        return AccountStatement(self._budget(transaction), epsilons, analyst_budget)
+    def _read_statement(self, transaction: Transaction, analyst: str | None) -> AccountStatement:
+        analyst_budget = None if analyst is None else self._read_budget(transaction, analyst)
+        epsilons = self._guarded.epsilon_history(transaction, self.name)
+        return AccountStatement(self._read_budget(transaction), epsilons, analyst_budget)
 
     def budgets(self, analyst: str | None = None) -> tuple[Budget, ...]:
         """Return every budget that must afford a charge now: the account's, and the share of the asking analyst."""
@@ -172,8 +172,8 @@ class Account:
     def spent(self) -> dict[str, Fraction | None]:
         """What was spent for good, without what tabs hold."""
         with self._guarded.reading() as transaction:
-            spending = read_spending(transaction.last(self.name).totals)
-            return self._guarded.terms(transaction, self.name).budget.with_spent(spending.spent).spent
+            spending = read_spending(transaction.last_account_line(self.name).totals)
+            return self._guarded.terms_in_force(transaction, self.name).budget.with_spent(spending.spent).spent
 
     # ── charging and answering ─────────────────────────────────────────────────────────────────
 
@@ -182,7 +182,7 @@ class Account:
         nothing.
         """
         entry = Entry.of(entry)
-        cost, columns, periods = self.cost(entry.curve), self._guarded.columns(entry), self._paying_periods()
+        cost, columns, periods = self.cost(entry.curve), self._guarded.entry_columns(entry), self._paying_periods()
         conditional = self._conditional(cost, entry.curve)
 
         def write(transaction: Transaction) -> Row:
@@ -216,7 +216,9 @@ class Account:
             return self._guarded.admit(self.name, analyst, cost, write_and_note, convert, periods)
 
     def _reserve(self, cost: Cost, curve: Curve | None, charged: Callable[[], bool]) -> AbstractContextManager[None]:
-        return reserve_while_charging(self.limit, lambda: epsilon_of(cost, curve, self._opening_terms.budget), charged)
+        return reserve_while_charging(
+            self.limit, lambda: release_epsilon(cost, curve, self._opening_terms.budget), charged
+        )
 
     def ask(
         self,
@@ -283,7 +285,7 @@ class Account:
         return self._guarded.write_answer(lambda: self._append_answer(line, body, detail))
 
     def _append_answer(self, line: Line, body: str, detail: str) -> RecordedAnswer:
-        body_columns = self._guarded.body(body)
+        body_columns = self._guarded.store_body(body)
         with self._guarded.writing() as transaction:
             charge = transaction.line(line.number)
             is_own_line = charge is not None and (charge.hash, charge.account) == (line.hash, self.name)
@@ -295,7 +297,7 @@ class Account:
                     place=f"line {charge.number}",
                     fix="charge again for another answer",
                 )
-            transaction.end(charge.number)
+            transaction.remove_pending_charge(charge.number)
             shared_columns = {
                 "analyst": charge.analyst,
                 "request": charge.request,
@@ -304,7 +306,7 @@ class Account:
             }
             columns: Where = {**shared_columns, **body_columns, "about": charge.number, "detail": detail}
             answer_line = Line.of(transaction.append("answer", self.name, columns))
-            return RecordedAnswer(answer_line, self._statement(transaction, answer_line.analyst))
+            return RecordedAnswer(answer_line, self._read_statement(transaction, answer_line.analyst))
 
     def _answer_columns(self, plan: str, data: str) -> dict[str, str]:
         """Return the columns of every answer to this exact query on this exact data."""
@@ -312,7 +314,7 @@ class Account:
             "kind": "answer",
             "account": self.name,
             "plan": entries.checked_name(plan, "plan"),
-            "data": self._guarded.data(entries.checked_name(data, "data")),
+            "data": self._guarded.hash_data_version(entries.checked_name(data, "data")),
         }
 
     def look_up(
@@ -341,10 +343,10 @@ class Account:
             row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
             if row is None:
                 newest = [asking.newest_answer(transaction, where, self.until) for where in searches]
-            statement, last_line = self._statement(transaction, analyst), transaction.last_number
+            statement, last_line = self._read_statement(transaction, analyst), transaction.last_number
         for where, newest_row in zip(searches, newest, strict=False):
             row = row or asking.first_accurate_from(self._guarded, where, widths, newest_row)
-        return AnswerLookup(None if row is None else self._guarded.stored(row), statement, last_line)
+        return AnswerLookup(None if row is None else self._guarded.read_answer(row), statement, last_line)
 
     def stored(
         self, *, plan: str, data: str, accuracy: Mapping[str, Number] | None = None, former_plan: str = ""
@@ -356,13 +358,13 @@ class Account:
         for searched_plan in (plan, former_plan) if former_plan else (plan,):
             where = self._answer_columns(searched_plan, data)
             row = row or asking.find_stored_answer(self._guarded, where, requested_widths, self.until)
-        return None if row is None else self._guarded.stored(row)
+        return None if row is None else self._guarded.read_answer(row)
 
     def published(self, shelf: str, *, data: str) -> tuple[Publication, ...]:
         """List all answers on this exact data whose plans start with a text, oldest first: what was published of a
         table. No body is read, and each line once per process, however long the ledger is.
         """
-        version = self._guarded.data(entries.checked_name(data, "data"))
+        version = self._guarded.hash_data_version(entries.checked_name(data, "data"))
         with self._guarded.reading() as transaction:
             return self._guarded.shelves.publications(
                 transaction, self.name, version, entries.checked_name(shelf, "shelf")
@@ -374,7 +376,7 @@ class Account:
             row = transaction.line(publication.number)
         if row is None or (row.hash, row.account) != (publication.hash, self.name):
             raise LedgerDamaged(publication.number, "it is not the line that was there before")
-        return self._guarded.stored(row)
+        return self._guarded.read_answer(row)
 
     def requested(
         self,
@@ -390,7 +392,7 @@ class Account:
         plans = tuple(filter(None, (plan, former_plan)))
         with self._guarded.reading() as transaction:
             row = asking.find_requested_answer(transaction, self.name, request_id, analyst, question, plans)
-        return None if row is None else self._guarded.stored(row)
+        return None if row is None else self._guarded.read_answer(row)
 
     # ── the owner's operations ─────────────────────────────────────────────────────────────────
 
@@ -410,14 +412,14 @@ class Account:
         """
         change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
-            spent = read_spending(transaction.last(self.name).totals).total
+            spent = read_spending(transaction.last_account_line(self.name).totals).total
             return Line.of(append_amendment(self._guarded, transaction, self.name, change, spent))
 
     @property
     def epsilons(self) -> tuple[Fraction, ...]:
         """Every ε the account has had, oldest first; the last is in force."""
         with self._guarded.reading() as transaction:
-            return self._guarded.epsilons(transaction, self.name)
+            return self._guarded.epsilon_history(transaction, self.name)
 
     def correct(self, more: Curve | Cost, *, reason: str, analyst: str | None = None) -> Line:
         """Add what was spent beyond what was charged, whatever remains. No line ever subtracts."""
@@ -439,7 +441,7 @@ class Account:
             self.give_share(name, share)
         with self._guarded.reading() as transaction:
             analyst_row = transaction.newest(account=self.name, analyst=name)
-            budget = self._guarded.terms(transaction, self.name).budget
+            budget = self._guarded.terms_in_force(transaction, self.name).budget
             budgets = self._guarded.budgets(transaction, self.name, name)
         spent = budget.with_spent(read_spending(analyst_row.own if analyst_row else "").spent).spent
         return Analyst(
@@ -484,7 +486,7 @@ class Account:
         """
         joined_source = source if isinstance(source, JoinedSource) else self.look(source, fingerprint=fingerprint)[0]
         with self._guarded.writing() as transaction:
-            other_account = joined_sources.other_owner(
+            other_account = joined_sources.other_owning_account(
                 joined_sources.joined_sources(transaction), self.name, joined_source, self._guarded.keyed_hash
             )
             if other_account is not None:
@@ -582,16 +584,16 @@ class Account:
         The result is computed from the steps' answers alone, so nothing more is spent.
         """
         entries.checked_text(body, "body", entries.MAX_BODY_LENGTH)
-        body_columns, opening = self._guarded.body(body), tab.opening
+        body_columns, opening = self._guarded.store_body(body), tab.opening
         if opening.request_id is None:
             fix = "open a new tab with a request_id"
             raise InvalidParameter("tab", opening.number, "one that was opened with a request id", fix=fix)
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
-        columns = self._guarded.columns(Entry(empty_curve, *request_fields))
+        columns = self._guarded.entry_columns(Entry(empty_curve, *request_fields))
         with self._guarded.writing() as transaction:
-            if transaction.ended(opening.number) is None:
-                transaction.close_tab(opening.number, keep=False)
+            if transaction.ending_line(opening.number) is None:
+                transaction.close_tab(opening.number, spend_rest=False)
             charge = transaction.append("charge", self.name, columns, cost=self.cost(empty_curve))
             shared_columns = {
                 "analyst": charge.analyst,
@@ -599,14 +601,14 @@ class Account:
                 "plan": charge.plan,
                 "data": charge.data,
             }
-            transaction.end(opening.number)
+            transaction.remove_pending_charge(opening.number)
             answer: dict[str, str | int] = {**shared_columns, **body_columns, "about": charge.number}
             answer["detail"] = entries.write_widths({})
             return Line.of(transaction.append("answer", self.name, answer))
 
     def _tab_opening(self, hold: Entry | Cost, entry: Entry, cost: Cost, *, whole: bool) -> TabOpening:
         charged_now = whole or entry.interactive
-        columns = self._guarded.columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
+        columns = self._guarded.entry_columns(entry) | ({"parts": ""} if isinstance(hold, Cost) else {})
         return TabOpening(cost, NO_COST, columns) if charged_now else TabOpening(NO_COST, cost, columns)
 
     def _hold_entry(self, hold: Entry | Cost, analyst: str | None, question: str) -> tuple[Entry, Cost]:
@@ -627,7 +629,7 @@ class Account:
         """Return the lines that opened tabs which are still open; what they hold counts as spent until they close."""
         with self._guarded.reading() as transaction:
             tab_rows = [row for row in transaction.page({"kind": "tab-open"}) if row.account == self.name]
-            return tuple(Line.of(row) for row in tab_rows if not _is_closed(transaction, row.number))
+            return tuple(Line.of(row) for row in tab_rows if not _is_tab_closed(transaction, row.number))
 
     def abandon(self, tab: int, *, reason: str) -> Line:
         """Close a tab whose process is gone. All it held is spent: where it stopped, and why, is unknown."""
@@ -636,10 +638,10 @@ class Account:
             last = transaction.newest(tab=entries.checked_line_number(tab, "tab"))
             if last is None or last.account != self.name or last.kind == "tab-close":
                 raise InvalidParameter("tab", tab, "the number of an open tab of this account")
-            return Line.of(transaction.close_tab(last.tab, keep=True, reason=reason))
+            return Line.of(transaction.close_tab(last.tab, spend_rest=True, reason=reason))
 
 
-def _is_closed(transaction: Transaction, tab: int) -> bool:
+def _is_tab_closed(transaction: Transaction, tab: int) -> bool:
     last = transaction.newest(tab=tab)
     return last is None or last.kind == "tab-close"
 

@@ -22,7 +22,7 @@ from sfumato.ledger.approval_requests import (
     RequestState,
     RequestStep,
     RequestSubject,
-    every_name,
+    count_everyone_as_owner,
 )
 from sfumato.ledger.guarded import GuardedStore
 from sfumato.ledger.sealed_rows import Row
@@ -83,7 +83,7 @@ class ConditionalCharge:
             columns["plan"],
             columns["parts"],
             write_cost(cost),
-            transaction.last(account).terms,
+            transaction.last_account_line(account).terms,
         )
         use = self.condition.require(transaction, proposed, self.epsilon)
         charge = append()
@@ -117,25 +117,27 @@ class ApprovalCondition:
         if digest == self.assessed and not self.reason:
             return None
         now, last, lapsed_share = transaction.now, None, None
-        for record in self._counted(transaction, charge.account, digest):
+        for record in self._requests_with_current_approvals(transaction, charge.account, digest):
             last = record
             if record.state(now) is RequestState.APPROVED:
                 return RequestUse(record, self.requester, None)
-        for record in self._counted(transaction, charge.account, ""):
+        for record in self._requests_with_current_approvals(transaction, charge.account, ""):
             if digest == self.assessed and self._covers(record, epsilon, now):
                 return RequestUse(record, self.requester, epsilon)
-            if record.lapsed and record.subject.requester == self.requester:
+            if record.lapsed_approvers and record.subject.requester == self.requester:
                 lapsed_share = record
         raise self._refusal(charge.account, last or lapsed_share, now)
 
-    def _counted(self, transaction: Transaction, account: str, digest: str) -> Iterator[RequestRecord]:
+    def _requests_with_current_approvals(
+        self, transaction: Transaction, account: str, digest: str
+    ) -> Iterator[RequestRecord]:
         """Yield requests with the approvals that count in this moment."""
         for record in _records(transaction, account, plan=digest):
             yield record.with_lapses(self.is_owner, transaction.now)
 
     def _refusal(self, account: str, last: RequestRecord | None, now: int) -> ApprovalNeeded:
         state = None if last is None else last.state(now)
-        known = "" if last is None else f"; {_known_words(last, now)}"
+        known = "" if last is None else f"; {_request_state_words(last, now)}"
         rule = f"this release needs the approval of an owner: {self.reason or _CHANGED}{known}"
         fix = "wait until an owner has approved it" if state is RequestState.FILED else _FILE_FIX
         refusal = ApprovalNeeded(rule, place=f"the approval rules of {account}", fix=fix)
@@ -150,30 +152,30 @@ class ApprovalCondition:
             and share.requester == self.requester
             and share.policy == self.policy
             and (not share.kinds or self.kind in share.kinds)
-            and _is_within(self.tables, share.tables)
-            and _is_within(self.measures, share.measures)
+            and _is_all_allowed(self.tables, share.tables)
+            and _is_all_allowed(self.measures, share.measures)
             and epsilon is not None
             and record.used + epsilon <= share.epsilon
         )
 
 
-def _is_within(read: Collection[str] | None, allowed: tuple[str, ...]) -> bool:
+def _is_all_allowed(read: Collection[str] | None, allowed: tuple[str, ...]) -> bool:
     """Return whether all that is read is allowed: nothing named allows everything, what is chosen later may be all."""
     return not allowed or (read is not None and set(read) <= set(allowed))
 
 
-def _known_words(record: RequestRecord, now: int) -> str:
+def _request_state_words(record: RequestRecord, now: int) -> str:
     words = f"request {record.number} {'is' if record.subject.is_share else 'for it is'} {record.state(now)}"
-    if not record.lapsed:
+    if not record.lapsed_approvers:
         return words
-    owners = "is no longer an enabled owner" if len(record.lapsed) == 1 else "are no longer enabled owners"
-    return f"{words}, since {' and '.join(record.lapsed)}, who approved it, {owners}"
+    owners = "is no longer an enabled owner" if len(record.lapsed_approvers) == 1 else "are no longer enabled owners"
+    return f"{words}, since {' and '.join(record.lapsed_approvers)}, who approved it, {owners}"
 
 
 class AccountRequests:
     """The requests of one account. Safe to use from threads and processes alike."""
 
-    def __init__(self, guarded: GuardedStore, account: str, is_owner: IsOwner = every_name) -> None:
+    def __init__(self, guarded: GuardedStore, account: str, is_owner: IsOwner = count_everyone_as_owner) -> None:
         self._guarded = guarded
         self._account = account
         self._is_owner = is_owner
@@ -201,13 +203,13 @@ class AccountRequests:
             columns: dict[str, str | int] = {
                 "analyst": analyst,
                 "question": subject.words,
-                "plan": _digest(subject),
-                "about": _opening(transaction, self._account),
+                "plan": _request_digest(subject),
+                "about": _opening_line(transaction, self._account),
                 "detail": codec.dumps(subject),
             }
             record = RequestRecord.of(transaction.append(REQUEST_LINE, self._account, columns))
             if approved_by is not None:
-                self._take(transaction, record, RequestStep(RequestAct.APPROVE, approved_by))
+                self._record_step(transaction, record, RequestStep(RequestAct.APPROVE, approved_by))
             return self._read(transaction, record.number)
 
     def _open_request(
@@ -219,7 +221,7 @@ class AccountRequests:
             is_open = record.state(transaction.now) in (RequestState.FILED, RequestState.APPROVED)
             if record.subject.is_share or record.subject.requester != subject.requester or not is_open:
                 continue
-            if _digest(record.subject) == _digest(subject):
+            if _request_digest(record.subject) == _request_digest(subject):
                 return record
             open_requests += 1
         if open_requests >= max_open:
@@ -232,15 +234,15 @@ class AccountRequests:
             )
         return None
 
-    def take(self, number: int, step: RequestStep) -> RequestRecord:
+    def record_step(self, number: int, step: RequestStep) -> RequestRecord:
         """Record a step of a request, or raise ``RequestDecided`` where its state does not allow it."""
         with self._guarded.writing() as transaction:
-            self._take(transaction, self._read(transaction, number), step)
+            self._record_step(transaction, self._read(transaction, number), step)
             return self._read(transaction, number)
 
-    def _take(self, transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
+    def _record_step(self, transaction: Transaction, record: RequestRecord, step: RequestStep) -> None:
         record.after(step, transaction.now)
-        for each in (*record.unrecorded, step):
+        for each in (*record.unrecorded_lapses, step):
             _append_step(transaction, record, each)
 
     def check(self, condition: ChargeCondition, charge: ProposedCharge, epsilon: Fraction | None) -> None:
@@ -279,7 +281,7 @@ class AccountRequests:
             yield record.with_lapses(self._is_owner, transaction.now)
 
 
-def _digest(subject: RequestSubject) -> str:
+def _request_digest(subject: RequestSubject) -> str:
     """Return what the ``plan`` column of a request holds: nothing for a share, which is about many releases."""
     return "" if isinstance(subject, GrantedShare) else subject.digest
 
@@ -299,7 +301,7 @@ def _records(transaction: Transaction, account: str, **columns: str) -> Iterator
 
     The column ``plan`` holds the digest of a request, and nothing for a share.
     """
-    where: dict[str, str | int] = {"about": _opening(transaction, account), "kind": REQUEST_LINE, **columns}
+    where: dict[str, str | int] = {"about": _opening_line(transaction, account), "kind": REQUEST_LINE, **columns}
     return (_record(transaction, row) for row in transaction.page(where))
 
 
@@ -307,6 +309,6 @@ def _record(transaction: Transaction, row: Row) -> RequestRecord:
     return RequestRecord.of(row, transaction.page({"about": row.number, "kind": STEP_LINE}))
 
 
-def _opening(transaction: Transaction, account: str) -> int:
+def _opening_line(transaction: Transaction, account: str) -> int:
     """Return the line that opened an account: its requests are about it, and found by the index of that column."""
     return transaction.page({"account": account}, limit=1)[0].number

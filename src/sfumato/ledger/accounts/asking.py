@@ -78,7 +78,7 @@ class PendingQuery:
         """Reserves the cost of this query within a limit beside the account, while it may be charged."""
         self._opening = opening
         self._conditional = conditional
-        self._columns = guarded.columns(entry) if opening is None else opening.columns
+        self._columns = guarded.entry_columns(entry) if opening is None else opening.columns
         self._charge: Row | None = None
 
     @property
@@ -100,7 +100,7 @@ class PendingQuery:
         if isinstance(result, PendingCharge):
             waiting()
             result = self._wait(result, MAX_WAIT_SECONDS if seconds is None else min(seconds, MAX_WAIT_SECONDS))
-        return None if result is None else self._guarded.stored(result)
+        return None if result is None else self._guarded.read_answer(result)
 
     def is_charged(self) -> bool:
         """Return whether this query was charged, whatever was interrupted."""
@@ -125,7 +125,7 @@ class PendingQuery:
             return None, 0
         newest = None
         with self._guarded.reading() as transaction:
-            answer, last_seen = self._requested(transaction), transaction.last_number
+            answer, last_seen = self._find_requested(transaction), transaction.last_number
             if answer is None and self._may_reuse:
                 newest = newest_answer(transaction, self._answer_columns, self._until)
         return answer or first_accurate_from(self._guarded, self._answer_columns, self._accuracy, newest), last_seen
@@ -141,7 +141,7 @@ class PendingQuery:
 
     def _charge_or_find(self, last_seen: int) -> Row | PendingCharge | None:
         with self._guarded.writing() as transaction:
-            result = self._find_ahead(transaction, last_seen)
+            result = self._find_answered_or_pending(transaction, last_seen)
             if result is not None:
                 return result
             account, columns, cost, periods = self._account, self._columns, self._cost, self._periods
@@ -159,9 +159,9 @@ class PendingQuery:
         opening = self._opening
         return transaction.append("tab-open", self._account, self._columns, cost=opening.spent, left=opening.held)
 
-    def _find_ahead(self, transaction: Transaction, last_seen: int) -> Row | PendingCharge | None:
+    def _find_answered_or_pending(self, transaction: Transaction, last_seen: int) -> Row | PendingCharge | None:
         """Return what was answered since the last search, or is under way."""
-        answer = self._requested(transaction)
+        answer = self._find_requested(transaction)
         pending = self._same_request(transaction)
         if self._fresh or answer is not None or pending is not None:
             return answer or pending
@@ -177,7 +177,7 @@ class PendingQuery:
         columns = self._columns
         return {"kind": "answer", "account": self._account, "plan": columns["plan"], "data": columns["data"]}
 
-    def _requested(self, transaction: Transaction) -> Row | None:
+    def _find_requested(self, transaction: Transaction) -> Row | None:
         entry = self._entry
         return find_requested_answer(
             transaction, self._account, entry.request_id, entry.analyst, entry.question, self._plans
@@ -210,18 +210,18 @@ class PendingQuery:
         """Return charges whose payer may still answer; those of dead payers are stopped on the way."""
         live_charges = []
         for charge in transaction.pending_charges({"account": self._account, **where}):
-            if transaction.ended(charge.number) is not None:
+            if transaction.ending_line(charge.number) is not None:
                 continue
             is_alive = self._is_payer_alive(charge)
             if is_alive is False:
-                transaction.stop(charge.number)
+                transaction.stop_charge(charge.number)
             elif is_alive or not self._is_old(charge):
                 live_charges.append(charge)
         return live_charges
 
     def _is_payer_alive(self, charge: PendingCharge) -> bool | None:
         """Return whether a payer still runs; None if it may run on another machine, or this is unknown."""
-        return local_files.is_alive(charge.payer, elsewhere=self._guarded.store.shared)
+        return local_files.is_process_alive(charge.payer, elsewhere=self._guarded.store.shared)
 
     def _is_old(self, charge: PendingCharge) -> bool:
         """Return whether a charge is too old to wait for if its payer may be gone."""
@@ -229,18 +229,18 @@ class PendingQuery:
 
     def _mark_pending(self, transaction: Transaction, row: Row) -> None:
         if row.request or (row.plan and row.data):
-            accuracy, payer = entries.write_widths(self._accuracy), local_files.this_process()
+            accuracy, payer = entries.write_widths(self._accuracy), local_files.current_process_name()
             identity = row.account, row.analyst, row.request, row.plan, row.data
-            transaction.begin(PendingCharge(row.number, row.time, *identity, accuracy, payer))
+            transaction.add_pending_charge(PendingCharge(row.number, row.time, *identity, accuracy, payer))
 
     def _wait(self, charge: PendingCharge, seconds: float) -> Row:
         """Wait for another charge's answer, by repeated reads; nothing is locked."""
         deadline, pause = time.monotonic() + seconds, _MIN_PAUSE
         while True:
             with self._guarded.reading() as transaction:
-                ending = self._requested(transaction) or transaction.ended(charge.number)
+                ending = self._find_requested(transaction) or transaction.ending_line(charge.number)
                 seal = self._guarded.unrecorded_stops.get(charge.number)
-                is_stopped = seal is not None and transaction.has(charge.number, seal)
+                is_stopped = seal is not None and transaction.has_line(charge.number, seal)
             if ending is not None and ending.kind == "answer":
                 return ending
             is_alive = self._is_payer_alive(charge)
@@ -249,7 +249,7 @@ class PendingQuery:
                 raise Unanswered(charge.number, charged=is_own_request)
             if is_alive is False:
                 with self._guarded.writing() as transaction:
-                    transaction.stop(charge.number)
+                    transaction.stop_charge(charge.number)
             elif time.monotonic() >= deadline:
                 raise AnswerPending(charge.number)
             else:

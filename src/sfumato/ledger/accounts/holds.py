@@ -77,7 +77,7 @@ class Tab:
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):
             raise InvalidParameter("analyst", entry.analyst, "left out, or the analyst who opened the tab")
-        cost, columns = self._price(entry.curve), {**self._guarded.columns(entry), "analyst": owner or ""}
+        cost, columns = self._price(entry.curve), {**self._guarded.entry_columns(entry), "analyst": owner or ""}
 
         def write(transaction: Transaction) -> Row:
             left = read_cost(self._last_open_row(transaction).left)
@@ -95,7 +95,8 @@ class Tab:
         close the tab unless there is ``more``: all in one transaction. They may be shown once this has returned.
         """
         prepared = [
-            (self._guarded.columns(answer.entry), self._guarded.body(answer.body), answer) for answer in answers
+            (self._guarded.entry_columns(answer.entry), self._guarded.store_body(answer.body), answer)
+            for answer in answers
         ]
         with self._guarded.writing() as transaction:
             answer_rows = []
@@ -116,7 +117,7 @@ class Tab:
                 }
                 answer_rows.append(transaction.append("answer", account, answer_columns))
             if not more:
-                transaction.close_tab(self._last_open_row(transaction).tab, keep=False)
+                transaction.close_tab(self._last_open_row(transaction).tab, spend_rest=False)
         return tuple(map(Line.of, answer_rows))
 
     def stop(self) -> None:
@@ -124,20 +125,20 @@ class Tab:
 
         Call it only if that was decided from what was released: the end then reveals no more than the releases did.
         """
-        self._end(keep=False)
+        self._close_tab(spend_rest=False)
 
     def forfeit(self) -> None:
         """End it and release nothing: a time limit was reached or a step failed, and when may depend on private
         data.
         """
-        self._end(keep=True)
+        self._close_tab(spend_rest=True)
 
-    def _end(self, *, keep: bool) -> None:
+    def _close_tab(self, *, spend_rest: bool) -> None:
         with self._guarded.writing() as transaction:
             last = transaction.newest(tab=self.number)
             if last is not None and last.kind == "tab-close":
                 return
-            transaction.close_tab(self._last_open_row(transaction).tab, keep=keep)
+            transaction.close_tab(self._last_open_row(transaction).tab, spend_rest=spend_rest)
 
     def _last_open_row(self, transaction: Transaction) -> Row:
         if self._process != os.getpid():
@@ -152,7 +153,7 @@ class Tab:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """An error may depend on private data, and so may where it occurs: a time limit is one of them."""
-        self._end(keep=kind is not None)
+        self._close_tab(spend_rest=kind is not None)
 
 
 def _overspent(left: Cost, cost: Cost) -> Overspent:

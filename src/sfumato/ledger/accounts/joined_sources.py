@@ -127,7 +127,7 @@ def count_versions(before: Sequence[JoinedSource]) -> int:
     return count
 
 
-def other_owner(all_joined: Joined, account: str, source: JoinedSource, keyed: KeyedHash) -> str | None:
+def other_owning_account(all_joined: Joined, account: str, source: JoinedSource, keyed: KeyedHash) -> str | None:
     """Return the other account that knows this path, this content or this file."""
     return next(
         (owner for owner, other in all_joined if owner != account and _is_same_data(source, other, keyed)), None
@@ -147,7 +147,7 @@ def protecting_account(
     candidates = [(owner, other) for owner, other in all_joined if not _are_different_tables(described, other)]
     if described.size and not described.fingerprint and any(other.size == described.size for _, other in candidates):
         described = describe_source(source, None, (), keyed)
-    return other_owner(candidates, "", described, keyed)
+    return other_owning_account(candidates, "", described, keyed)
 
 
 def _are_different_tables(source: JoinedSource, other: JoinedSource) -> bool:

@@ -71,7 +71,7 @@ class PeriodAccounts(Account):
             named_budgets = (
                 self._guarded.budgets(transaction, self.name, analyst or "", self.periods) if self.periods else []
             )
-            return tuple(budget for budget, _ in named_budgets) or (self._budget(transaction, analyst or ""),)
+            return tuple(budget for budget, _ in named_budgets) or (self._read_budget(transaction, analyst or ""),)
 
     def analyst(self, name: str, share: Number | None = None) -> Analyst:
         """Return an analyst's standing; with ``share``, limit them to this part of every allowance of every period from
@@ -79,7 +79,7 @@ class PeriodAccounts(Account):
         """
         standing = super().analyst(name, share)
         with self._guarded.reading() as transaction:
-            budget = self._budget(transaction, name)
+            budget = self._read_budget(transaction, name)
         return Analyst(name, standing.share, budget, budget.spent if standing.share else standing.spent)
 
     def amend(
@@ -94,7 +94,9 @@ class PeriodAccounts(Account):
         change = BudgetChange(entries.checked_reason(reason), epsilon, delta, reserve)
         with self._guarded.writing() as transaction:
             accounts = [period_account(self.name, account) for account in self._opened_periods(transaction)]
-            totals = {account: read_spending(transaction.last(account).totals).total for account in accounts}
+            totals = {
+                account: read_spending(transaction.last_account_line(account).totals).total for account in accounts
+            }
             for account, spent in totals.items():
                 append_amendment(self._guarded, transaction, account, change, spent)
             return Line.of(append_amendment(self._guarded, transaction, self.name, change, NO_COST))
@@ -140,11 +142,13 @@ class PeriodAccounts(Account):
             row.account for row in transaction.page({"kind": "account-open"}) if row.account.startswith(prefix)
         ]
         own_accounts = (
-            account for account in candidates if self._guarded.terms(transaction, account).period_of == self.name
+            account
+            for account in candidates
+            if self._guarded.terms_in_force(transaction, account).period_of == self.name
         )
         return tuple(sorted(account.removeprefix(prefix) for account in own_accounts))
 
-    def _budget(self, transaction: Transaction, analyst: str = "") -> Budget:
+    def _read_budget(self, transaction: Transaction, analyst: str = "") -> Budget:
         """Return the allowances of a period, or of the analyst's share of one, at the maximum that any of the periods
         has spent and holds; without periods, those of an untouched period.
         """
@@ -153,7 +157,7 @@ class PeriodAccounts(Account):
         own_budgets = [budget for budget, _ in budgets[per_period - 1 :: per_period]] if budgets else []
         if own_budgets:
             return own_budgets[0].with_spent(_max_totals([budget.totals for budget in own_budgets]))
-        unspent, analyst_row = self._guarded.terms(transaction, self.name).budget, None
+        unspent, analyst_row = self._guarded.terms_in_force(transaction, self.name).budget, None
         if analyst:
             analyst_row = transaction.newest(account=self.name, analyst=analyst)
         return unspent.share(analyst_row.share) if analyst_row is not None and analyst_row.share else unspent

@@ -63,7 +63,7 @@ def reserve_while_charging(
         reservation.settle(charged=charged())
 
 
-def epsilon_of(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction | None:
+def release_epsilon(cost: Cost, curve: Curve | None, budget: Budget) -> Fraction | None:
     """Return the ε that a release counts with: its pure ε outside a failure that δ pays for, or else ε at the account's
     δ.
 
@@ -100,7 +100,7 @@ def append_amendment(
     guarded: GuardedStore, transaction: Transaction, account: str, change: BudgetChange, spent: Cost
 ) -> Row:
     """Append the line that changes an account's budget, of which ``spent`` is spent and held."""
-    terms = guarded.terms(transaction, account)
+    terms = guarded.terms_in_force(transaction, account)
     old = terms.budget
     delta = old.delta if change.delta is None else exact(change.delta, "delta", BELOW_ONE)
     same_reserve = old.reserve * delta / old.delta if old.delta else delta

@@ -99,9 +99,9 @@ class Anchor:
         try:
             decoded = _decode(file.read_text())
         except UNREADABLE as error:
-            raise _unreadable(file) from error
+            raise _unreadable_anchor_error(file) from error
         if not isinstance(decoded, Anchor):
-            raise _unreadable(file)
+            raise _unreadable_anchor_error(file)
         return decoded
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -121,7 +121,7 @@ class Anchor:
 
     def knows(self, transaction: Transaction) -> bool:
         """Return whether it is of this ledger, wherever it was kept then: it knows a line that is in it."""
-        return self.number > 0 and any(transaction.has(*line) for line in ((self.number, self.hash), *self.marks))
+        return self.number > 0 and any(transaction.has_line(*line) for line in ((self.number, self.hash), *self.marks))
 
     def misses(self, transaction: Transaction) -> bool:
         """Return whether it is of this ledger, wherever it was kept then, and knows a line that is lost. The line by
@@ -130,7 +130,7 @@ class Anchor:
         lines = self.marks[:1] if self.moved else ()
         return (
             self.knows(transaction)
-            and not any(transaction.has(*line) for line in lines)
+            and not any(transaction.has_line(*line) for line in lines)
             and not self.holds(transaction)
         )
 
@@ -138,14 +138,14 @@ class Anchor:
         """Return whether the ledger still contains the anchored line, or its owner has accepted that it does not, and
         all that this anchor knows was added: another anchor of the same line may know less.
         """
-        if self.number == 0 or transaction.has(self.number, self.hash):
+        if self.number == 0 or transaction.has_line(self.number, self.hash):
             return True
-        lost = Lost.of(self, transaction)
-        return lost.accepted and all(lost.missing(account).is_zero for account in self.accounts)
+        lost = LostLines.of(self, transaction)
+        return lost.accepted and all(lost.missing_cost(account).is_zero for account in self.accounts)
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostLines:
     """What an anchor knows of lines that a ledger lacks."""
 
     anchor: Anchor
@@ -156,8 +156,10 @@ class Lost:
     """The lines in which its owner has accepted that the anchor's line is lost."""
 
     @classmethod
-    def of(cls, anchor: Anchor, transaction: Transaction) -> Lost:
-        common = max((number for number, line_hash in anchor.marks if transaction.has(number, line_hash)), default=0)
+    def of(cls, anchor: Anchor, transaction: Transaction) -> LostLines:
+        common = max(
+            (number for number, line_hash in anchor.marks if transaction.has_line(number, line_hash)), default=0
+        )
         rows = transaction.page({"kind": "acknowledge"}, after=common)
         return cls(anchor, transaction, common, tuple(row for row in rows if row.data == anchor.hash))
 
@@ -165,7 +167,7 @@ class Lost:
     def accepted(self) -> bool:
         return bool(self.rows)
 
-    def missing(self, account: AnchoredAccount) -> Cost:
+    def missing_cost(self, account: AnchoredAccount) -> Cost:
         """Compute what is to be added to an account.
 
         Theorem: the totals end at no less than all that was spent. Let S stand at the common line, T at the anchor's,
@@ -179,7 +181,7 @@ class Lost:
         )
         common_total = read_spending(common_lines[0].totals).total if common_lines else NO_COST
         accepted_costs = [read_cost(row.cost) for row in self.rows if row.account == account.name]
-        return _difference(account.total, [common_total, *accepted_costs])
+        return _uncounted_cost(account.total, [common_total, *accepted_costs])
 
 
 def anchored_numbers(anchors: Iterable[Anchor]) -> list[int]:
@@ -191,7 +193,7 @@ def _is_mark(mark: object) -> bool:
     return isinstance(mark, (tuple, list)) and [type(part) for part in mark] == [int, str]
 
 
-def _unreadable(path: Path) -> LedgerUnavailable:
+def _unreadable_anchor_error(path: Path) -> LedgerUnavailable:
     return LedgerUnavailable(
         "the anchor cannot be read", place=str(path), fix="restore the anchor, or remove this file"
     )
@@ -201,12 +203,12 @@ def current_anchor(transaction: Transaction) -> Anchor:
     """Return the anchor of this moment."""
     if transaction.head is None:
         return Anchor(0, EMPTY_HEAD_HASH)
-    accounts = tuple(_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
-    head, *marks = marks_of(transaction)
+    accounts = tuple(_anchored_account(transaction, row.account) for row in transaction.page({"kind": "account-open"}))
+    head, *marks = line_marks(transaction)
     return Anchor(*head, accounts, tuple(marks), transaction.moved_to)
 
 
-def marks_of(transaction: Transaction) -> tuple[tuple[int, str], ...]:
+def line_marks(transaction: Transaction) -> tuple[tuple[int, str], ...]:
     """Return number and hash of the last line, and of lines before it, exponentially further apart."""
     if transaction.head is None:
         return ()
@@ -219,12 +221,12 @@ def mark_numbers(last: int) -> list[int]:
     return [last, *(last - (1 << power) for power in range(last.bit_length()) if last > 1 << power)] if last else []
 
 
-def _account(transaction: Transaction, name: str) -> AnchoredAccount:
-    last = transaction.last(name)
+def _anchored_account(transaction: Transaction, name: str) -> AnchoredAccount:
+    last = transaction.last_account_line(name)
     return AnchoredAccount(name, transaction.terms(last.terms), read_spending(last.totals).total)
 
 
-def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
+def accept_lost_lines(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> list[Row]:
     """Append lines that add to every account what anchors know was spent and is lost, and record that their lines are.
 
     What stands here after the last common line was spent too, in another history: both count. Lost lines of which two
@@ -233,26 +235,26 @@ def accept(transaction: Transaction, anchors: Iterable[Anchor], reason: str) -> 
     lost_anchors = sorted(
         {anchor for anchor in anchors if not anchor.holds(transaction)}, key=lambda anchor: anchor.number
     )
-    return [row for anchor in lost_anchors for row in _accept(transaction, anchor, reason)]
+    return [row for anchor in lost_anchors for row in _accept_anchor_loss(transaction, anchor, reason)]
 
 
-def _accept(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
-    lost = Lost.of(anchor, transaction)
+def _accept_anchor_loss(transaction: Transaction, anchor: Anchor, reason: str) -> list[Row]:
+    lost = LostLines.of(anchor, transaction)
     appended: list[Row] = []
     for account in anchor.accounts:
-        _require_account(transaction, account)
-        cost = lost.missing(account)
+        _open_lost_account(transaction, account)
+        cost = lost.missing_cost(account)
         if not cost.is_zero or not (appended or lost.accepted):
             columns = {"data": anchor.hash, "question": reason}
             appended.append(transaction.append("acknowledge", account.name, columns, cost=cost))
     return appended
 
 
-def _require_account(transaction: Transaction, anchored_account: AnchoredAccount) -> None:
+def _open_lost_account(transaction: Transaction, anchored_account: AnchoredAccount) -> None:
     """Open an account that is lost; raise for one that is counted in another currency."""
     if transaction.newest(account=anchored_account.name) is None:
         transaction.append("account-open", anchored_account.name, {"detail": codec.dumps(anchored_account.terms)})
-    last = transaction.last(anchored_account.name)
+    last = transaction.last_account_line(anchored_account.name)
     if transaction.terms(last.terms).budget.order != anchored_account.terms.budget.order:
         raise AccountDiffers(
             "the anchor counts this account in another currency",
@@ -261,7 +263,7 @@ def _require_account(transaction: Transaction, anchored_account: AnchoredAccount
         )
 
 
-def _difference(total: Cost, counted: Sequence[Cost]) -> Cost:
+def _uncounted_cost(total: Cost, counted: Sequence[Cost]) -> Cost:
     """Compute by how much the known total exceeds the sum of the costs counted already.
 
     The sum is exact, since it is subtracted: only the difference is rounded up where its fraction is long.
@@ -299,13 +301,13 @@ def lock_anchor_file(place: Path) -> Iterator[None]:
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = os.open(place.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _lock(folder)
+        _lock_folder(folder)
         yield
     finally:
         os.close(folder)
 
 
-def _lock(folder: int) -> None:
+def _lock_folder(folder: int) -> None:
     deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
@@ -318,7 +320,7 @@ def _lock(folder: int) -> None:
         time.sleep(_LOCK_POLL_SECONDS)
 
 
-def renew(places: tuple[Path, ...], transaction: Transaction) -> bool:
+def renew_anchors(places: tuple[Path, ...], transaction: Transaction) -> bool:
     """Save the anchor of this moment in every place, but where one knows a line that the ledger lacks; return whether
     it is in all of them.
     """
@@ -346,7 +348,7 @@ class ProcessAnchor:
     @property
     def ended(self) -> bool:
         """Whether its process is not known to run."""
-        return local_files.is_alive(self.process, elsewhere=True) is not True
+        return local_files.is_process_alive(self.process, elsewhere=True) is not True
 
     def forget(self, places: tuple[Path, ...], transaction: Transaction) -> None:
         """Remove the file, once an anchor of the whole ledger knows as much in all of its ``places``. One that was
@@ -355,16 +357,16 @@ class ProcessAnchor:
         """
         if self.path.name.rsplit(".", 2)[0] != _joined_stems(places) or not self.anchor.holds(transaction):
             return
-        aside = _running_path(self.path, f"{local_files.this_process()} {self.path.name}")
+        aside = _process_anchor_file(self.path, f"{local_files.current_process_name()} {self.path.name}")
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(aside)
-            if _stamp(aside) != self.stamp:
+            if _file_stamp(aside) != self.stamp:
                 with contextlib.suppress(FileExistsError):  # or it was written once more
                     os.link(aside, self.path)
             aside.unlink()
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _file_stamp(path: Path) -> tuple[int, int]:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -372,7 +374,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-class Memory:
+class WrittenLines:
     """What one process knows of the lines that it wrote to a ledger."""
 
     def __init__(self, lineage: Marks = ()) -> None:
@@ -394,11 +396,11 @@ class Memory:
         lost line nothing is known, whether its loss was accepted or not.
         """
         lineage = self.lineage
-        before = lineage if lineage and transaction.has(*lineage[0]) else ()
+        before = lineage if lineage and transaction.has_line(*lineage[0]) else ()
         if transaction.head is None:
             return before
         mark = (transaction.head.number, transaction.head.hash)
-        return _thin_out(before if before[:1] == (mark,) else (mark, *before))
+        return _keep_ends(before if before[:1] == (mark,) else (mark, *before))
 
     def add(self, turn: int, before: Marks, written: Sequence[tuple[Row, Terms]]) -> None:
         """Add lines with their terms, written in this turn after the lines ``before``; threads come in any order, and
@@ -412,7 +414,7 @@ class Memory:
             self.lineage = ((last.number, last.hash), *before)
             self._last_turn, self.last, self._moved = turn, self.lineage[0], last.moved_to
 
-    def _text(self, number: int, terms: Terms) -> str:
+    def _terms_text(self, number: int, terms: Terms) -> str:
         if number not in self._texts:
             self._texts[number] = codec.dumps(terms)
         return self._texts[number]
@@ -434,11 +436,11 @@ class Memory:
         one before. No charge should wait long for it, so texts are cached.
         """
         accounts = [
-            (name, self._text(number, terms), write_cost(read_spending(totals).total))
+            (name, self._terms_text(number, terms), write_cost(read_spending(totals).total))
             for name, (_, number, terms, totals) in self._since.items()
         ]
         moved = [self._moved] if self._moved else []
-        text = json.dumps([local_files.this_process(), self.lineage, accounts, *moved])
+        text = json.dumps([local_files.current_process_name(), self.lineage, accounts, *moved])
         temporary = path.with_suffix(".partial")
         try:
             handle = _create_exclusive(temporary)
@@ -458,7 +460,7 @@ def _create_exclusive(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _thin_out(lines: Marks) -> Marks:
+def _keep_ends(lines: Marks) -> Marks:
     """Keep the newest and the oldest of these lines."""
     return lines[:_NEWEST_KEPT] + lines[_NEWEST_KEPT:][-_OLDEST_KEPT:]
 
@@ -467,8 +469,8 @@ def process_anchor_path(places: tuple[Path, ...], number: int) -> Path:
     """Return the path of this process's file, beside the anchors of the whole ledger: named by each of them, as the
     ledger is known by its id and by its address. A process may have opened it several times.
     """
-    return _running_path(
-        places[0].with_name(f"{_joined_stems(places)}..running"), f"{local_files.this_process()} {number}"
+    return _process_anchor_file(
+        places[0].with_name(f"{_joined_stems(places)}..running"), f"{local_files.current_process_name()} {number}"
     )
 
 
@@ -476,7 +478,7 @@ def _joined_stems(places: tuple[Path, ...]) -> str:
     return ".".join(place.stem for place in places)
 
 
-def _running_path(path: Path, text: str) -> Path:
+def _process_anchor_file(path: Path, text: str) -> Path:
     """Return the path of a running file of the same ledger, made unique by this text."""
     return path.with_name(f"{path.name.rsplit('.', 2)[0]}.{sha256(text.encode()).hexdigest()[:16]}.running")
 
@@ -490,13 +492,13 @@ def load_process_anchors(places: tuple[Path, ...]) -> tuple[ProcessAnchor, ...]:
     for path in sorted(places[0].parent.glob("*.running")):
         name, *_ = path.name.rsplit(".", 2)
         if name == _joined_stems(places) or ledger_names & set(name.split(".")):
-            process_anchors.append(_read_running(path))
+            process_anchors.append(_read_process_anchor(path))
     return tuple(process_anchor for process_anchor in process_anchors if process_anchor is not None)
 
 
 def load(path: str | os.PathLike[str]) -> Anchor:
     """Read an anchor, or what a process that was killed has kept instead of one."""
-    process_anchor = _read_running(Path(path)) if str(path).endswith(".running") else None
+    process_anchor = _read_process_anchor(Path(path)) if str(path).endswith(".running") else None
     return Anchor.load(path) if process_anchor is None else process_anchor.anchor
 
 
@@ -520,7 +522,7 @@ def anchors_of_all_databases(*, strict: bool) -> list[tuple[Path, Anchor]]:
         try:
             if path.suffix == ".anchor":
                 anchors.append((path, Anchor.load(path)))
-            elif (process_anchor := _read_running(path)) is not None:
+            elif (process_anchor := _read_process_anchor(path)) is not None:
                 anchors.append((path, process_anchor.anchor))
         except LedgerUnavailable:
             if strict:
@@ -539,9 +541,9 @@ def anchors_of_same_ledger(transaction: Transaction, place: str) -> list[tuple[P
     ]
 
 
-def _read_running(path: Path) -> ProcessAnchor | None:
+def _read_process_anchor(path: Path) -> ProcessAnchor | None:
     try:
-        stamp = _stamp(path)
+        stamp = _file_stamp(path)
         process, anchor = _decode_anchor(path.read_text(encoding="utf-8"))
         return ProcessAnchor(path, process, anchor, stamp)
     except FileNotFoundError:

@@ -24,7 +24,7 @@ from typing import Any, TextIO
 from sfumato.errors import InvalidParameter, LedgerDamaged, LedgerUnavailable
 from sfumato.ledger import local_files
 from sfumato.ledger.entries import Line
-from sfumato.ledger.proofs.verifying import Checker
+from sfumato.ledger.proofs.verifying import LineVerifier
 from sfumato.ledger.sealed_rows import COLUMNS, KeyedHash, Row
 from sfumato.ledger.stores.sqlite import LedgerContent, write_copy
 from sfumato.ledger.transaction import Transaction, all_lines
@@ -39,7 +39,7 @@ _BATCH = 10_000
 _INTEGER_COLUMNS = {"number", "tab", "about"}
 
 
-def record(line: Line, large: Callable[[str], str | None]) -> Record:
+def flatten_line(line: Line, large: Callable[[str], str | None]) -> Record:
     """Flatten one line to columns; ``large`` finds an answer that a file holds."""
     return {
         "number": line.number,
@@ -53,9 +53,9 @@ def record(line: Line, large: Callable[[str], str | None]) -> Record:
         "request_id": line.request_id,
         "tab": line.tab,
         "about": line.about,
-        **_amounts("cost", line.cost),
-        **_amounts("spent", line.spent),
-        **_amounts("held", line.held),
+        **_amount_columns("cost", line.cost),
+        **_amount_columns("spent", line.spent),
+        **_amount_columns("held", line.held),
         "parts": line.parts,
         "detail": line.detail,
         "body": large(line.file) if line.file else line.body,
@@ -65,7 +65,7 @@ def record(line: Line, large: Callable[[str], str | None]) -> Record:
     }
 
 
-def _amounts(name: str, cost: Cost) -> Record:
+def _amount_columns(name: str, cost: Cost) -> Record:
     amounts = cost.amounts
     texts = {
         currency: None
@@ -82,12 +82,12 @@ def export(lines: Iterable[Line], form: str, path: str | os.PathLike[str], large
     """Write lines to a new file that only its owner can read."""
     if not isinstance(form, str) or form not in _FORMS:
         raise InvalidParameter("form", form, "one of " + ", ".join(sorted(_FORMS)))
-    with new_file(path) as handle:
-        _FORMS[form]((record(line, large) for line in lines), handle)
+    with new_private_file(path) as handle:
+        _FORMS[form]((flatten_line(line, large) for line in lines), handle)
 
 
 @contextmanager
-def new_file(path: object) -> Iterator[int]:
+def new_private_file(path: object) -> Iterator[int]:
     """Create a file that only its owner can read, to be written and closed in the block; on an error it is removed."""
     target = Path(local_files.checked_path(path, "path"))
     try:
@@ -105,7 +105,7 @@ def new_file(path: object) -> Iterator[int]:
         raise
 
 
-def _json(records: Iterator[Record], handle: int) -> None:
+def _write_json(records: Iterator[Record], handle: int) -> None:
     """Write a list with one line of text per line of the ledger."""
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write("[")
@@ -114,7 +114,7 @@ def _json(records: Iterator[Record], handle: int) -> None:
         file.write("\n]\n")
 
 
-def _csv(records: Iterator[Record], handle: int) -> None:
+def _write_csv(records: Iterator[Record], handle: int) -> None:
     """Write CSV with formulas defused, as in answers: questions are other people's texts."""
     with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
         writer: csv.DictWriter[str] | None = None
@@ -130,7 +130,7 @@ def _csv(records: Iterator[Record], handle: int) -> None:
             )
 
 
-def _arrow(records: Iterator[Record], handle: int) -> None:
+def _write_arrow(records: Iterator[Record], handle: int) -> None:
     """Write the IPC file format, in batches."""
     import pyarrow
     from pyarrow import ipc
@@ -146,7 +146,7 @@ def _arrow(records: Iterator[Record], handle: int) -> None:
             batch = list(islice(records, _BATCH))
 
 
-_FORMS = {"json": _json, "csv": _csv, "arrow": _arrow}
+_FORMS = {"json": _write_json, "csv": _write_csv, "arrow": _write_arrow}
 
 
 _VERSION = 1
@@ -161,7 +161,7 @@ def write_complete(
     transaction: Transaction, path: object, key: str, place: str, large: Callable[[str], str | None]
 ) -> None:
     """Write all lines of a transaction to a new file that only its owner can read."""
-    with new_file(path) as handle, os.fdopen(handle, "w", encoding="utf-8") as file:
+    with new_private_file(path) as handle, os.fdopen(handle, "w", encoding="utf-8") as file:
         head = json.dumps({**_HEAD, "place": place, "key": key, "columns": _EXPORTED_COLUMNS}, ensure_ascii=False)
         file.write(f'{head[:-1]}, "lines": [')
         last = (0, "")
@@ -188,7 +188,7 @@ class CompleteExport:
     def of(cls, path: Path) -> CompleteExport:
         """Read the first line and the last one; every line is scanned, and none is kept."""
         with (
-            refuse_malformed(lambda: _malformed(path, "its parts contradict each other")),
+            refuse_malformed(lambda: _malformed_export(path, "its parts contradict each other")),
             _open_text(path) as file,
         ):
             head = _read_head(file, path)
@@ -199,12 +199,12 @@ class CompleteExport:
 
     def _check(self) -> None:
         """Raise for an export in which a line was changed, or is missing, before anything is written."""
-        checker = Checker.from_first_line(KeyedHash(bytes.fromhex(self.key)).origin)
+        checker = LineVerifier.from_first_line(KeyedHash(bytes.fromhex(self.key)).origin)
         verification = checker.check(self._rows({}))
         if not verification.holds:
             raise LedgerDamaged(verification.bad, verification.why)
         if (checker.number, checker.hash) != self.last:
-            raise _malformed(self.path, "its last line is not the one that it names")
+            raise _malformed_export(self.path, "its last line is not the one that it names")
 
     def _rows(self, large: dict[str, str]) -> Iterator[Row]:
         """Read line by line; ``large`` holds the large answer of the line that was yielded last."""
@@ -222,44 +222,44 @@ class CompleteExport:
                 yield row
 
     @contextmanager
-    def restored(self) -> Iterator[Path]:
+    def restored_ledger(self) -> Iterator[Path]:
         """Restore the ledger in a file beside the export, marked as a backup, for the duration of a block. It stays if
         the block ends without an error, or if it was moved on or charged. One that was restored before stays: it
         records whether the ledger was moved on from it, and to where. The export is locked meanwhile.
         """
         with open(self.path, "rb") as export:
             _lock(export.fileno(), self.path)
-            is_new = not self._ledger.exists()
+            is_new = not self._ledger_path.exists()
             try:
                 if is_new:
                     self._restore()
-                yield self._ledger
+                yield self._ledger_path
             except BaseException:
                 if is_new:
                     self._discard()
                 raise
 
     @property
-    def _ledger(self) -> Path:
+    def _ledger_path(self) -> Path:
         return Path(f"{self.path}.ledger")
 
     def _restore(self) -> None:
         large: dict[str, str] = {}
-        with refuse_malformed(lambda: _malformed(self.path, "its parts contradict each other")):
+        with refuse_malformed(lambda: _malformed_export(self.path, "its parts contradict each other")):
             self._check()
-            write_copy(self._ledger, LedgerContent(self.key, lambda: self._rows(large), (), large.get))
+            write_copy(self._ledger_path, LedgerContent(self.key, lambda: self._rows(large), (), large.get))
 
     def _discard(self) -> None:
         """Remove the restored ledger, unless something was written there that counts."""
-        if not self._ledger.exists():
+        if not self._ledger_path.exists():
             return
-        with closing(sqlite3.connect(self._ledger)) as file:
+        with closing(sqlite3.connect(self._ledger_path)) as file:
             query = "SELECT count(*) FROM lines WHERE number > ? AND kind <> 'acknowledge'"
             ((later_lines,),) = file.execute(query, (self.last[0],))
         if not later_lines:
-            self._ledger.unlink()
-            Path(f"{self._ledger}.anchor").unlink(missing_ok=True)
-            shutil.rmtree(f"{self._ledger}.answers", ignore_errors=True)
+            self._ledger_path.unlink()
+            Path(f"{self._ledger_path}.anchor").unlink(missing_ok=True)
+            shutil.rmtree(f"{self._ledger_path}.answers", ignore_errors=True)
 
 
 def _lock(export: int, path: Path) -> None:
@@ -282,7 +282,7 @@ def _open_text(path: Path) -> Iterator[TextIO]:
         with open(path, encoding="utf-8", newline="\n") as file:
             yield file
     except (OSError, UnicodeDecodeError):
-        raise _malformed(path, "it cannot be read as text") from None
+        raise _malformed_export(path, "it cannot be read as text") from None
 
 
 def _read_head(file: TextIO, path: Path) -> dict[str, Any]:
@@ -290,15 +290,15 @@ def _read_head(file: TextIO, path: Path) -> dict[str, Any]:
     head = _parse_json(f"{first_line}]}}", path)
     expected_fields = {*_HEAD, "place", "key", "columns", "lines"}
     if not isinstance(head, dict) or set(head) != expected_fields or head["columns"] != _EXPORTED_COLUMNS:
-        raise _malformed(path, "its first line is not that of a complete export")
+        raise _malformed_export(path, "its first line is not that of a complete export")
     if head["complete-export"] != _VERSION:
-        raise _malformed(path, "it was written by another Sfumato")
-    if not isinstance(head["place"], str) or not _is_key(head["key"]):
-        raise _malformed(path, "its first line is not that of a complete export")
+        raise _malformed_export(path, "it was written by another Sfumato")
+    if not isinstance(head["place"], str) or not _is_ledger_key(head["key"]):
+        raise _malformed_export(path, "its first line is not that of a complete export")
     return head
 
 
-def _is_key(key: object) -> bool:
+def _is_ledger_key(key: object) -> bool:
     with suppress(ValueError):
         return isinstance(key, str) and len(bytes.fromhex(key)) == 32
     return False
@@ -307,23 +307,23 @@ def _is_key(key: object) -> bool:
 def _parse_last(ending: str, path: Path) -> tuple[int, str]:
     """Parse the last line, without which the rest is a part of an export."""
     if not ending.startswith('], "last": ') or not ending.endswith("}\n"):
-        raise _malformed(path, "its end is missing")
+        raise _malformed_export(path, "its end is missing")
     match _parse_json(ending.removeprefix('], "last": ').removesuffix("}\n"), path):
         case [int(number), str(last_hash)]:
             return number, last_hash
         case _:
-            raise _malformed(path, "its end is missing")
+            raise _malformed_export(path, "its end is missing")
 
 
 def _parse_line(text: str, path: Path) -> tuple[Row, str | None]:
     cells = _parse_json(text.rstrip().removesuffix(","), path)
     if not isinstance(cells, list) or len(cells) != len(_EXPORTED_COLUMNS):
-        raise _malformed(path, "one of its lines does not have the columns of a ledger")
+        raise _malformed_export(path, "one of its lines does not have the columns of a ledger")
     *columns, large = cells
     numbers, texts = columns[:_FIRST_TEXT_COLUMN], columns[_FIRST_TEXT_COLUMN:]
     are_integers = all(type(cell) is int and 0 <= cell <= _LARGEST for cell in numbers)
     if not are_integers or not all(_is_text(cell) for cell in texts) or not (large is None or _is_text(large)):
-        raise _malformed(path, "one of its columns has the wrong type")
+        raise _malformed_export(path, "one of its columns has the wrong type")
     return Row._make(columns), large
 
 
@@ -335,10 +335,10 @@ def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise _malformed(path, "one of its lines is not valid JSON") from None
+        raise _malformed_export(path, "one of its lines is not valid JSON") from None
 
 
-def _malformed(path: Path, why: str) -> LedgerUnavailable:
+def _malformed_export(path: Path, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(
         f"a ledger can only be restored from a complete, unchanged export: {why}",
         place=str(path),

@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from sfumato.errors import LedgerDamaged
 from sfumato.ledger import local_files
-from sfumato.ledger.proofs.verifying import LOST, Checker, Verification
+from sfumato.ledger.proofs.verifying import LOST, LineVerifier, Verification
 from sfumato.ledger.sealed_rows import KeyedHash, Row
 from sfumato.ledger.stores.store import Store, Where
 from sfumato.mechanisms import bits
@@ -59,7 +59,7 @@ _STORE_CHECK = _MAX_PARTS
 """The number of the task that checks the store's schema, pages and indexes."""
 
 
-class Part(NamedTuple):
+class VerifiedPart(NamedTuple):
     """The lines after one number up to another, verified: what they say of the line before, and where they end."""
 
     after: int
@@ -97,7 +97,7 @@ def verify_newest(store: Store) -> Verification:
         return Verification(0, 1, "its key differs from the one in the ledger's header")
     start = (last - 1) // CHECKPOINT * CHECKPOINT
     parts = [read_end(store, start)] if start else []
-    return _combine([*parts, verify_part(store, start, last, files=False)])
+    return _combine_parts([*parts, verify_part(store, start, last, files=False)])
 
 
 def verify_everything(store: Store, *, progress: Progress = lambda _: None, resume: bool = False) -> Verification:
@@ -112,17 +112,19 @@ def verify_everything(store: Store, *, progress: Progress = lambda _: None, resu
         run.finish()
     except LedgerDamaged as damage:
         return Verification(0, damage.number, damage.why)
-    verification = replace(_combine(run.verified), resumed_lines=run.resumed_lines, resumed_since=run.resumed_since)
+    verification = replace(
+        _combine_parts(run.verified), resumed_lines=run.resumed_lines, resumed_since=run.resumed_since
+    )
     if run.store_fault and (verification.holds or verification.answers):
         return replace(verification, bad=None, why=run.store_fault, answers=())
     return verification
 
 
-def verify_part(store: Store, after: int, until: int, *, files: bool = True) -> Part:
+def verify_part(store: Store, after: int, until: int, *, files: bool = True) -> VerifiedPart:
     """Verify the lines after one number up to another, with the files that hold their large answers."""
-    part = Part(after, until, lines=after, read_at=time.time_ns() // 1000)
+    part = VerifiedPart(after, until, lines=after, read_at=time.time_ns() // 1000)
     lost_answers: list[int] = []
-    checker = Checker.from_first_line(KeyedHash(store.key()).origin)
+    checker = LineVerifier.from_first_line(KeyedHash(store.key()).origin)
     try:
         while checker.number < until:
             number = max(checker.number, after)
@@ -131,7 +133,7 @@ def verify_part(store: Store, after: int, until: int, *, files: bool = True) -> 
             if not page:
                 return part._replace(lines=number, bad=number + 1, why="it is missing")
             if after and checker.number == 0:
-                checker = Checker.before(page[0], after, _earlier_lines(store))
+                checker = LineVerifier.from_later_line(page[0], after, _earlier_line_lookup(store))
             if page[0].number == after + 1:
                 part = part._replace(previous=page[0].previous, first_time=page[0].time)
             verification = checker.check(page)
@@ -149,11 +151,11 @@ def verify_part(store: Store, after: int, until: int, *, files: bool = True) -> 
     )
 
 
-def read_end(store: Store, number: int) -> Part:
+def read_end(store: Store, number: int) -> VerifiedPart:
     """Return the end of a part that is not verified: its last line, which must be there and sealed."""
-    part = Part(number - 1, number, lines=number)
+    part = VerifiedPart(number - 1, number, lines=number)
     try:
-        row = _earlier_lines(store)(number + 1, {"number": number})
+        row = _earlier_line_lookup(store)(number + 1, {"number": number})
     except LedgerDamaged as damage:
         return part._replace(bad=damage.number, why=damage.why)
     if row is None:
@@ -167,7 +169,7 @@ def read_end(store: Store, number: int) -> Part:
     )
 
 
-def _earlier_lines(store: Store) -> Callable[[int, Where], Row | None]:
+def _earlier_line_lookup(store: Store) -> Callable[[int, Where], Row | None]:
     def earlier(before: int, equal: Where) -> Row | None:
         with store.reading() as rows:
             return _require_sealed(rows.select(equal, newest=True, before=before, limit=1))
@@ -183,7 +185,7 @@ def _require_sealed(rows: Sequence[Row]) -> Row | None:
     return None
 
 
-def _combine(parts: Sequence[Part]) -> Verification:
+def _combine_parts(parts: Sequence[VerifiedPart]) -> Verification:
     """Return the first fault of all parts and of the joints between them; lost answers where there is no other."""
     for earlier, part in zip((None, *parts), parts, strict=False):
         why = "" if earlier is None else _joint_fault(earlier, part)
@@ -196,7 +198,7 @@ def _combine(parts: Sequence[Part]) -> Verification:
     return Verification(lines, answers[0], LOST, answers) if answers else Verification(lines)
 
 
-def _joint_fault(earlier: Part, part: Part) -> str:
+def _joint_fault(earlier: VerifiedPart, part: VerifiedPart) -> str:
     """Return why the first line of a part cannot follow the last line of the part before; empty if it does."""
     if part.previous is None:  # its first line is missing, and it says so itself
         return ""
@@ -239,7 +241,7 @@ class VerificationRun:
         self._last = last
         self._progress = progress
         self._bounds = _bounds(last)
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, VerifiedPart] = {}
         self._is_store_checked = False
         self.store_fault: str | None = None
         self._checkpoint = Checkpoint.of(store)
@@ -248,7 +250,7 @@ class VerificationRun:
         self.resumed_since: datetime | None = None
 
     @property
-    def verified(self) -> list[Part]:
+    def verified(self) -> list[VerifiedPart]:
         """The parts in order, up to the first that does not hold."""
         parts = [self._parts[task] for task in sorted(self._parts)]
         first_bad = next((place for place, part in enumerate(parts) if not part.holds), len(parts))
@@ -271,16 +273,16 @@ class VerificationRun:
         processes = _process_count(len(tasks))
         self._report()
         if processes > 1:
-            self._share(tasks, processes)
+            self._run_tasks_in_processes(tasks, processes)
         for task in tasks:  # all of them in one process; else those whose process has not answered
             if task not in self._parts and all(part.holds for part in self._parts.values()):
-                self._take(task, self._work(task))
+                self._record_result(task, self._run_task(task))
         if not self._is_store_checked and all(part.holds for part in self._parts.values()):
             self._progress("checking pages and indexes")
-            self._take(_STORE_CHECK, self._work(_STORE_CHECK))
+            self._record_result(_STORE_CHECK, self._run_task(_STORE_CHECK))
         self._checkpoint.forget()
 
-    def _work(self, task: int) -> Result:
+    def _run_task(self, task: int) -> Result:
         if task != _STORE_CHECK:
             return verify_part(self._store, *self._bounds[task])
         try:
@@ -288,9 +290,9 @@ class VerificationRun:
         except LedgerDamaged as damage:
             return damage.why
 
-    def _take(self, task: int, result: Result) -> None:
+    def _record_result(self, task: int, result: Result) -> None:
         """Note the result of a task; a part that holds is saved, for a run that is interrupted."""
-        if isinstance(result, Part):
+        if isinstance(result, VerifiedPart):
             self._parts[task] = result
             self._report()
             if len(self._bounds) > 1:
@@ -302,29 +304,29 @@ class VerificationRun:
         done = sum(part.until - part.after for part in self._parts.values())
         self._progress(f"checking lines: {done:,} of {self._last:,}")
 
-    def _share(self, tasks: Sequence[int], processes: int) -> None:
+    def _run_tasks_in_processes(self, tasks: Sequence[int], processes: int) -> None:
         """Let children take tasks from a queue, this process too, until it is empty; the longest task is first."""
         queue = _filled_queue([_STORE_CHECK, *tasks])
         workers = Workers()
         try:
             for _ in range(processes - 1):
-                workers.start(queue, self._work)
-            for task in _queued(queue):
-                self._take(task, self._work(task))
+                workers.start(queue, self._run_task)
+            for task in _take_tasks(queue):
+                self._record_result(task, self._run_task(task))
                 for other_task, result in workers.results(wait=False):
-                    self._take(other_task, result)
+                    self._record_result(other_task, result)
             for other_task, result in workers.results(wait=True):
-                self._take(other_task, result)
+                self._record_result(other_task, result)
         finally:
             os.close(queue)
             workers.end()
 
 
-Result = Part | str | None
+Result = VerifiedPart | str | None
 """A part, or what is wrong with the store."""
 
 
-def _has_same_ends(store: Store, part: Part) -> bool:
+def _has_same_ends(store: Store, part: VerifiedPart) -> bool:
     end = read_end(store, part.until)
     first = read_end(store, part.after + 1)
     return (end.last_hash, end.last_time, first.previous) == (part.last_hash, part.last_time, part.previous)
@@ -338,7 +340,7 @@ def _filled_queue(tasks: Iterable[int]) -> int:
     return read_end
 
 
-def _queued(queue: int) -> Iterator[int]:
+def _take_tasks(queue: int) -> Iterator[int]:
     while task := os.read(queue, 2):
         yield int.from_bytes(task, "big")
 
@@ -366,7 +368,7 @@ class Workers:
             return
         try:
             with open(write_end, "wb") as pipe:
-                for task in _queued(queue):
+                for task in _take_tasks(queue):
                     pipe.write(json.dumps([task, work(task)]).encode() + b"\n")
                     pipe.flush()
         finally:
@@ -399,8 +401,8 @@ def _parse_result(line: bytes) -> tuple[int, Result]:
     return task, _parse_part(value) if isinstance(value, list) else value
 
 
-def _parse_part(values: list[object]) -> Part:
-    part = Part(*values)  # type: ignore[arg-type]
+def _parse_part(values: list[object]) -> VerifiedPart:
+    part = VerifiedPart(*values)  # type: ignore[arg-type]
     return part._replace(answers=tuple(part.answers))
 
 
@@ -417,35 +419,35 @@ class Checkpoint:
         name = sha256(store.identity.encode()).hexdigest()[:32]
         return cls(local_files.verification_folder() / f"{name}.json", KeyedHash(store.key()).origin)
 
-    def load(self) -> tuple[Part, ...]:
+    def load(self) -> tuple[VerifiedPart, ...]:
         """Return the parts that an interrupted run of this user has verified; none if the file is missing, is of
         another ledger or has not the seal of this user.
         """
         try:
             seal, text = self.path.read_text(encoding="utf-8").split("\n", 1)
-            if not hmac.compare_digest(seal, _seal(text)):
+            if not hmac.compare_digest(seal, _checkpoint_seal(text)):
                 return ()
             origin, parts = json.loads(text)
             return tuple(map(_parse_part, parts)) if origin == self.origin else ()
         except UNREADABLE:
             return ()
 
-    def save(self, parts: Sequence[Part]) -> None:
+    def save(self, parts: Sequence[VerifiedPart]) -> None:
         """Write the parts; where that is not possible, a later run reads all lines."""
         text = json.dumps([self.origin, parts])
         with suppress(OSError):
-            local_files.write_privately(self.path, f"{_seal(text)}\n{text}".encode())
+            local_files.write_privately(self.path, f"{_checkpoint_seal(text)}\n{text}".encode())
 
     def forget(self) -> None:
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
-def _seal(text: str) -> str:
+def _checkpoint_seal(text: str) -> str:
     """Compute the seal of a checkpoint under this user's key, which is made when it is first needed."""
     path = local_files.verification_folder() / "key"
     if not path.exists():
         local_files.write_privately(path, f"{bits.random_bits(256):064x}".encode(), replace=False)
-    if not local_files.is_private(path):
+    if not local_files.is_private_file(path):
         raise PermissionError("others can read the key")
     return hmac.digest(bytes.fromhex(path.read_text(encoding="ascii")), text.encode(), "sha256").hex()

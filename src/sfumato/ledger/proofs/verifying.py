@@ -78,7 +78,7 @@ def _no_earlier_line(_before: int, _equal: Where) -> None:
 
 
 @dataclass
-class Checker:
+class LineVerifier:
     """A verifier of consecutive lines. From line 1 on it needs nothing else; started later (from a checkpoint), it
     looks up earlier lines of accounts, analysts and tabs by ``earlier``.
     """
@@ -105,12 +105,12 @@ class Checker:
         self._whole = self.number == 0
 
     @classmethod
-    def from_first_line(cls, origin: str) -> Checker:
+    def from_first_line(cls, origin: str) -> LineVerifier:
         """Start a checker at the first line; ``origin`` is the hash that it must link to."""
         return cls(0, 0, origin)
 
     @classmethod
-    def before(cls, row: Row, number: int, earlier: Earlier) -> Checker:
+    def from_later_line(cls, row: Row, number: int, earlier: Earlier) -> LineVerifier:
         """Start a checker at the line after a number, which should be this row: what it states of the line before is
         taken as it stands, and has to be compared with that line by the caller.
         """
@@ -118,14 +118,14 @@ class Checker:
 
     def check(self, rows: Iterable[Row]) -> Verification:
         for row in rows:
-            why = self._fault(row)
+            why = self._find_fault(row)
             if why:
                 return Verification(self.number, row.number, why)
             self.number, self.hash, self.time = row.number, row.hash, row.time
             self.sealed = row.kind == "moved"
         return Verification(self.number)
 
-    def _fault(self, row: Row) -> str:
+    def _find_fault(self, row: Row) -> str:
         if self.sealed:
             return "it follows the line that sealed the ledger when it was moved"
         if row.number != self.number + 1:
@@ -137,14 +137,14 @@ class Checker:
         if row.time < self.time:
             return "it is older than the line before"
         try:
-            self._money(row)
-        except _Bad as bad:
+            self._check_amounts(row)
+        except _BrokenRule as bad:
             return str(bad)
         except (ValueError, InvalidParameter):
             return "its amounts cannot be read or do not add up"
         return ""
 
-    def _money(self, row: Row) -> None:
+    def _check_amounts(self, row: Row) -> None:
         # Slices (up to the request; from cost to own): a million lines have two dozen million attributes.
         number, _, tab, _, terms, kind, account, analyst = row[:8]
         written_cost, written_left, totals, share, own = row[16:21]
@@ -152,58 +152,58 @@ class Checker:
         before, left = self._check_tab(row, cost) if tab or written_left or kind in _ON_TABS else _NO_TAB
         state = self.accounts.get(account)
         if state is None or state[1] != terms or kind in _STATING_TERMS:
-            self._account(row, cost, before, left)
+            self._check_account(row, cost, before, left)
         elif state[0].add_line(cost, before, left) != totals:
-            raise _Bad(_WRONG_TOTALS)
+            raise _BrokenRule(_WRONG_TOTALS)
         if not analyst:
             if share or own:
-                raise _Bad("it has an analyst's totals, but names no analyst")
+                raise _BrokenRule("it has an analyst's totals, but names no analyst")
         elif (own_state := self.analysts.get((account, analyst))) is None or own_state[1] != share:
-            self._analyst(row, cost, before, left)
+            self._check_analyst(row, cost, before, left)
         elif own_state[0].add_line(cost, before, left) != own:
-            raise _Bad(_WRONG_OWN_TOTALS)
+            raise _BrokenRule(_WRONG_OWN_TOTALS)
         if kind in _PAID:
             self.unanswered.add(number)
             self.charge = row
         else:
-            self._other_kind(row, cost)
+            self._check_kind_rules(row, cost)
 
-    def _other_kind(self, row: Row, cost: Cost) -> None:
+    def _check_kind_rules(self, row: Row, cost: Cost) -> None:
         if cost is not NO_COST and row.kind not in _SPENDING:
-            raise _Bad("this kind of line cannot spend")
+            raise _BrokenRule("this kind of line cannot spend")
         if row.kind == "period":
-            self._period(row)
+            self._check_period(row)
         elif row.kind in _ENDING:
-            self._end(row)
+            self._check_ending(row)
         elif row.kind == REQUEST_LINE:
             self.requests[row.number] = RequestRecord.of(row)
         elif row.kind == STEP_LINE:
-            self._request_step(row)
+            self._check_request_step(row)
         elif row.kind not in KINDS:
-            raise _Bad("its kind is unknown")
+            raise _BrokenRule("its kind is unknown")
 
-    def _account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
+    def _check_account(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         """Check that spent grows by the cost, and held by what the tab holds now less what it held: on the first line
         of an account here, and where its terms change.
         """
         account_state = self.accounts.get(row.account) or self._earlier_account(row)
         if (account_state is None) is not (row.kind == "account-open"):
-            raise _Bad("its account was not opened, or is opened twice")
+            raise _BrokenRule("its account was not opened, or is opened twice")
         totals, terms = account_state or (RunningTotals(Spending()), row.number)
         if totals.add_line(cost, before, left) != row.totals:
-            raise _Bad(_WRONG_TOTALS)
+            raise _BrokenRule(_WRONG_TOTALS)
         if row.terms != (row.number if row.kind == "amend" else terms):
-            raise _Bad("it names the wrong terms")
+            raise _BrokenRule("it names the wrong terms")
         self.accounts[row.account] = totals, row.terms
 
-    def _analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
+    def _check_analyst(self, row: Row, cost: Cost, before: Cost, left: Cost) -> None:
         """Check the totals of the analyst: on their first line here, and where their share changes."""
         key = row.account, row.analyst
         totals, share = self.analysts.get(key) or self._earlier_analyst(row) or (RunningTotals(Spending()), "")
         if totals.add_line(cost, before, left) != row.own:
-            raise _Bad(_WRONG_OWN_TOTALS)
+            raise _BrokenRule(_WRONG_OWN_TOTALS)
         if row.share != share and row.kind != "share":
-            raise _Bad("the analyst's share was changed")
+            raise _BrokenRule("the analyst's share was changed")
         self.analysts[key] = totals, row.share
 
     def _check_tab(self, row: Row, cost: Cost) -> tuple[Cost, Cost]:
@@ -211,37 +211,37 @@ class Checker:
         left = read_cost(row.left)
         if row.kind == "tab-open":
             if row.tab != row.number or NO_COST not in (cost, left):
-                raise _Bad("the tab's hold is wrong")
+                raise _BrokenRule("the tab's hold is wrong")
             self.tabs[row.tab] = row.account, row.analyst, left
             return NO_COST, left
         account, analyst, before = self.tabs.get(row.tab) or self._earlier_tab(row)
         if (account, analyst) != (row.account, row.analyst):
-            raise _Bad("its tab belongs to another analyst or account")
+            raise _BrokenRule("its tab belongs to another analyst or account")
         if row.kind == "step" and before.covers(cost) and before.minus(cost) == left:
             self.tabs[row.tab] = account, analyst, left
         elif row.kind == "tab-close" and left == NO_COST and cost in (NO_COST, before):
             del self.tabs[row.tab]
         else:
-            raise _Bad("it does not fit the tab's hold")
+            raise _BrokenRule("it does not fit the tab's hold")
         return before, left
 
-    def _end(self, row: Row) -> None:
+    def _check_ending(self, row: Row) -> None:
         if row.about not in self.unanswered and (self._whole or not self._earlier_paid(row)):
-            raise _Bad(
+            raise _BrokenRule(
                 "it completes or cancels a charge that is not in the ledger, or that was already completed or cancelled"
             )
         self.unanswered.discard(row.about)
 
-    def _request_step(self, row: Row) -> None:
+    def _check_request_step(self, row: Row) -> None:
         """Check that the state of the request allowed this step, by its own lines and their times."""
         record = self.requests.get(row.about) or self._earlier_request(row)
         if record is None or (record.account, record.analyst) != (row.account, row.analyst):
-            raise _Bad("it is about a request that is not in the ledger")
+            raise _BrokenRule("it is about a request that is not in the ledger")
         step = codec.loads_as(RequestStep, row.detail)
         try:
             record.after(step, row.time - _LONGEST_TRANSACTION)
         except RequestDecided:
-            raise _Bad("the state of its request does not allow it") from None
+            raise _BrokenRule("the state of its request does not allow it") from None
         recorded = RecordedStep(row.number, datetime_from_microseconds(row.time), step)
         self.requests[row.about] = replace(record, steps=(*record.steps, recorded))
 
@@ -254,15 +254,15 @@ class Checker:
         is_request = request is not None and request.kind == REQUEST_LINE
         return RequestRecord.of(request, reversed(steps)) if is_request and request is not None else None
 
-    def _period(self, row: Row) -> None:
+    def _check_period(self, row: Row) -> None:
         """Check that a period paid what the charge that it is part of cost, under the name of that charge's account."""
         number = int(row.detail)
         is_last_charge = self.charge.number == number
         charge = self.charge if is_last_charge else self.earlier(row.number, {"number": number})
         if charge is None or charge.kind != "charge" or (charge.cost, charge.analyst) != (row.cost, row.analyst):
-            raise _Bad("it does not spend the cost of its charge")
+            raise _BrokenRule("it does not spend the cost of its charge")
         if not row.account.startswith(f"{charge.account} "):
-            raise _Bad("its account is not a period of the account that was charged")
+            raise _BrokenRule("its account is not a period of the account that was charged")
 
     def _earlier_account(self, row: Row) -> tuple[RunningTotals, int] | None:
         earlier_line = self.earlier(row.number, {"account": row.account})
@@ -279,12 +279,12 @@ class Checker:
     def _earlier_tab(self, row: Row) -> tuple[str, str, Cost]:
         earlier_line = self.earlier(row.number, {"tab": row.tab})
         if earlier_line is None or earlier_line.kind == "tab-close":
-            raise _Bad("the tab is not open")
+            raise _BrokenRule("the tab is not open")
         self.tabs[row.tab] = earlier_line.account, earlier_line.analyst, read_cost(earlier_line.left)
         return self.tabs[row.tab]
 
 
-class _Bad(Exception):
+class _BrokenRule(Exception):
     """A line breaks a rule."""
 
 
@@ -292,12 +292,12 @@ _CONNECT_TIMEOUT = 10.0
 """Seconds for a server to answer that may be destroyed."""
 
 
-def require_lost(place: str, key: str) -> None:
+def require_ledger_gone(place: str, key: str) -> None:
     """Refuse an export, by the key of its ledger, while that ledger is still in its file here, or in its database,
     whether it was moved or not, and where that cannot be seen. A server may be destroyed if no connection to it can be
     made; one that listens is not, whatever it answers.
     """
-    last_state = _state_at_server(place) if is_server_address(place) else _state_in_file(place)
+    last_state = _key_and_move_at_server(place) if is_server_address(place) else _key_and_move_in_file(place)
     if last_state is None or last_state[0] != key:
         return
     if last_state[1]:
@@ -313,10 +313,10 @@ def require_lost(place: str, key: str) -> None:
     )
 
 
-def _state_in_file(place: str) -> tuple[str, str] | None:
+def _key_and_move_in_file(place: str) -> tuple[str, str] | None:
     """Read the key of the ledger in a file, and where it was moved to, if it was; None if there is none."""
     path = Path(place)
-    if not path.is_absolute() or not _exists(path):
+    if not path.is_absolute() or not _may_exist(path):
         return None
     try:
         # Whoever only reads would leave a log behind, which only a writer removes.
@@ -333,12 +333,12 @@ def _state_in_file(place: str) -> tuple[str, str] | None:
         ) from None
 
 
-def _state_at_server(place: str) -> tuple[str, str] | None:
+def _key_and_move_at_server(place: str) -> tuple[str, str] | None:
     """Read the same of the ledger in a database."""
-    from sfumato.ledger.stores.postgres_sessions import last_line
+    from sfumato.ledger.stores.postgres_sessions import key_and_last_line
 
     try:
-        last_state = last_line(ServerAddress.of(place), _CONNECT_TIMEOUT)
+        last_state = key_and_last_line(ServerAddress.of(place), _CONNECT_TIMEOUT)
         return None if last_state is None else (last_state[0], _moved_to(last_state[1]))
     except (LedgerUnavailable, InvalidParameter, ValueError, KeyError, TypeError):
         raise LedgerUnavailable(
@@ -353,7 +353,7 @@ def _moved_to(last: list[tuple[str, str]]) -> str:
     return next((str(json.loads(detail)["moved"]) for kind, detail in last if kind == "moved"), "")
 
 
-def _exists(path: Path) -> bool:
+def _may_exist(path: Path) -> bool:
     """Return whether something is there; what may not be looked at counts as there."""
     try:
         path.lstat()

@@ -50,5 +50,5 @@ def make_ledger(address: str, *, schema: str | None = None, spender: str | None 
         postgres_sessions.translate_errors(place),
         postgres_sessions.connect(server_address, timeout, place) as connection,
     ):
-        postgres_schema.make(connection, server_address.schema, role, place)
+        postgres_schema.create_or_migrate(connection, server_address.schema, role, place)
     return place

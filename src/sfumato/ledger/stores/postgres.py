@@ -22,12 +22,12 @@ import psycopg
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
-from sfumato.ledger.local_files import locked
+from sfumato.ledger.local_files import hold_unheld_lock
 from sfumato.ledger.sealed_rows import Row
 from sfumato.ledger.stores.postgres_schema import INSERT_LINE, SELECT_LINE, SHAPE, change_book, shape
-from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, refusal, translate_errors
+from sfumato.ledger.stores.postgres_sessions import Book, PostgresSession, refusal_for_error, translate_errors
 from sfumato.ledger.stores.server_addresses import ServerAddress
-from sfumato.ledger.stores.sqlite import LedgerContent, lost_target, write_copy
+from sfumato.ledger.stores.sqlite import LedgerContent, lost_target_error, write_copy
 from sfumato.ledger.stores.store import PendingCharge, Prefix, Where
 
 T = TypeVar("T")
@@ -119,12 +119,12 @@ class PostgresStore:
     @contextlib.contextmanager
     def reading(self, numbers: Sequence[int] = ()) -> Iterator[PostgresRows]:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog;"
-        with locked(self._lock), self._transaction(begin, numbers) as rows:
+        with hold_unheld_lock(self._lock), self._transaction(begin, numbers) as rows:
             yield rows
 
     @contextlib.contextmanager
     def writing(self, numbers: Sequence[int] = (), *, moving: bool = False) -> Iterator[PostgresRows]:
-        with locked(self._lock), self._transaction(self._begin_writing(moving=moving), numbers) as rows:
+        with hold_unheld_lock(self._lock), self._transaction(self._begin_writing(moving=moving), numbers) as rows:
             yield rows
 
     def _begin_writing(self, *, moving: bool = False) -> str:
@@ -193,22 +193,22 @@ class PostgresStore:
         except psycopg.Error as error:
             if not rows.session.is_outcome_unknown or not rows.appended:
                 raise
-            self._settle(rows, error)
+            self._resolve_unanswered_commit(rows, error)
         else:
             if rows.appended and rows.session.warned:  # somebody has stopped its wait for a standby
-                raise _in_doubt(rows.appended)
+                raise _in_doubt_error(rows.appended)
 
-    def _settle(self, rows: PostgresRows, error: psycopg.Error) -> None:
+    def _resolve_unanswered_commit(self, rows: PostgresRows, error: psycopg.Error) -> None:
         """Find out whether lines were written whose COMMIT was not answered; raise LedgerInDoubt if nobody can tell."""
         self._roll_back()
         self._open = None
         last_line = rows.appended[-1]
         try:
-            was_written = self._retry(lambda: self._has(last_line.number, last_line.hash))
+            was_written = self._retry(lambda: self._has_line(last_line.number, last_line.hash))
         except LedgerUnavailable:
-            raise _in_doubt(rows.appended) from None
+            raise _in_doubt_error(rows.appended) from None
         if not was_written:
-            raise refusal(error, self.place) from None
+            raise refusal_for_error(error, self.place) from None
 
     def _retry(self, query: Callable[[], T]) -> T:
         """Retry a query until the server answers, or the time is up."""
@@ -225,12 +225,12 @@ class PostgresStore:
         """Return whether this line was written, behind the lock that its writer would still hold."""
 
         def ask() -> bool:
-            with locked(self._lock):
-                return self._has(number, seal)
+            with hold_unheld_lock(self._lock):
+                return self._has_line(number, seal)
 
         return self._retry(ask)
 
-    def _has(self, number: int, line_hash: str) -> bool:
+    def _has_line(self, number: int, line_hash: str) -> bool:
         with self._transaction(self._begin_writing(), (number,)) as rows:
             return [row.hash for row in rows.select({"number": number}, limit=1)] == [line_hash]
 
@@ -297,10 +297,10 @@ class PostgresStore:
     def backup(self, place: object) -> None:
         """Write a copy of one moment as a SQLite ledger, under a name that must be new."""
         with self.reading() as rows:
-            write_copy(place, LedgerContent(self._key, rows.every, (), self.bodies.read))
+            write_copy(place, LedgerContent(self._key, rows.all_lines, (), self.bodies.read))
 
     @contextlib.contextmanager
-    def filled(self, content: LedgerContent, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
+    def fill_empty(self, content: LedgerContent, last: Row | None, *, refill: bool) -> Iterator[Iterator[Row]]:
         """Fill this ledger, which is empty, as its owner; yield its lines, which count when the block has ended. One
         that was filled before, up to the ``last`` line, stays as it is; without ``refill`` an empty one is not filled
         again.
@@ -317,10 +317,10 @@ class PostgresStore:
                     fix="name another schema, and create it with sfumato ledger init",
                 )
             if head is None and last is not None and not refill:
-                raise lost_target(self.place)
+                raise lost_target_error(self.place)
             if head is None:
                 self._fill(rows, content)
-            yield rows.every()
+            yield rows.all_lines()
 
     def require_owner(self) -> None:
         """Raise unless the ledger's owner is connected, who alone moves it into a database or out of it."""
@@ -336,10 +336,10 @@ class PostgresStore:
         for row in content.rows():
             body = content.body(row.file) if row.file else None
             if body is not None:
-                self.bodies.keep(body)
+                self.bodies.write_body(body)
             rows.append(row)
         for charge in content.pending_charges:
-            rows.begin(charge)
+            rows.add_pending_charge(charge)
 
     def close(self) -> None:
         with self._lock:
@@ -429,7 +429,7 @@ class PostgresRows:
     def _lines(self, text: str, values: Sequence[str | int]) -> list[Row]:
         return [_row(columns) for columns in self.run(text, tuple(values))]
 
-    def every(self) -> Iterator[Row]:
+    def all_lines(self) -> Iterator[Row]:
         """Yield every line from the first, a thousand at a time."""
         after = 0
         while page := self.select({}, after=after, limit=_BUFFERED_LINES):
@@ -438,7 +438,7 @@ class PostgresRows:
 
     def append(self, row: Row) -> None:
         self.appended.append(row)
-        self._hold(INSERT_LINE.format(schema=self._schema), tuple(row))
+        self._buffer_statement(INSERT_LINE.format(schema=self._schema), tuple(row))
 
     def pending_charges(self, equal: Where) -> Sequence[PendingCharge]:
         where = " AND ".join(f'"{column}" = %s' for column in equal) or "true"
@@ -446,12 +446,12 @@ class PostgresRows:
         text = f"SELECT {columns} FROM {self._schema}.under_way WHERE {where} ORDER BY number"
         return [PendingCharge(*values) for values in self.run(text, tuple(equal.values()))]
 
-    def begin(self, charge: PendingCharge) -> None:
+    def add_pending_charge(self, charge: PendingCharge) -> None:
         marks = ", ".join(["%s"] * len(charge))
-        self._hold(f"INSERT INTO {self._schema}.under_way VALUES ({marks})", tuple(charge))
+        self._buffer_statement(f"INSERT INTO {self._schema}.under_way VALUES ({marks})", tuple(charge))
 
-    def end(self, number: int) -> None:
-        self._hold(f"DELETE FROM {self._schema}.under_way WHERE number = %s", (number,))
+    def remove_pending_charge(self, number: int) -> None:
+        self._buffer_statement(f"DELETE FROM {self._schema}.under_way WHERE number = %s", (number,))
 
     def now(self) -> int:
         return int(self._clock + (time.monotonic() - self._started) * 1e6)
@@ -461,7 +461,7 @@ class PostgresRows:
         pending, self._pending = self._pending, []
         self.session.send(pending, commit_within=seconds)
 
-    def _hold(self, text: str, values: tuple[Any, ...]) -> None:
+    def _buffer_statement(self, text: str, values: tuple[Any, ...]) -> None:
         self._pending.append((text, values))
         if len(self._pending) >= _BUFFERED_LINES:
             self._flush()
@@ -479,7 +479,7 @@ class PostgresBodies:
         self._store: PostgresStore = weakref.proxy(store)
         self._table = f"{store._address.schema}.bodies"  # noqa: SLF001 - of one module
 
-    def keep(self, body: str) -> str:
+    def write_body(self, body: str) -> str:
         """Write a body and return its hash. It is durable on return, or with the transaction that is open."""
         content = body.encode()
         digest = sha256(content).hexdigest()
@@ -509,7 +509,7 @@ def _first_query(schema: str, numbers: str) -> str:
     return f"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint; ({newest}){chosen}"
 
 
-def _in_doubt(lines: Sequence[Row]) -> LedgerInDoubt:
+def _in_doubt_error(lines: Sequence[Row]) -> LedgerInDoubt:
     request = next((row.request for row in lines if row.request), None)
     return LedgerInDoubt(lines[0].number, lines[-1].number, request)
 

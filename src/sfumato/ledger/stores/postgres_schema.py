@@ -83,12 +83,12 @@ def _create_statements(schema: str) -> tuple[str, ...]:
     statements += [f"CREATE INDEX {name} ON {schema}.{table} {text}" for (table, name), text in INDEXES.items()]
     statements.append(f"CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSE}$$")
     for table in _PROTECTED_TABLES:
-        statements.append(f"CREATE TRIGGER kept {_trigger(schema, table)}")
+        statements.append(f"CREATE TRIGGER kept {_trigger_definition(schema, table)}")
         statements.append(f"ALTER TABLE {schema}.{table} ENABLE ALWAYS TRIGGER kept")
     return tuple(statements)
 
 
-def _trigger(schema: str, table: str) -> str:
+def _trigger_definition(schema: str, table: str) -> str:
     events = "BEFORE DELETE OR UPDATE OR TRUNCATE"
     return f"{events} ON {schema}.{table} FOR EACH STATEMENT EXECUTE FUNCTION {schema}.refuse()"
 
@@ -97,7 +97,7 @@ MIGRATIONS = (_create_statements,)
 """What each version of the schema adds to the one before, given the schema's name."""
 
 
-def make(connection: psycopg.Connection, schema: str, spender: str | None, place: str) -> None:
+def create_or_migrate(connection: psycopg.Connection, schema: str, spender: str | None, place: str) -> None:
     """Create the schema or migrate it to this version, and let a role spend: all of it or nothing."""
     run = _runner(connection)
     with connection.transaction():
@@ -106,7 +106,7 @@ def make(connection: psycopg.Connection, schema: str, spender: str | None, place
         exists = run("SELECT to_regnamespace(%s) IS NOT NULL", schema)[0][0]
         if not exists:
             run(f"CREATE SCHEMA {schema}")
-        version = _version(run, schema, place)
+        version = _read_version(run, schema, place)
         if version == 0 and _object_names(run, schema):
             raise LedgerUnavailable(
                 "this schema contains something other than a ledger",
@@ -141,17 +141,17 @@ def _grant_spending(run: _RunStatement, schema: str, spender: str) -> None:
         run(f"GRANT {rights} ON {schema}.{table} TO {spender}")
 
 
-def _version(run: _RunStatement, schema: str, place: str) -> int:
+def _read_version(run: _RunStatement, schema: str, place: str) -> int:
     """Read the version of a schema; 0 if there is no book."""
     if not run("SELECT to_regclass(%s) IS NOT NULL", f"{schema}.book")[0][0]:
         return 0
     versions = run(f"SELECT version FROM {schema}.book FOR UPDATE")
     version = versions[0][0] if len(versions) == 1 and type(versions[0][0]) is int else -1
-    require_known(version, place, making=True)
+    require_current_version(version, place, making=True)
     return version
 
 
-def require_known(version: int, place: str, *, making: bool = False) -> None:
+def require_current_version(version: int, place: str, *, making: bool = False) -> None:
     """Raise for a schema of another version than the one that is written here."""
     if version > len(MIGRATIONS):
         raise LedgerUnavailable(
@@ -230,7 +230,7 @@ def shape(schema: str) -> set[tuple[str, str, str, str]]:
     for (table, name), text in CONSTRAINTS.items():
         expected.add(("constraint", table, name, f"{text} t"))
     for table in _PROTECTED_TABLES:
-        expected.add(("trigger", table, "kept", f"CREATE TRIGGER kept {_trigger(schema, table)} A"))
+        expected.add(("trigger", table, "kept", f"CREATE TRIGGER kept {_trigger_definition(schema, table)} A"))
     return expected | {("function", "refuse", "", f"{_REFUSE} f")}
 
 
@@ -271,9 +271,9 @@ def _check_by_counting(run: Callable[..., list[tuple[Any, ...]]], schema: str) -
     for (table, _), text in {**UNIQUE, **INDEXES}.items():
         columns, _, condition = text.partition(" WHERE ")
         selection = f"FROM {schema}.{table} WHERE {condition or 'true'}"
-        _allow_only(run, "seqscan")
+        _allow_only_scan(run, "seqscan")
         table_count = run(f"SELECT count(*) {selection}")
-        _allow_only(run, "indexscan")
+        _allow_only_scan(run, "indexscan")
         if (
             run(f"SELECT count(*) FROM (SELECT 1 {selection} ORDER BY {columns.strip('()')} OFFSET 0) AS found")
             != table_count
@@ -282,6 +282,6 @@ def _check_by_counting(run: Callable[..., list[tuple[Any, ...]]], schema: str) -
     return None
 
 
-def _allow_only(run: Callable[..., list[tuple[Any, ...]]], scan_method: str) -> None:
+def _allow_only_scan(run: Callable[..., list[tuple[Any, ...]]], scan_method: str) -> None:
     for method in ("seqscan", "indexscan", "indexonlyscan", "bitmapscan", "sort"):
         run(f"SET LOCAL enable_{method} = {'on' if method == scan_method else 'off'}")

@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from sfumato.errors import LedgerDamaged, LedgerUnavailable
-from sfumato.ledger.stores.postgres_schema import require_known
+from sfumato.ledger.stores.postgres_schema import require_current_version
 from sfumato.ledger.stores.server_addresses import ServerAddress
 
 _PORT = "5432"
@@ -54,7 +54,7 @@ class Listener(NamedTuple):
     port: str
 
 
-def listeners(conninfo: str, timeout: float) -> tuple[str, list[Listener]]:
+def possible_listeners(conninfo: str, timeout: float) -> tuple[str, list[Listener]]:
     """Return the name of the database that the driver would ask for, and the places at which somebody listens, or may.
 
     The hosts are those that libpq takes from the address, the environment and the service together. Nobody listens
@@ -109,7 +109,7 @@ def _may_listen(place: Listener, timeout: float) -> bool:
         if place.hostaddr:
             socket.create_connection((place.hostaddr, int(place.port)), timeout).close()
         elif place.host.startswith(("/", "@")):
-            return _accepts_at_socket(f"{place.host}/.s.PGSQL.{place.port}", timeout)
+            return _accepts_on_socket(f"{place.host}/.s.PGSQL.{place.port}", timeout)
     except TimeoutError:
         return False
     except OSError as error:
@@ -117,7 +117,7 @@ def _may_listen(place: Listener, timeout: float) -> bool:
     return True
 
 
-def _accepts_at_socket(socket_path: str, timeout: float) -> bool:
+def _accepts_on_socket(socket_path: str, timeout: float) -> bool:
     path = os.fsencode(socket_path)
     if len(path) > _MAX_SOCKET_PATH:
         return False
@@ -239,12 +239,12 @@ class PostgresSession:
 
     def run(self, text: str, values: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement, and return its rows."""
-        cursor = self._ours.execute(text.encode(), values)
+        cursor = self._require_ours.execute(text.encode(), values)
         return cursor.fetchall() if cursor.description else []
 
     def run_all(self, text: str) -> list[list[tuple[Any, ...]]]:
         """Run several statements in one round trip, and return the rows of each that has some."""
-        result_sets, cursor = [], self._ours.execute(text.encode())
+        result_sets, cursor = [], self._require_ours.execute(text.encode())
         while True:
             if cursor.description:
                 result_sets.append(cursor.fetchall())
@@ -261,7 +261,7 @@ class PostgresSession:
         All of them are one message, with the values quoted in it. In a pipeline, a client that stands still between two
         messages would hold its locks for ever: the server's clock for idle transactions does not run there.
         """
-        cursor = psycopg.ClientCursor(self._ours)
+        cursor = psycopg.ClientCursor(self._require_ours)
         texts = [cursor.mogrify(text.encode(), values) for text, values in statements]
         if commit_within is None:
             cursor.execute("; ".join(texts).encode())
@@ -275,7 +275,7 @@ class PostgresSession:
             raise psycopg.errors.TransactionRollback("the transaction was rolled back")
 
     @property
-    def _ours(self) -> Connection:
+    def _require_ours(self) -> Connection:
         if not self.is_ours:
             raise LedgerUnavailable(
                 "a transaction belongs to the process that began it",
@@ -308,7 +308,7 @@ class PostgresSession:
             books = self.run(f"SELECT version, id, key FROM {schema}.book")
         if len(books) != 1:
             raise LedgerDamaged(None, f"its table book has {len(books)} rows instead of one")
-        require_known(books[0][0], self.place)
+        require_current_version(books[0][0], self.place)
         version, ledger, key = books[0]
         return Book(version, ledger, key, is_owner, is_owner or owns_part)
 
@@ -345,7 +345,7 @@ def connect(address: ServerAddress, timeout: float, place: str) -> Connection:
         return _open_connection(address, timeout)
 
 
-def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[str, str]]] | None:
+def key_and_last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[str, str]]] | None:
     """Read the key of the ledger at an address, and kind and detail of its last line; None if it is lost.
 
     It is lost where a server lets us look and keeps none there. Where no session can be had, it is lost only if at each
@@ -357,10 +357,12 @@ def last_line(address: ServerAddress, timeout: float) -> tuple[str, list[tuple[s
         connection = _open_connection(address, timeout)
     except psycopg.Error as error:
         with translate_errors(place):
-            database, candidates = listeners(make_conninfo(address.url, **_options(address, timeout)), timeout)
+            database, candidates = possible_listeners(
+                make_conninfo(address.url, **_connection_options(address, timeout)), timeout
+            )
             if all(_lacks_database(listener, database, address, timeout) for listener in candidates):
                 return None
-        raise refusal(error, place) from None
+        raise refusal_for_error(error, place) from None
     with translate_errors(place), contextlib.closing(connection):
         if not connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.book",)).fetchall()[0][0]:
             return None
@@ -381,11 +383,11 @@ def _lacks_database(listener: Listener, database: str, address: ServerAddress, t
 
 
 def _open_connection(address: ServerAddress, timeout: float, **overrides: str) -> Connection:
-    options = {**_options(address, timeout), **overrides}
+    options = {**_connection_options(address, timeout), **overrides}
     return Connection.connect(address.url, autocommit=True, prepare_threshold=None, **options)
 
 
-def _options(address: ServerAddress, timeout: float) -> dict[str, Any]:
+def _connection_options(address: ServerAddress, timeout: float) -> dict[str, Any]:
     options: dict[str, Any] = {
         **address.options(),
         "client_encoding": "UTF8",
@@ -402,12 +404,12 @@ def translate_errors(place: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise refusal(error, place) from None
+        raise refusal_for_error(error, place) from None
     except UnicodeEncodeError:
         raise LedgerUnavailable(_UNSTORABLE[0], place=place, fix=_UNSTORABLE[1]) from None
 
 
-def refusal(error: psycopg.Error, place: str) -> LedgerUnavailable:
+def refusal_for_error(error: psycopg.Error, place: str) -> LedgerUnavailable:
     """Return the refusal that a driver's error means."""
     state = error.sqlstate or ""
     if state in ("XX001", "XX002"):

@@ -46,7 +46,7 @@ def _ledger_key(address: str) -> tuple[str, ...]:
     """Return the parts of an address that decide which ledger it names."""
     server_address = ServerAddress.of(address)
     parts = urlsplit(server_address.url)
-    options = dict(_pairs(parts.query))
+    options = dict(_parse_query_string(parts.query))
     deciding = ("host", "hostaddr", "port", "dbname", "service")
     return (
         parts.netloc.rpartition("@")[2],
@@ -70,7 +70,7 @@ class ServerAddress:
         try:
             parts = urlsplit(address)
             has_password = parts.password is not None
-            pairs = _pairs(parts.query, strict=bool(parts.query))
+            pairs = _parse_query_string(parts.query, strict=bool(parts.query))
         except ValueError:
             raise InvalidParameter("ledger", "…", "an address such as postgresql://host/db") from None
         if has_password or any(name in _SECRET for name, _ in pairs):
@@ -93,8 +93,8 @@ class ServerAddress:
     def options(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """Return additional connection options. Over a network the server's certificate is verified."""
         parts = urlsplit(self.url)
-        url_options = dict(_pairs(parts.query))
-        hosts = url_options.get("host") or _hosts(parts.netloc) or environment.get("PGHOST", "")
+        url_options = dict(_parse_query_string(parts.query))
+        hosts = url_options.get("host") or _hosts_without_ports(parts.netloc) or environment.get("PGHOST", "")
         addresses = url_options.get("hostaddr") or environment.get("PGHOSTADDR", "")
         has_service = (
             "service" in url_options or "PGSERVICE" in environment
@@ -132,12 +132,12 @@ def checked_identifier(name: object, what: str) -> str:
     return name
 
 
-def _pairs(query: str, *, strict: bool = False) -> list[tuple[str, str]]:
+def _parse_query_string(query: str, *, strict: bool = False) -> list[tuple[str, str]]:
     """Parse a query string as the driver does, where + is a plain plus."""
     return parse_qsl(query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=strict)
 
 
-def _hosts(location: str) -> str:
+def _hosts_without_ports(location: str) -> str:
     """Return the hosts of an address, which may name several, without their ports."""
     hosts = unquote(location.rpartition("@")[2]).split(",")
     return ",".join(re.sub(r":\d*$", "", host).strip("[]") for host in hosts)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from sfumato.errors import LedgerDamaged, LedgerInDoubt, LedgerUnavailable
 from sfumato.ledger import local_files
-from sfumato.ledger.local_files import locked
+from sfumato.ledger.local_files import hold_unheld_lock
 from sfumato.ledger.sealed_rows import COLUMNS, Row
 from sfumato.ledger.stores.store import BodyFiles, PendingCharge, Prefix, Where
 from sfumato.mechanisms import bits
@@ -84,7 +84,7 @@ class SQLiteStore:
     warnings: tuple[str, ...] = ()
 
     def __init__(self, path: object, timeout: float) -> None:
-        self._path = local_files.resolve(path)
+        self._path = local_files.resolve_ledger_path(path)
         self.name = self._path.name
         self.place = self.address = str(self._path)
         self.anchor_places = (Path(f"{self._path}.anchor"),)
@@ -95,7 +95,7 @@ class SQLiteStore:
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int, int] | None = None
         self._closed = False
-        local_files.require_local(self._path)
+        local_files.require_local_filesystem(self._path)
         _stores.add(self)
         with self._lock, self._translate_errors():
             self._open_connection()
@@ -123,7 +123,7 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[SQLiteRows]:
-        with locked(self._lock), self._translate_errors():
+        with hold_unheld_lock(self._lock), self._translate_errors():
             connection = self._open_connection()
             try:
                 connection.execute(begin)
@@ -149,12 +149,12 @@ class SQLiteStore:
         if self._closed:
             raise LedgerUnavailable("this ledger is closed", place=self.place, fix="open it again: Ledger.open(path)")
         if self._file is None:
-            local_files.create(self._path)
-            local_files.require_one_name(self._path)
+            local_files.create_private_file(self._path)
+            local_files.require_single_link(self._path)
             self._file = _file_identity(self._path)
         identity = _file_identity(self._path)
         if identity is not None and identity[2] != 1:
-            local_files.require_one_name(self._path)
+            local_files.require_single_link(self._path)
         if self._file != identity:
             raise LedgerUnavailable(
                 "the ledger file was moved or replaced while it was open",
@@ -281,7 +281,7 @@ class SQLiteStore:
 
     def backup(self, place: object) -> None:
         """Copy the ledger as of now to a new file, complete and readable by its owner only."""
-        target = local_files.resolve(place)
+        target = local_files.resolve_ledger_path(place)
         if target.exists():
             raise LedgerUnavailable("a backup never overwrites a file", place=str(target), fix="name a new file")
         partial = local_files.create_temporary(target)
@@ -292,7 +292,7 @@ class SQLiteStore:
                 copy.execute(f"PRAGMA user_version = {_schema_version() | BACKUP}")
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
-            local_files.sync(partial)
+            local_files.sync_to_disk(partial)
             self.bodies.copy(BodyFiles(target))
             os.link(partial, target)  # fails if another file has appeared meanwhile
         finally:
@@ -361,7 +361,7 @@ class SQLiteRows:
     ) -> Sequence[Row]:
         columns = tuple(column for column in equal if column != "kind")
         present = tuple(column for column in columns if column in _CONDITIONS and equal[column])
-        text = _statement(columns, present, str(equal.get("kind", "")), newest, after > 0, before > 0)
+        text = _select_statement(columns, present, str(equal.get("kind", "")), newest, after > 0, before > 0)
         values: list[str | int] = [equal[column] for column in columns]
         values += [bound for bound in (after, before) if bound > 0]
         try:
@@ -399,10 +399,10 @@ class SQLiteRows:
         )
         return [PendingCharge(*values) for values in charge_rows]
 
-    def begin(self, charge: PendingCharge) -> None:
+    def add_pending_charge(self, charge: PendingCharge) -> None:
         self._connection.execute(BEGIN_CHARGE, charge)
 
-    def end(self, number: int) -> None:
+    def remove_pending_charge(self, number: int) -> None:
         self._connection.execute("DELETE FROM under_way WHERE number = ?", (number,))
 
     def now(self) -> int:
@@ -410,7 +410,7 @@ class SQLiteRows:
 
 
 @lru_cache(maxsize=256)
-def _statement(
+def _select_statement(
     columns: tuple[str, ...], present: tuple[str, ...], kind: str, newest: bool, after: bool, before: bool
 ) -> str:
     """Return the query for these columns; ``present`` are those with values that are not empty.
@@ -510,15 +510,15 @@ def written_copy(
     """Write lines to a file that gets its final name when the block ends; inside the block it can be checked. A file
     ``partial_file`` is already written.
     """
-    target = local_files.resolve(place)
-    local_files.require_local(target)
+    target = local_files.resolve_ledger_path(place)
+    local_files.require_local_filesystem(target)
     if target.exists():
         raise LedgerUnavailable("a copy never overwrites a file", place=str(target), fix="name a new file")
     partial = partial_file or local_files.create_temporary(target)
     try:
         if partial_file is None:
             _write_ledger(partial, content, BodyFiles(target), mark)
-            local_files.sync(partial)
+            local_files.sync_to_disk(partial)
             local_files.sync_folder(partial)
         yield partial
     except LedgerInDoubt:
@@ -558,11 +558,11 @@ def _rows_with_bodies(content: LedgerContent, bodies: BodyFiles) -> Iterator[Row
     for row in content.rows():
         body = content.body(row.file) if row.file else None
         if body is not None:
-            bodies.keep(body)
+            bodies.write_body(body)
         yield row
 
 
-def lost_target(place: str) -> LedgerUnavailable:
+def lost_target_error(place: str) -> LedgerUnavailable:
     """Refuse to refill a ledger from the one that was moved to it: later charges would be forgotten."""
     return LedgerUnavailable(
         "this ledger was moved before, and the ledger it was moved to is lost, with all that was charged there",

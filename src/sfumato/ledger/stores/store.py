@@ -73,9 +73,9 @@ class StoreRows(Protocol):
     def pending_charges(self, equal: Where) -> Sequence[PendingCharge]:
         """List the pending charges whose columns equal these, by number."""
 
-    def begin(self, charge: PendingCharge) -> None: ...
+    def add_pending_charge(self, charge: PendingCharge) -> None: ...
 
-    def end(self, number: int) -> None:
+    def remove_pending_charge(self, number: int) -> None:
         """Remove the pending charge of this number, which is answered or stopped; do nothing if there is none."""
 
     def now(self) -> int:
@@ -85,7 +85,7 @@ class StoreRows(Protocol):
 class Bodies(Protocol):
     """The large answers of one ledger, each under its SHA-256."""
 
-    def keep(self, body: str) -> str:
+    def write_body(self, body: str) -> str:
         """Write a body durably and return the hash that names it."""
 
     def read(self, digest: str) -> str | None:
@@ -179,7 +179,7 @@ class BodyFiles:
     def __init__(self, ledger: Path) -> None:
         self.folder = Path(f"{ledger}.answers")
 
-    def keep(self, body: str) -> str:
+    def write_body(self, body: str) -> str:
         """Write and sync a body, and return the hash that names it."""
         content = body.encode()
         digest = sha256(content).hexdigest()

@@ -20,7 +20,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from sfumato.caching import LateText, replace_but
+from sfumato.caching import LazyText, replace_keeping_lazy
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.extras import install_command
 from sfumato.notebook_html import collapsed, paragraphs, preformatted, table
@@ -131,7 +131,7 @@ class Answer:
     """The key columns of WIDTH_BUCKET, each with the low end, the high end and the number of its buckets."""
     caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
     """For a column that limits, bounds or undeclared values can move, a line that names them: no ± covers this."""
-    advice: str = cast("str", LateText())
+    advice: str = cast("str", LazyText())
     """Where half of a column's numbers are too noisy to print, the change of the question that helps most."""
 
     def __post_init__(self) -> None:
@@ -288,7 +288,7 @@ class Answer:
 
     def changed(self, **changes: Any) -> Answer:
         """Return the answer with other fields; it still proposes to count what was cut, and can be tested."""
-        changed = replace_but("advice", self, changes).with_tests(self.run_test)
+        changed = replace_keeping_lazy("advice", self, changes).with_tests(self.run_test)
         propose = self.__dict__.get("_propose_clipped")
         return changed if propose is None else changed.with_clipped(propose)
 

@@ -40,8 +40,8 @@ from sfumato.server.pages.page_contexts import (
 )
 from sfumato.server.pages.released_pages import with_svg_policy
 from sfumato.server.pages.rendering import (
-    all_bars,
     bars,
+    budget_bars_by_account,
     current_standing,
     page_path,
     refusal_message,
@@ -49,7 +49,7 @@ from sfumato.server.pages.rendering import (
     table_contexts,
 )
 from sfumato.server.people.users import Caller, Role
-from sfumato.server.requests.calls import gateway_of, in_thread, query_integer
+from sfumato.server.requests.calls import query_integer, request_gateway, run_in_thread
 from sfumato.server.served_policies import HistoryBatch
 
 _PAGE_LINES, _MAX_QUESTION = 50, 300
@@ -69,11 +69,11 @@ _KINDS = {
 
 async def show_home(request: Request) -> Response:
     """List the policies that the visitor may see."""
-    return await in_thread(_render_home, request, await authenticate_visitor(request))
+    return await run_in_thread(_render_home, request, await authenticate_visitor(request))
 
 
 def _render_home(request: Request, caller: Caller) -> Response:
-    gateway = gateway_of(request)
+    gateway = request_gateway(request)
     cards = []
     for name in gateway.policies(caller):
         face, standing = gateway.policy(caller, name), current_standing(gateway.budget(caller, name))
@@ -86,29 +86,29 @@ def _render_home(request: Request, caller: Caller) -> Response:
 async def show_budget(request: Request) -> Response:
     """Show the account, or an analyst's share; owners also see every share."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    return await in_thread(_render_budget, request, caller, policy)
+    return await run_in_thread(_render_budget, request, caller, policy)
 
 
 async def change_account(request: Request) -> Response:
     """Pause or resume a policy, or amend the account to the budget in its file; for owners."""
     caller, form = await authenticated_form(request)
-    policy, gateway, action = request.path_params["policy"], gateway_of(request), form.value("do")
+    policy, gateway, action = request.path_params["policy"], request_gateway(request), form.value("do")
     try:
         if action == "amend":
-            await in_thread(gateway.amend, caller, policy, form.value("reason"))
+            await run_in_thread(gateway.amend, caller, policy, form.value("reason"))
         elif action in ("pause", "resume"):
-            await in_thread(gateway.pause, caller, policy, paused=action == "pause")
+            await run_in_thread(gateway.pause, caller, policy, paused=action == "pause")
         else:
             raise InvalidRequest("the form was sent without pressing a button", place="the form", fix="reload the page")
     except NotAllowed:
         raise
     except SfumatoError as error:
-        return await in_thread(_render_budget, request, caller, policy, error)
+        return await run_in_thread(_render_budget, request, caller, policy, error)
     return RedirectResponse(page_path(policy, "budget"), 303)
 
 
 def _render_budget(request: Request, caller: Caller, policy: str, error: SfumatoError | None = None) -> Response:
-    gateway, owner = gateway_of(request), caller.role is Role.OWNER
+    gateway, owner = request_gateway(request), caller.role is Role.OWNER
     standing, face = gateway.budget(caller, policy), gateway.policy(caller, policy)
     title = (
         f"Share of {face.analyst} ({format_percent(face.share)} of the account)"
@@ -117,9 +117,9 @@ def _render_budget(request: Request, caller: Caller, policy: str, error: Sfumato
     )
     shares = gateway.shares(caller, policy) if owner else {}
     page = BudgetPage(
-        tuple(all_bars(standing, title)),
+        tuple(budget_bars_by_account(standing, title)),
         tuple(standing.details()),
-        tuple(each for name, share in shares.items() for each in all_bars(share, f"Share of {name}")),
+        tuple(each for name, share in shares.items() for each in budget_bars_by_account(share, f"Share of {name}")),
         gateway.overrun_count(caller, policy) if owner else None,
         owner,
         None if error is None else refusal_message(error),
@@ -135,7 +135,7 @@ def _render_budget(request: Request, caller: Caller, policy: str, error: Sfumato
 async def draw_budget(request: Request) -> Response:
     """Plot the spending over time, as SVG."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    picture = await in_thread(gateway_of(request).spending_plot, caller, policy)
+    picture = await run_in_thread(request_gateway(request).spending_plot, caller, policy)
     return with_svg_policy(Response(picture.svg, media_type="image/svg+xml"))
 
 
@@ -143,7 +143,7 @@ async def show_history(request: Request) -> Response:
     """List ledger lines, newest first."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
     before = query_integer(request, "before", 0, 10**15) or None
-    page = await in_thread(gateway_of(request).latest_history, caller, policy, before, _PAGE_LINES)
+    page = await run_in_thread(request_gateway(request).latest_history, caller, policy, before, _PAGE_LINES)
     context = HistoryPage(tuple(_history_rows(page)), page.next, caller.role is not Role.ANALYST)
     return render_page(request, "history.html", context, title="History", caller=caller, policy=policy)
 
@@ -179,18 +179,18 @@ def _history_row(line: Line, answer: int, page: HistoryBatch) -> HistoryRow:
 async def show_data(request: Request) -> Response:
     """Describe the tables as declared, and who is protected."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    return await in_thread(_render_data, request, caller, policy)
+    return await run_in_thread(_render_data, request, caller, policy)
 
 
 def _render_data(request: Request, caller: Caller, policy: str) -> Response:
-    gateway = gateway_of(request)
+    gateway = request_gateway(request)
     face = gateway.policy(caller, policy)
     can_ask = caller.role is not Role.AUDITOR
     page = DataPage(
         str(face.unit),
         "" if face.size is None else f"{face.size:,}",
         promise(face, gateway.budget(caller, policy)),
-        tuple(_facts(face)),
+        tuple(_policy_facts(face)),
         table_contexts(gateway.tables(caller, policy), questions=can_ask),
         can_ask,
     )
@@ -218,7 +218,7 @@ def promise(face: PublicFace, standing: Standing | PeriodStandings) -> tuple[str
     )
 
 
-def _facts(face: PublicFace) -> Sequence[tuple[str, str]]:
+def _policy_facts(face: PublicFace) -> Sequence[tuple[str, str]]:
     share = [] if face.share is None else [("your share", format_percent(face.share))]
     size = [] if face.size is None else [("number of units", f"{face.size:,}, declared")]
     return [
@@ -245,8 +245,8 @@ async def sign_in(request: Request) -> Response:
     """Consume the login link and set the session cookie."""
     require_own_origin(request)
     await read_form(request)
-    gateway = gateway_of(request)
-    cookie = await in_thread(gateway.sign_in, request.path_params["link"])
+    gateway = request_gateway(request)
+    cookie = await run_in_thread(gateway.sign_in, request.path_params["link"])
     response = RedirectResponse("/", 303)
     set_cookie(request, response, cookie)
     return response
@@ -254,8 +254,8 @@ async def sign_in(request: Request) -> Response:
 
 async def sign_out(request: Request) -> Response:
     caller, _ = await authenticated_form(request)
-    gateway = gateway_of(request)
-    await in_thread(gateway.sign_out, caller, session_cookie(request) or "")
+    gateway = request_gateway(request)
+    await run_in_thread(gateway.sign_out, caller, session_cookie(request) or "")
     response = render_page(request, "signed_out.html", EmptyContext(), title="Signed out")
     delete_cookie(request, response)
     response.headers["Clear-Site-Data"] = '"cache"'

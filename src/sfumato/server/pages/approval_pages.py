@@ -18,7 +18,7 @@ from sfumato.server.pages.browser_sessions import SentForm, authenticate_visitor
 from sfumato.server.pages.page_contexts import RequestPage, RequestsPage
 from sfumato.server.pages.rendering import page_path, refusal_message, render_page
 from sfumato.server.people.users import Caller, Role
-from sfumato.server.requests.calls import MAX_DIGITS, gateway_of, in_thread
+from sfumato.server.requests.calls import MAX_DIGITS, request_gateway, run_in_thread
 
 _WAIT_SECONDS = 20.0
 
@@ -26,23 +26,23 @@ _WAIT_SECONDS = 20.0
 async def show_requests(request: Request) -> Response:
     """List the requests that the visitor may see."""
     caller = await authenticate_visitor(request)
-    return await in_thread(_render_requests, request, caller)
+    return await run_in_thread(_render_requests, request, caller)
 
 
 async def file_request(request: Request) -> Response:
     """Grant a share, for owners; or mark an own answer for publication."""
     caller, form = await authenticated_form(request)
-    policy, requests = request.path_params["policy"], gateway_of(request).requests
+    policy, requests = request.path_params["policy"], request_gateway(request).requests
     try:
         if form.value("do") == "publish":
             lines = (_parse_number(form.value("line"), "line"),)
-            filed = await in_thread(requests.publish, caller, policy, lines, form.value("purpose"))
+            filed = await run_in_thread(requests.publish, caller, policy, lines, form.value("purpose"))
         else:
-            filed = await in_thread(requests.grant, caller, policy, _share_terms(form))
+            filed = await run_in_thread(requests.grant_share, caller, policy, _share_terms(form))
     except (NotAllowed, NotThere):
         raise
     except SfumatoError as error:
-        return await in_thread(_render_requests, request, caller, error)
+        return await run_in_thread(_render_requests, request, caller, error)
     return RedirectResponse(page_path(policy, "approvals", filed.number), 303)
 
 
@@ -62,7 +62,7 @@ def _parse_number(text: str, name: str) -> int:
 
 
 def _render_requests(request: Request, caller: Caller, error: SfumatoError | None = None) -> Response:
-    gateway, policy = gateway_of(request), request.path_params["policy"]
+    gateway, policy = request_gateway(request), request.path_params["policy"]
     owner = caller.role is Role.OWNER
     users = [each.name for each in gateway.users(caller) if not each.disabled] if owner else []
     page = RequestsPage(
@@ -79,7 +79,7 @@ def _render_requests(request: Request, caller: Caller, error: SfumatoError | Non
 async def show_request(request: Request) -> Response:
     """Show one request."""
     caller = await authenticate_visitor(request)
-    return await in_thread(_render_request, request, caller)
+    return await run_in_thread(_render_request, request, caller)
 
 
 async def decide_request(request: Request) -> Response:
@@ -89,17 +89,17 @@ async def decide_request(request: Request) -> Response:
     try:
         if form.value("do") == "release":
             return await _release(request, caller, form)
-        await in_thread(_apply_step, request, caller, form)
+        await run_in_thread(_apply_step, request, caller, form)
     except (NotAllowed, NotThere):
         raise
     except SfumatoError as error:
-        return await in_thread(_render_request, request, caller, error)
+        return await run_in_thread(_render_request, request, caller, error)
     return RedirectResponse(page_path(policy, "approvals", number), 303)
 
 
 def _apply_step(request: Request, caller: Caller, form: SentForm) -> None:
     requests, policy, number = (
-        gateway_of(request).requests,
+        request_gateway(request).requests,
         request.path_params["policy"],
         request.path_params["request"],
     )
@@ -111,9 +111,9 @@ def _apply_step(request: Request, caller: Caller, form: SentForm) -> None:
 
 
 async def _release(request: Request, caller: Caller, form: SentForm) -> Response:
-    gateway, policy = gateway_of(request), request.path_params["policy"]
+    gateway, policy = request_gateway(request), request.path_params["policy"]
     key = form.value("request")
-    flight = await in_thread(gateway.requests.release, caller, policy, request.path_params["request"], key)
+    flight = await run_in_thread(gateway.requests.release, caller, policy, request.path_params["request"], key)
     try:
         result = await asyncio.wait_for(gateway.wait(flight), _WAIT_SECONDS)
     except TimeoutError:
@@ -122,7 +122,7 @@ async def _release(request: Request, caller: Caller, form: SentForm) -> Response
 
 
 def _render_request(request: Request, caller: Caller, error: SfumatoError | None = None) -> Response:
-    gateway, policy = gateway_of(request), request.path_params["policy"]
+    gateway, policy = request_gateway(request), request.path_params["policy"]
     view = gateway.requests.show(caller, policy, request.path_params["request"])
     own = view.requester == caller.user
     page = RequestPage(

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from sfumato.curator import Explanation, Forecast
-from sfumato.curator.previews.explaining import delta_text
+from sfumato.curator.previews.explaining import format_offered_delta
 from sfumato.errors import (
     InvalidParameter,
     InvalidRequest,
@@ -62,7 +62,7 @@ from sfumato.server.pages.rendering import (
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.running_releases import Phase
 from sfumato.server.requests import proposals
-from sfumato.server.requests.calls import gateway_of, in_thread
+from sfumato.server.requests.calls import request_gateway, run_in_thread
 
 ROWS, UNITS = "rows", "units"
 _CURVE_WIDTH = 420
@@ -102,7 +102,8 @@ def builder_options(face: PublicFace, clicked: BuilderChoices, *, opened: bool) 
     """List the options of the question builder, with the current choices marked."""
     private_tables = _private_tables(face)
     numeric_columns = {
-        index: _options(index, table, _is_numeric, (clicked.measured,)) for index, table in private_tables.items()
+        index: _column_options(index, table, _is_numeric, (clicked.measured,))
+        for index, table in private_tables.items()
     }
     names = {index: table.name for index, table in private_tables.items()}
     unit = face.unit.name
@@ -117,9 +118,12 @@ def builder_options(face: PublicFace, clicked: BuilderChoices, *, opened: bool) 
         tuple(Option(index, name, index == clicked.table) for index, name in names.items()),
         tuple(Option(value, title, value == clicked.measure) for value, title in measures.items()),
         {names[index]: each for index, each in numeric_columns.items()},
-        {names[index]: _options(index, each, _is_groupable, clicked.keys) for index, each in private_tables.items()},
         {
-            names[index]: _options(index, each, _is_scalar, (clicked.filtered,))
+            names[index]: _column_options(index, each, _is_groupable, clicked.keys)
+            for index, each in private_tables.items()
+        },
+        {
+            names[index]: _column_options(index, each, _is_scalar, (clicked.filtered,))
             for index, each in private_tables.items()
         },
         tuple(Option(value, sign, value == clicked.comparison) for value, sign in _COMPARISON_SIGNS.items()),
@@ -150,7 +154,9 @@ def _private_tables(face: PublicFace) -> Mapping[str, PublicTable]:
     return {str(index): table for index, table in enumerate(face.tables) if not table.public}
 
 
-def _options(table_index: str, table: PublicTable, is_offered: object, chosen: Iterable[str]) -> tuple[Option, ...]:
+def _column_options(
+    table_index: str, table: PublicTable, is_offered: object, chosen: Iterable[str]
+) -> tuple[Option, ...]:
     chosen_values = set(chosen)
     return tuple(
         Option(value, column.name, value in chosen_values)
@@ -223,21 +229,21 @@ _FIELDS = ("sql", "epsilon", "delta", "within", "confidence")
 async def show_ask(request: Request) -> Response:
     """Show the page with no question yet."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    return await in_thread(_render_page, request, caller, policy, START, BuilderChoices(), opened=False)
+    return await run_in_thread(_render_page, request, caller, policy, START, BuilderChoices(), opened=False)
 
 
 async def ask(request: Request) -> Response:
     """Build SQL from the choices, copy an example question, or forecast, depending on the button."""
     caller, form = await authenticated_form(request)
     policy, clicked = request.path_params["policy"], BuilderChoices.from_form(form)
-    return await in_thread(_handle_ask, request, caller, policy, form, clicked)
+    return await run_in_thread(_handle_ask, request, caller, policy, form, clicked)
 
 
 async def forecast(request: Request) -> Response:
     """Return the forecast alone, for the script of an open page."""
     caller, form = await authenticated_form(request)
     policy = request.path_params["policy"]
-    verdict = await in_thread(_forecast_verdict, gateway_of(request), caller, policy, entered_question(form))
+    verdict = await run_in_thread(_forecast_verdict, request_gateway(request), caller, policy, parse_ask_form(form))
     return render_page(request, "forecast_part.html", verdict, title="Forecast", caller=caller, policy=policy)
 
 
@@ -245,14 +251,14 @@ async def preview(request: Request) -> Response:
     """Return explanation, error curve and preview, for the script of an open page."""
     caller, form = await authenticated_form(request)
     policy = request.path_params["policy"]
-    context = await in_thread(_build_preview, gateway_of(request), caller, policy, entered_question(form))
+    context = await run_in_thread(_build_preview, request_gateway(request), caller, policy, parse_ask_form(form))
     return render_page(request, "preview_part.html", context, title="Preview", caller=caller, policy=policy)
 
 
 async def buy(request: Request) -> Response:
     """Release what was forecast: once, however often the button is pressed."""
     caller, form = await authenticated_form(request)
-    policy, entered = request.path_params["policy"], entered_question(form)
+    policy, entered = request.path_params["policy"], parse_ask_form(form)
     try:
         if form.value("do") == "file":
             return await file_and_redirect(request, caller, policy, _release_body(entered), form.value("purpose"))
@@ -260,7 +266,7 @@ async def buy(request: Request) -> Response:
     except _PAGE_ERRORS:
         raise
     except SfumatoError as error:
-        return await in_thread(
+        return await run_in_thread(
             _render_page, request, caller, policy, entered, BuilderChoices(), opened=False, error=error
         )
 
@@ -268,12 +274,14 @@ async def buy(request: Request) -> Response:
 async def wait(request: Request) -> Response:
     """Show the phase of a release, refreshing until it redirects to the answer."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    progress = await in_thread(gateway_of(request).progress, caller, policy, request.path_params["request"])
+    progress = await run_in_thread(request_gateway(request).progress, caller, policy, request.path_params["request"])
     if progress.line:
         return RedirectResponse(page_path(policy, "answers", progress.line), 303)
     if progress.phase is Phase.DONE:  # nothing was bought, so there is no ledger line
-        answer = await in_thread(gateway_of(request).answer_of_request, caller, policy, request.path_params["request"])
-        return await in_thread(uncharged_page, request, caller, policy, answer)
+        answer = await run_in_thread(
+            request_gateway(request).answer_of_request, caller, policy, request.path_params["request"]
+        )
+        return await run_in_thread(uncharged_page, request, caller, policy, answer)
     page = render_page(
         request, "waiting.html", WaitingPage(progress.phase.value), title="In progress", caller=caller, policy=policy
     )
@@ -281,23 +289,25 @@ async def wait(request: Request) -> Response:
     return page
 
 
-def entered_question(form: SentForm) -> AskForm:
+def parse_ask_form(form: SentForm) -> AskForm:
     """Read the question and the price from a form."""
     return AskForm(form.text("sql"), *(form.value(name) for name in _FIELDS[1:]))
 
 
 def _handle_ask(request: Request, caller: Caller, policy: str, form: SentForm, clicked: BuilderChoices) -> Response:
-    entered, action = entered_question(form), form.value("do")
+    entered, action = parse_ask_form(form), form.value("do")
     if action == "write":
         try:
-            face = gateway_of(request).policy(caller, policy)
+            face = request_gateway(request).policy(caller, policy)
             entered = replace(entered, sql=build_sql(face, clicked))
         except _PAGE_ERRORS:
             raise
         except SfumatoError as error:
             return _render_page(request, caller, policy, entered, clicked, opened=True, error=error)
     if action.startswith("copy "):
-        entered = replace(entered, sql=_example_sql(gateway_of(request), caller, policy, action.removeprefix("copy ")))
+        entered = replace(
+            entered, sql=_example_sql(request_gateway(request), caller, policy, action.removeprefix("copy "))
+        )
     return _render_page(request, caller, policy, entered, clicked, opened=action == "write")
 
 
@@ -318,7 +328,7 @@ def _render_page(
     opened: bool,
     error: SfumatoError | None = None,
 ) -> Response:
-    gateway = gateway_of(request)
+    gateway = request_gateway(request)
     caller.require("asking", Role.OWNER, Role.ANALYST)
     face, standing = gateway.policy(caller, policy), current_standing(gateway.budget(caller, policy))
     verdict = _forecast_verdict(gateway, caller, policy, entered) if entered.sql.strip() else None
@@ -363,7 +373,9 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
         return _refusal_verdict(entered, error)
     standing = current_standing(gateway.budget(caller, policy))
     # the button buys at the δ that the forecast states; the field stays empty, so that the next question has none
-    assumed_delta = delta_text(error_forecast.assumed_delta) if error_forecast.assumed_delta else entered.delta
+    assumed_delta = (
+        format_offered_delta(error_forecast.assumed_delta) if error_forecast.assumed_delta else entered.delta
+    )
     bought = replace(entered, delta=assumed_delta)
     return PriceVerdict(
         bought,
@@ -380,15 +392,15 @@ def _forecast_verdict(gateway: Gateway, caller: Caller, policy: str, entered: As
         (*error_forecast.caveat_lines(), *error_forecast.warnings, *filter(None, [error_forecast.advice])),
         error_forecast.counted,
         f"page-{bits.random_bits(128):032x}",
-        _waiting_for(gateway, caller, policy, bought) if error_forecast.accepted else "",
+        _approval_reason(gateway, caller, policy, bought) if error_forecast.accepted else "",
     )
 
 
-def _waiting_for(gateway: Gateway, caller: Caller, policy: str, entered: AskForm) -> str:
+def _approval_reason(gateway: Gateway, caller: Caller, policy: str, entered: AskForm) -> str:
     """Say why this would wait for an owner's approval; whatever else is wrong with it is shown by the forecast."""
     try:
         release = RequestedRelease(*proposals.decode_release(_release_body(entered)))
-        return gateway.requests.waiting_for(caller, policy, release)
+        return gateway.requests.approval_reason(caller, policy, release)
     except _PAGE_ERRORS:
         raise
     except SfumatoError:

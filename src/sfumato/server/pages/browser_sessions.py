@@ -16,7 +16,7 @@ from starlette.responses import Response
 from sfumato.errors import InvalidRequest
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.people.users import Caller, Credentials
-from sfumato.server.requests.calls import authenticate_credentials, gateway_of, in_thread
+from sfumato.server.requests.calls import authenticate_credentials, request_gateway, run_in_thread
 
 FORM = "application/x-www-form-urlencoded"
 CROSS_SITE_PLACES = ("Origin", "the form's token")
@@ -52,12 +52,12 @@ def cookie_name(request: Request) -> str:
     """
     port = urlsplit(own_origin(request)).port
     name = "sfumato" if port is None else f"sfumato-{port}"
-    return f"__Host-{name}" if gateway_of(request).settings.secure else name
+    return f"__Host-{name}" if request_gateway(request).settings.secure else name
 
 
 def set_cookie(request: Request, answer: Response, cookie: str) -> None:
     """Set the session cookie: https only, unless the server speaks plain http to its own machine."""
-    settings = gateway_of(request).settings
+    settings = request_gateway(request).settings
     answer.set_cookie(
         cookie_name(request),
         cookie,
@@ -71,7 +71,7 @@ def set_cookie(request: Request, answer: Response, cookie: str) -> None:
 
 def delete_cookie(request: Request, answer: Response) -> None:
     """Delete the session cookie."""
-    secure = gateway_of(request).settings.secure
+    secure = request_gateway(request).settings.secure
     answer.delete_cookie(cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict")
 
 
@@ -82,14 +82,16 @@ def session_cookie(request: Request) -> str | None:
 
 async def authenticate_visitor(request: Request) -> Caller:
     """Authenticate the visitor of a page by cookie alone, and count the call against the rate limit."""
-    return await in_thread(
+    return await run_in_thread(
         authenticate_credentials, request, Credentials(cookie=session_cookie(request)), _page_name(request)
     )
 
 
 async def refused_page_visitor(request: Request) -> Caller:
     """Authenticate the visitor of an error page, whose call was counted before."""
-    return await in_thread(gateway_of(request).caller, Credentials(cookie=session_cookie(request)), _page_name(request))
+    return await run_in_thread(
+        request_gateway(request).caller, Credentials(cookie=session_cookie(request)), _page_name(request)
+    )
 
 
 def _page_name(request: Request) -> str:
@@ -141,7 +143,7 @@ def require_own_origin(request: Request) -> None:
 
 def own_origin(request: Request) -> str:
     """Return this server's origin as browsers write it: from ``public_url``, or from the Host header."""
-    settings = gateway_of(request).settings
+    settings = request_gateway(request).settings
     if not settings.public_url:
         return f"{'https' if settings.certificate else 'http'}://{request.headers.get('Host', '')}"
     parts = urlsplit(settings.public_url)

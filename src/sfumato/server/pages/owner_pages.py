@@ -17,7 +17,7 @@ from sfumato.server.pages.page_contexts import ActRow, LedgerPage, PeoplePage, P
 from sfumato.server.pages.rendering import page_path, refusal_message, render_page
 from sfumato.server.people.people_file import LINK_MINUTES
 from sfumato.server.people.users import Caller, Role, Token
-from sfumato.server.requests.calls import JSON, gateway_of, in_thread, query_integer
+from sfumato.server.requests.calls import JSON, query_integer, request_gateway, run_in_thread
 from sfumato.server.rest.routes_auditor import export_response
 
 _PAGE_ACTS, _MOST = 50, 1000
@@ -27,7 +27,7 @@ _NO_SECRET = ("", "")
 async def show_people(request: Request) -> Response:
     """List users and tokens to owners; owners and auditors also see the acts of owners."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    return await in_thread(_render_people, request, caller, policy)
+    return await run_in_thread(_render_people, request, caller, policy)
 
 
 async def change_people(request: Request) -> Response:
@@ -35,19 +35,19 @@ async def change_people(request: Request) -> Response:
     caller, form = await authenticated_form(request)
     policy = request.path_params["policy"]
     try:
-        secret = await in_thread(_apply_change, request, caller, form)
+        secret = await run_in_thread(_apply_change, request, caller, form)
     except NotAllowed:
         raise
     except SfumatoError as error:
-        return await in_thread(_render_people, request, caller, policy, error=error)
+        return await run_in_thread(_render_people, request, caller, policy, error=error)
     if secret is _NO_SECRET:
         return RedirectResponse(page_path(policy, "people"), 303)
-    return await in_thread(_render_people, request, caller, policy, secret=secret)
+    return await run_in_thread(_render_people, request, caller, policy, secret=secret)
 
 
 def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str, str]:
     """Apply the change that a button names; return a newly created secret with its description, to be shown once."""
-    gateway, action, user = gateway_of(request), form.value("do"), form.value("user")
+    gateway, action, user = request_gateway(request), form.value("do"), form.value("user")
     if action == "token":
         return _create_token(gateway, caller, form)
     if action == "link":
@@ -85,7 +85,7 @@ def _render_people(
     secret: tuple[str, str] = _NO_SECRET,
     error: SfumatoError | None = None,
 ) -> Response:
-    gateway, owner = gateway_of(request), caller.role is Role.OWNER
+    gateway, owner = request_gateway(request), caller.role is Role.OWNER
     gateway.policy(caller, policy)
     before = query_integer(request, "before", 10**15, 10**15, 1)
     acts = gateway.latest_acts(caller, before, _PAGE_ACTS + 1)
@@ -127,11 +127,11 @@ def _token_row(token: Token) -> TokenRow:
 async def show_ledger(request: Request) -> Response:
     """Show the ledger's head, and the verification if it was requested."""
     caller, policy = await authenticate_visitor(request), request.path_params["policy"]
-    return await in_thread(_render_ledger, request, caller, policy)
+    return await run_in_thread(_render_ledger, request, caller, policy)
 
 
 def _render_ledger(request: Request, caller: Caller, policy: str) -> Response:
-    gateway = gateway_of(request)
+    gateway = request_gateway(request)
     gateway.policy(caller, policy)
     anchor = gateway.anchor(caller)
     verification = gateway.verify(caller) if request.query_params.get("verify") else None
@@ -145,7 +145,7 @@ def _render_ledger(request: Request, caller: Caller, policy: str) -> Response:
     return render_page(request, "ledger.html", page, title="Ledger", caller=caller, policy=policy)
 
 
-async def give_ledger(request: Request) -> Response:
+async def download_ledger(request: Request) -> Response:
     """Download every ledger line as a file."""
     caller, form = await authenticate_visitor(request), request.path_params["form"]
     response = await export_response(request, caller, form)
@@ -153,10 +153,10 @@ async def give_ledger(request: Request) -> Response:
     return response
 
 
-async def give_anchor(request: Request) -> Response:
+async def download_anchor(request: Request) -> Response:
     """Download the ledger's anchor, to be kept elsewhere."""
     caller = await authenticate_visitor(request)
-    anchor = await in_thread(gateway_of(request).anchor, caller)
+    anchor = await run_in_thread(request_gateway(request).anchor, caller)
     return Response(codec.dumps(anchor), 200, {"Content-Disposition": "attachment; filename=anchor.json"}, JSON)
 
 

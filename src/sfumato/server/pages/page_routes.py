@@ -29,7 +29,7 @@ PAGES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", f"{_POLICY}/kinds/{{kind}}", released_pages.ask_kind),
     ("GET", f"{_POLICY}/requests/{{request}}", ask_pages.wait),
     ("GET", f"{_POLICY}/answers/{{line:number}}", released_pages.show_answer),
-    ("GET", f"{_POLICY}/answers/{{line:number}}.{{form}}", released_pages.give_file),
+    ("GET", f"{_POLICY}/answers/{{line:number}}.{{form}}", released_pages.download_answer),
     ("GET", f"{_POLICY}/budget", account_pages.show_budget),
     ("POST", f"{_POLICY}/budget", account_pages.change_account),
     ("GET", f"{_POLICY}/budget.svg", account_pages.draw_budget),
@@ -42,25 +42,25 @@ PAGES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", f"{_POLICY}/people", owner_pages.show_people),
     ("POST", f"{_POLICY}/people", owner_pages.change_people),
     ("GET", f"{_POLICY}/ledger", owner_pages.show_ledger),
-    ("GET", f"{_POLICY}/ledger/anchor.json", owner_pages.give_anchor),
-    ("GET", f"{_POLICY}/ledger/ledger.{{form}}", owner_pages.give_ledger),
+    ("GET", f"{_POLICY}/ledger/anchor.json", owner_pages.download_anchor),
+    ("GET", f"{_POLICY}/ledger/ledger.{{form}}", owner_pages.download_ledger),
 )
 
 
 def routes() -> list[Route]:
     """Return a route for every page, and for the static files."""
-    pages = [Route(path, _handle(handler), methods=[method]) for method, path, handler in PAGES]
-    return [*pages, Route("/static/{name}", _handle(_static), methods=["GET"])]
+    pages = [Route(path, _wrap_handler(handler), methods=[method]) for method, path, handler in PAGES]
+    return [*pages, Route("/static/{name}", _wrap_handler(_serve_static_file), methods=["GET"])]
 
 
-async def _static(request: Request) -> Response:
+async def _serve_static_file(request: Request) -> Response:
     static_file = static_files().get(request.path_params["name"])
     if static_file is None:
         raise NotThere("this file")
     return static_file.respond(request)
 
 
-def _handle(handler: Handler) -> Handler:
+def _wrap_handler(handler: Handler) -> Handler:
     async def handle(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         request.state.page = f"page_{handler.__name__.strip('_')}"

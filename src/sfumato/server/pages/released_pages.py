@@ -27,7 +27,7 @@ from sfumato.server.pages.rendering import current_standing, page_path, refusal_
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.releases.flights import FlightResult
 from sfumato.server.requests import answer_encodings, proposals
-from sfumato.server.requests.calls import gateway_of, in_thread
+from sfumato.server.requests.calls import request_gateway, run_in_thread
 
 _WAIT_SECONDS = 20
 """Seconds that a browser waits for an answer before it is shown the phase instead."""
@@ -42,10 +42,10 @@ async def show_answer(request: Request) -> Response:
         request.path_params["policy"],
         request.path_params["line"],
     )
-    return await in_thread(_render_answer, request, caller, policy, line)
+    return await run_in_thread(_render_answer, request, caller, policy, line)
 
 
-async def give_file(request: Request) -> Response:
+async def download_answer(request: Request) -> Response:
     """Return an answer as a download or a picture."""
     caller, policy, line = (
         await authenticate_visitor(request),
@@ -54,9 +54,9 @@ async def give_file(request: Request) -> Response:
     )
     if request.path_params["form"] not in answer_encodings.NAMES:
         raise NotThere("this file")
-    form = answer_encodings.negotiate(request.path_params["form"], ())
-    result = await in_thread(gateway_of(request).answer_on_line, caller, policy, line)
-    response = await in_thread(answer_encodings.encoded_response, result.answer, form, f"{policy}-{line}")
+    form = answer_encodings.negotiate_encoding(request.path_params["form"], ())
+    result = await run_in_thread(request_gateway(request).answer_on_line, caller, policy, line)
+    response = await run_in_thread(answer_encodings.encoded_response, result.answer, form, f"{policy}-{line}")
     return with_svg_policy(response) if form.name == "svg" else response
 
 
@@ -68,22 +68,22 @@ def with_svg_policy(answer: Response) -> Response:
 
 async def release_and_redirect(request: Request, caller: Caller, policy: str, body: bytes, key: str) -> Response:
     """Release a request body once per key, then redirect to the answer, or to its progress if that takes long."""
-    gateway = gateway_of(request)
+    gateway = request_gateway(request)
     kind, spec, price = proposals.decode_release(body)
-    flight = await in_thread(gateway.start, caller, policy, kind, spec, price, key)
+    flight = await run_in_thread(gateway.start, caller, policy, kind, spec, price, key)
     try:
         result = await asyncio.wait_for(gateway.wait(flight), _WAIT_SECONDS)
     except TimeoutError:
         return RedirectResponse(page_path(policy, "requests", key), 303)
     if not result.line:
-        return await in_thread(uncharged_page, request, caller, policy, result)
+        return await run_in_thread(uncharged_page, request, caller, policy, result)
     return RedirectResponse(page_path(policy, "answers", result.line), 303)
 
 
 async def file_and_redirect(request: Request, caller: Caller, policy: str, body: bytes, purpose: str) -> Response:
     """File a request for approval of what a release body describes, and show it."""
     release = RequestedRelease(*proposals.decode_release(body))
-    filed = await in_thread(gateway_of(request).requests.file, caller, policy, release, purpose)
+    filed = await run_in_thread(request_gateway(request).requests.file, caller, policy, release, purpose)
     return RedirectResponse(page_path(policy, "approvals", filed.number), 303)
 
 
@@ -100,7 +100,7 @@ def uncharged_page(request: Request, caller: Caller, policy: str, result: Flight
 
 
 def _render_answer(request: Request, caller: Caller, policy: str, line: int) -> Response:
-    result = gateway_of(request).answer_on_line(caller, policy, line)
+    result = request_gateway(request).answer_on_line(caller, policy, line)
     page = _answer_page(request, caller, policy, result)
     return render_page(request, "answer.html", page, title=f"Answer {line}", caller=caller, policy=policy)
 
@@ -126,7 +126,7 @@ def _answer_page(request: Request, caller: Caller, policy: str, result: FlightRe
         picture,
         () if receipt is None else tuple(_receipt_rows(receipt)),
         tuple(each for each in forms if each != "svg" or picture) if result.line else (),
-        current_standing(gateway_of(request).budget(caller, policy)).ordinary,
+        current_standing(request_gateway(request).budget(caller, policy)).ordinary,
         AskForm(sql=question) if has_rows and caller.role is not Role.AUDITOR else None,
     )
 
@@ -170,7 +170,7 @@ def page_kinds() -> dict[str, ReleaseKind]:
 async def show_kind(request: Request) -> Response:
     """Show an empty form."""
     caller, kind = await authenticate_visitor(request), _requested_kind(request)
-    return await in_thread(_render_kind, request, caller, kind, SentForm({}))
+    return await run_in_thread(_render_kind, request, caller, kind, SentForm({}))
 
 
 async def ask_kind(request: Request) -> Response:
@@ -179,7 +179,7 @@ async def ask_kind(request: Request) -> Response:
     kind = _requested_kind(request)
     action, policy = form.value("do"), request.path_params["policy"]
     if action not in ("buy", "file"):
-        return await in_thread(_render_kind, request, caller, kind, form)
+        return await run_in_thread(_render_kind, request, caller, kind, form)
     body = json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode()
     try:
         if action == "file":
@@ -188,7 +188,7 @@ async def ask_kind(request: Request) -> Response:
     except _PAGE_ERRORS:
         raise
     except SfumatoError as error:
-        return await in_thread(_render_kind, request, caller, kind, form, error)
+        return await run_in_thread(_render_kind, request, caller, kind, form, error)
 
 
 def _requested_kind(request: Request) -> ReleaseKind:
@@ -202,7 +202,7 @@ def _render_kind(
     request: Request, caller: Caller, kind: ReleaseKind, form: SentForm, error: SfumatoError | None = None
 ) -> Response:
     caller.require("asking", Role.OWNER, Role.ANALYST)
-    gateway, policy = gateway_of(request), request.path_params["policy"]
+    gateway, policy = request_gateway(request), request.path_params["policy"]
     explanation, approval = None, ""
     if form.fields and error is None:
         try:
@@ -210,7 +210,7 @@ def _render_kind(
             _, spec, price = proposals.decode_free_call(kind.name, body)
             explanation = gateway.call_free(caller, policy, kind.name, "explain", spec, price)
             release = proposals.decode_release(json.dumps({"kind": kind.name, **_request_body(kind, form)}).encode())
-            approval = gateway.requests.waiting_for(caller, policy, RequestedRelease(*release))
+            approval = gateway.requests.approval_reason(caller, policy, RequestedRelease(*release))
         except _PAGE_ERRORS:
             raise
         except SfumatoError as refusal:

@@ -38,7 +38,7 @@ from sfumato.server.pages.page_contexts import (
 )
 from sfumato.server.people.users import Caller, Role
 from sfumato.server.requests.answer_encodings import LASTING, StaticReply, static_reply
-from sfumato.server.requests.calls import gateway_of
+from sfumato.server.requests.calls import request_gateway
 from sfumato.untrusted import single_line
 from sfumato.version import __version__
 
@@ -118,7 +118,7 @@ def _frame(request: Request, title: str, caller: Caller | None, policy: str, pau
 
 def _tabs(request: Request, role: Role, policy: str, prefix: str) -> tuple[PolicyTab, ...]:
     end = request.url.path.removeprefix("/p/").partition("/")[2].partition("/")[0]
-    hidden = () if gateway_of(request).requests.desk.has_rules(policy) else ("approvals",)
+    hidden = () if request_gateway(request).requests.desk.has_rules(policy) else ("approvals",)
     current = "history" if end == "answers" else end
     return tuple(
         PolicyTab(title, f"{prefix}/{name}", name == current)
@@ -196,10 +196,10 @@ def text_table(answer: Any) -> TextTable:
 
 def table_contexts(descriptions: Tables, *, questions: bool) -> tuple[TableContext, ...]:
     """Convert table descriptions to template contexts."""
-    return tuple(_shown_table(each, questions) for each in descriptions.values())
+    return tuple(_table_context(each, questions) for each in descriptions.values())
 
 
-def _shown_table(table: TableDescription, questions: bool) -> TableContext:
+def _table_context(table: TableDescription, questions: bool) -> TableContext:
     columns: list[tuple[str, str]] = []
     letters = 0
     for name, description in table.columns.items():
@@ -230,7 +230,7 @@ def bars(standing: Standing) -> tuple[BudgetBar, ...]:
     return tuple(budget_bars)
 
 
-def all_bars(standing: Standing | PeriodStandings, title: str) -> Iterator[BudgetBars]:
+def budget_bars_by_account(standing: Standing | PeriodStandings, title: str) -> Iterator[BudgetBars]:
     """Yield the bars of an account, or of each of its periods, latest first."""
     if isinstance(standing, Standing):
         yield BudgetBars(title, bars(standing), tuple(standing.lines))

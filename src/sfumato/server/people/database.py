@@ -68,8 +68,8 @@ class PeopleDatabase:
     """A connection to the file: one per process, shared by its threads under a lock."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = local_files.resolve(path)
-        local_files.require_local(self.path)
+        self.path = local_files.resolve_ledger_path(path)
+        local_files.require_local_filesystem(self.path)
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0
@@ -125,9 +125,9 @@ class PeopleDatabase:
         ``last_line`` are dropped (they are found in the ledger alone), as are sessions, login links and running
         releases.
         """
-        target = local_files.resolve(target_path)
+        target = local_files.resolve_ledger_path(target_path)
         if target.exists():
-            raise _unusable(target, "a backup never overwrites a file")
+            raise _unusable_file_error(target, "a backup never overwrites a file")
         partial = local_files.create_temporary(target)
         try:
             with self._lock, self._wrap_errors(), closing(sqlite3.connect(partial)) as copy:
@@ -138,7 +138,7 @@ class PeopleDatabase:
                     copy.execute(f"DELETE FROM {table}")
                 copy.commit()
                 copy.execute("PRAGMA journal_mode = DELETE")
-            local_files.sync(partial)
+            local_files.sync_to_disk(partial)
             os.link(partial, target)  # fails if another file has appeared meanwhile
         finally:
             partial.unlink()
@@ -154,7 +154,7 @@ class PeopleDatabase:
     def _open_connection(self) -> sqlite3.Connection:
         """Return this process's connection; one inherited through a fork belongs to the parent and is left alone."""
         if self._connection is None or self._process != os.getpid():
-            local_files.create(self.path)
+            local_files.create_private_file(self.path)
             self._connection, self._process = self._connect(), os.getpid()
             self._openings += 1
         return self._connection
@@ -195,7 +195,9 @@ class PeopleDatabase:
         if application == APPLICATION and 1 <= version <= VERSION:
             return int(version)
         if objects or version or application:
-            raise _unusable(self.path, "this is not a people file, or it belongs to another version of Sfumato")
+            raise _unusable_file_error(
+                self.path, "this is not a people file, or it belongs to another version of Sfumato"
+            )
         return 0
 
     @contextmanager
@@ -205,7 +207,7 @@ class PeopleDatabase:
         except (sqlite3.DatabaseError, OSError) as error:
             if isinstance(error, sqlite3.IntegrityError):
                 raise
-            raise _unusable(self.path, "the file of users and tokens cannot be read or written") from error
+            raise _unusable_file_error(self.path, "the file of users and tokens cannot be read or written") from error
 
 
 def people_file_path(ledger: str | os.PathLike[str]) -> Path:
@@ -213,6 +215,6 @@ def people_file_path(ledger: str | os.PathLike[str]) -> Path:
     return Path(f"{os.path.realpath(ledger)}.people")
 
 
-def _unusable(path: Path, rule: str) -> LedgerUnavailable:
+def _unusable_file_error(path: Path, rule: str) -> LedgerUnavailable:
     fix = "check that this user may read and write it and that its local disk has space, then try again"
     return LedgerUnavailable(rule, place=str(path), fix=fix)

@@ -26,7 +26,7 @@ from typing import Any
 from sfumato.curator.policy_account import LEDGER_NAME, users_path
 from sfumato.errors import InvalidParameter, LedgerUnavailable, NotSignedIn, Paused
 from sfumato.ledger import entries
-from sfumato.ledger.approval_requests import IsOwner, every_name
+from sfumato.ledger.approval_requests import IsOwner, count_everyone_as_owner
 from sfumato.ledger.stores.server_addresses import is_server_address
 from sfumato.mechanisms import bits
 from sfumato.policy import Policy
@@ -115,8 +115,8 @@ class PeopleFile:
             secret = rows.execute(_SELECT_SALT_SECRET).fetchone()
         if secret is None:
             with self.database.write_transaction() as rows:
-                return _salt(_salt_secret(rows), user)
-        return _salt(secret[0], user)
+                return _user_salt(_salt_secret(rows), user)
+        return _user_salt(secret[0], user)
 
     def scram_verifiers(self, user: str) -> dict[int, Verifier]:
         """Return the SCRAM verifiers of a user's valid tokens by token number; tokens of earlier versions have none."""
@@ -228,11 +228,11 @@ class PeopleFile:
             entries.checked_name(label, "label")
         if expires is not None and expires <= timedelta(0):
             raise InvalidParameter("expires", expires, "a time in the future")
-        expires_at = None if expires is None else self._now_micros() + _to_micros(expires)
+        expires_at = None if expires is None else self._now_micros() + _span_micros(expires)
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
-            verifier = Verifier.of(secret, _salt(_salt_secret(rows), user)).to_text()
+            verifier = Verifier.of(secret, _user_salt(_salt_secret(rows), user)).to_text()
             number = rows.execute(
                 "INSERT INTO tokens (hash, user, label, made, expires, most, spent, revoked, scram, price)"
                 " VALUES (?, ?, ?, ?, ?, ?, '0', 0, ?, ?)",
@@ -281,7 +281,7 @@ class PeopleFile:
         with self.database.write_transaction() as rows:
             if _require_user(rows, user).disabled:
                 raise InvalidParameter("user", user, "enabled", fix=_ENABLE_FIX)
-            expires_at = self._now_micros() + _to_micros(timedelta(minutes=LINK_MINUTES))
+            expires_at = self._now_micros() + _span_micros(timedelta(minutes=LINK_MINUTES))
             rows.execute("DELETE FROM links WHERE expires <= ?", (self._now_micros(),))
             rows.execute("INSERT INTO links VALUES (?, ?, ?)", (_sha256(secret), user, expires_at))
             self._record_act(rows, by, "link made", user)
@@ -301,7 +301,7 @@ class PeopleFile:
                 return None
             rows.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
-                (_sha256(cookie), link_row[0], now + _to_micros(lasts), form_token),
+                (_sha256(cookie), link_row[0], now + _span_micros(lasts), form_token),
             )
         return cookie
 
@@ -379,7 +379,7 @@ def _salt_secret(rows: sqlite3.Connection) -> str:
     return str(secret)
 
 
-def _salt(secret: str, user: str) -> bytes:
+def _user_salt(secret: str, user: str) -> bytes:
     return hmac.digest(secret.encode(), user.encode(errors="surrogatepass"), "sha256")[:_SALT_BYTES]
 
 
@@ -387,7 +387,7 @@ def _from_micros(micros: int) -> datetime:
     return datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _to_micros(span: timedelta) -> int:
+def _span_micros(span: timedelta) -> int:
     return span // timedelta(microseconds=1)
 
 
@@ -456,11 +456,11 @@ def open_people_file(ledger: str | os.PathLike[str] | None = None) -> Iterator[P
 
 
 @contextmanager
-def open_owners(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Iterator[IsOwner]:
+def open_owner_check(policy: Policy, ledger: str | os.PathLike[str] | None = None) -> Iterator[IsOwner]:
     """Yield who is an enabled owner of the server on a policy's ledger; everybody where no server has users."""
     path = people_file_path(users_path(policy, ledger))
     if not path.exists():
-        yield every_name
+        yield count_everyone_as_owner
         return
     people = PeopleFile(path)
     try:

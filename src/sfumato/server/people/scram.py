@@ -62,7 +62,7 @@ class ClientFirst(NamedTuple):
 
 def parse_client_first(data: bytes) -> ClientFirst:
     """Parse the client's first message. Its user name is ignored: the start-up message has it."""
-    message = _ascii(data)
+    message = _decode_text(data)
     header_parts = message.split(",", 2)
     if len(header_parts) != 3 or header_parts[0] not in ("n", "y") or header_parts[1]:
         raise ScramFailure("channel binding and other authorization identities are not offered")
@@ -95,28 +95,28 @@ class Exchange:
 
         Returns: The index of the verifier that confirms the proof, and the server's final message.
         """
-        message = _ascii(data)
+        message = _decode_text(data)
         without_proof, separator, encoded_proof = message.rpartition(",p=")
         expected = f"c={_base64(self.client.header.encode())},r={self.nonce}"
         if not separator or without_proof != expected:
             raise ScramFailure("the final message does not continue this exchange")
         proof = _from_base64(encoded_proof)
         signed = f"{self.client.bare},{self.server_first},{without_proof}".encode()
-        confirmed = [index for index, each in enumerate(verifiers) if _confirms(each, signed, proof)]
+        confirmed = [index for index, each in enumerate(verifiers) if _confirms_proof(each, signed, proof)]
         if not confirmed:
             raise ScramFailure("no password of this user matches")
         signature = _hmac(list(verifiers)[confirmed[0]].server_key, signed)
         return confirmed[0], f"v={_base64(signature)}".encode()
 
 
-def _confirms(verifier: Verifier, signed: bytes, proof: bytes) -> bool:
+def _confirms_proof(verifier: Verifier, signed: bytes, proof: bytes) -> bool:
     signature = _hmac(verifier.stored_key, signed)
     padded_proof = proof.ljust(len(signature), b"\0")
     client_key = bytes(left ^ right for left, right in zip(padded_proof, signature, strict=False))
     return hmac.compare_digest(sha256(client_key).digest(), verifier.stored_key) and len(proof) == len(signature)
 
 
-def equal(first: bytes, second: bytes) -> bool:
+def equal_in_constant_time(first: bytes, second: bytes) -> bool:
     """Compare two secrets in a time that does not depend on where they differ."""
     return hmac.compare_digest(first, second)
 
@@ -136,7 +136,7 @@ def _from_base64(text: str) -> bytes:
         raise ScramFailure("a message is not valid base64") from None
 
 
-def _ascii(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -64,7 +64,7 @@ class TokenLimit:
             if remaining_units is None or (epsilon is not None and amount <= remaining_units):
                 number = rows.execute(
                     "INSERT INTO reservations (token, amount, process) VALUES (?, ?, ?)",
-                    (self.token, amounts.format_amount(amount), local_files.this_process()),
+                    (self.token, amounts.format_amount(amount), local_files.current_process_name()),
                 ).lastrowid
                 assert number is not None
                 return _PendingTokenCharge(self.database, number)
@@ -87,10 +87,10 @@ class _PendingTokenCharge:
         spent.
         """
         with suppress(Exception), self.database.write_transaction() as rows:
-            _settle(rows, self.number, charged=charged)
+            _settle_reservation(rows, self.number, charged=charged)
 
 
-def _settle(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
+def _settle_reservation(rows: sqlite3.Connection, number: int, *, charged: bool) -> None:
     reservation = rows.execute(
         "DELETE FROM reservations WHERE number = ? RETURNING token, amount", (number,)
     ).fetchone()
@@ -107,8 +107,8 @@ def _settle_dead_processes(rows: sqlite3.Connection, token: int) -> None:
     for number, process in rows.execute(
         "SELECT number, process FROM reservations WHERE token = ?", (token,)
     ).fetchall():
-        if local_files.is_alive(process) is False:
-            _settle(rows, number, charged=True)
+        if local_files.is_process_alive(process) is False:
+            _settle_reservation(rows, number, charged=True)
 
 
 class ConnectionLimit:
@@ -130,7 +130,7 @@ class ConnectionLimit:
             remaining = max(Fraction(0), self.most - self._spent)
         raise Overspent({"pure": epsilon}, {"pure": remaining}, remaining, place="the connection's sfumato.most")
 
-    def give_back(self, amount: Fraction) -> None:
+    def release_amount(self, amount: Fraction) -> None:
         with self._lock:
             self._spent -= amount
 
@@ -144,7 +144,7 @@ class _PendingConnectionCharge:
 
     def settle(self, *, charged: bool) -> None:
         if not charged:
-            self.limit.give_back(self.amount)
+            self.limit.release_amount(self.amount)
 
 
 class NoSpending:

@@ -25,7 +25,7 @@ from sfumato.server.people.users import Caller
 from sfumato.server.postgres import service_tables, types
 from sfumato.server.postgres.catalog_queue import CatalogQueue
 from sfumato.server.postgres.lexing import blank_database
-from sfumato.server.postgres.ranged_subqueries import RangedSubquery, names_range_column, split_ranged_subquery
+from sfumato.server.postgres.ranged_subqueries import RangedSubquery, may_name_range_column, split_ranged_subquery
 from sfumato.server.postgres.refusal_counts import RefusalCounts
 from sfumato.server.postgres.results import (
     Result,
@@ -40,7 +40,7 @@ from sfumato.server.postgres.statements import Refusal, Rows
 from sfumato.server.postgres.synthetic_tables import PublishedTables
 from sfumato.server.releases.flights import Flight, FlightResult
 from sfumato.server.releases.proposal_cache import DescribedQuestion
-from sfumato.server.requests.calls import in_thread
+from sfumato.server.requests.calls import run_in_thread
 
 PUBLISHED = "_published"
 """What follows a policy's name in the name of the database of what was published."""
@@ -79,7 +79,7 @@ class Catalog(Protocol):
 
 
 @dataclass(frozen=True)
-class Terms:
+class StatementTerms:
     """On what terms a statement is run: the price, whether intervals are shown, and the event that cancels it."""
 
     price: Mapping[str, Any]
@@ -144,16 +144,16 @@ class StatementSource:
 
     async def reads_catalog(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog or constants."""
-        if service_tables.find(sql) is not None or await self._reads_synthetic(sql):
+        if service_tables.find_service_table(sql) is not None or await self._reads_synthetic(sql):
             return False
         if _asks_backend_pid(sql):
             return True
         covered: bool | None = self.catalog.recall("covers", sql)
-        return await in_thread(self.catalog.covers, sql) if covered is None else covered
+        return await run_in_thread(self.catalog.covers, sql) if covered is None else covered
 
     async def is_question(self, sql: str) -> bool:
         """Return whether a statement asks the curator, and so may spend."""
-        if service_tables.find(sql) is not None or await self._reads_synthetic(sql):
+        if service_tables.find_service_table(sql) is not None or await self._reads_synthetic(sql):
             return False
         return not await self.reads_catalog(sql)
 
@@ -161,19 +161,19 @@ class StatementSource:
         """Return whether a statement reads synthetic tables: it is parsed in a worker thread."""
         if self.published is None or not self.published.may_read(sql):
             return False
-        return await in_thread(self.published.reads, sql)
+        return await run_in_thread(self.published.reads, sql)
 
     async def _ranged_subquery(self, sql: str) -> RangedSubquery | None:
         """Return the parts of a statement about an answer's ranges; only where no question costs anything."""
-        if self.published is None or not names_range_column(sql):
+        if self.published is None or not may_name_range_column(sql):
             return None
-        return await in_thread(split_ranged_subquery, sql)
+        return await run_in_thread(split_ranged_subquery, sql)
 
     async def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...] | None:
         """Return the types of a catalog statement's parameters; None if it is no catalog statement."""
         if not await self.reads_catalog(sql):
             return None
-        return await in_thread(self.catalog.parameter_oids, sql, parameter_count)
+        return await run_in_thread(self.catalog.parameter_oids, sql, parameter_count)
 
     async def describe(
         self, rows: Rows, parameters: Sequence[Any], cancelled: asyncio.Event, *, ranges: bool
@@ -189,13 +189,15 @@ class StatementSource:
             call = partial(self.published.describe, rows.sql, parameters)
             return await self._ask_synthetic(self.published, call, cancelled)
         if not await self.reads_catalog(rows.sql):
-            return await in_thread(self._describe, rows, parameters, ranges)
+            return await run_in_thread(self._describe, rows, parameters, ranges)
         listed: Sequence[CatalogColumn] | None = self.catalog.recall("describe", rows.sql, len(parameters))
         if listed is None:
             listed = await self._run_in_turn(partial(self.catalog.describe, rows.sql, len(parameters)), cancelled)
         return _result_columns(listed)
 
-    async def run(self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: Terms) -> Result:
+    async def run(
+        self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, terms: StatementTerms
+    ) -> Result:
         """Return the rows of a statement, in the columns that were described, if any were."""
         if _asks_backend_pid(rows.sql):
             return Result(_PROCESS_COLUMNS, [(self.process,)])
@@ -209,7 +211,7 @@ class StatementSource:
             confidence = str(terms.price.get("confidence", DEFAULT_CONFIDENCE))
             call = partial(self.published.run, rows.sql, parameters, columns, confidence)
             return await self._ask_synthetic(self.published, call, terms.cancelled)
-        begun = await in_thread(self._begin, rows, parameters, terms.price)
+        begun = await run_in_thread(self._read_or_start_release, rows, parameters, terms.price)
         if isinstance(begun, Result):
             return begun
         released = await self._wait(begun, terms.cancelled)
@@ -223,23 +225,27 @@ class StatementSource:
             return text_result(("QUERY PLAN",), [(line,) for line in lines])
         if not await self.is_question(rows.sql):
             raise Refusal("0A000", "EXPLAIN works on questions only", hint="EXPLAIN a SELECT from a table of \\dt.")
-        lines = await in_thread(self._explain_question, rows, parameters, price)
+        lines = await run_in_thread(self._explain_question, rows, parameters, price)
         return text_result(("QUERY PLAN",), [(line,) for line in lines])
 
     # ── blocking calls, in worker threads ──────────────────────────────────────────────────────
 
     def _describe(self, rows: Rows, parameters: Sequence[Any], ranges: bool) -> ResultColumns:
-        service_table = service_tables.find(rows.sql)
+        service_table = service_tables.find_service_table(rows.sql)
         if service_table is not None:
             return service_table.columns
         described = self._describe_question(rows, parameters)
         return described_columns(described, ranges=ranges and not described.free)
 
-    def _begin(self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]) -> Result | Flight:
+    def _read_or_start_release(
+        self, rows: Rows, parameters: Sequence[Any], price: Mapping[str, Any]
+    ) -> Result | Flight:
         """Return the rows of one of the session's own tables, or start the release of a question."""
-        service_table = service_tables.find(rows.sql)
+        service_table = service_tables.find_service_table(rows.sql)
         if service_table is not None:
-            return service_table.run(service_tables.Reader(self.gateway, self.caller(), self.policy, self.refusals))
+            return service_table.run(
+                service_tables.TableReader(self.gateway, self.caller(), self.policy, self.refusals)
+            )
         price = self._require_price(rows, parameters, price)
         request_id = f"wire-{bits.random_bits(128):032x}"
         return self.gateway.start(self.caller(), self.policy, _KIND, self._spec(rows, parameters), price, request_id)

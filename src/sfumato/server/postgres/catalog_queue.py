@@ -65,7 +65,7 @@ class CatalogQueue:
             await asyncio.wait({running, cancelling}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 return running.result()
-            await _interrupt(running, statement, interrupt)
+            await _interrupt_and_wait(running, statement, interrupt)
         finally:
             cancelling.cancel()
             running.cancel()
@@ -75,7 +75,7 @@ class CatalogQueue:
         waiting_of_user = self._users.get(user, _UserTurns()).count
         waiting = sum(turns.count for turns in self._users.values())
         if waiting_of_user >= MAX_WAITING_PER_USER or waiting >= MAX_WAITING:
-            raise _too_many()
+            raise _too_many_refusal()
 
     async def _take_turn(self, user: str, call: Callable[[], _T], statement: _Statement) -> _T:
         turns = self._users.setdefault(user, _UserTurns())
@@ -86,7 +86,7 @@ class CatalogQueue:
                 statement.is_running = True
                 return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except TimeoutError:
-            raise _too_many() from None
+            raise _too_many_refusal() from None
         finally:
             turns.count -= 1
             if not turns.count:
@@ -97,7 +97,9 @@ class CatalogQueue:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def _interrupt(running: asyncio.Future[_T], statement: _Statement, interrupt: Callable[[], None]) -> None:
+async def _interrupt_and_wait(
+    running: asyncio.Future[_T], statement: _Statement, interrupt: Callable[[], None]
+) -> None:
     """End a statement: its turn lasts until its thread has returned."""
     while not running.done():
         if statement.is_running:
@@ -109,5 +111,5 @@ async def _interrupt(running: asyncio.Future[_T], statement: _Statement, interru
         running.exception()  # it failed because it was interrupted: nobody needs to know
 
 
-def _too_many() -> TooManyRequests:
+def _too_many_refusal() -> TooManyRequests:
     return TooManyRequests("too many catalog statements are waiting, of this user or of all", 5)

@@ -49,27 +49,27 @@ UNFINISHED = "the statement ends inside a {}"
 def error_message(error: Exception, sql: str = "", offset: int = 0, *, fatal: bool = False) -> bytes:
     """Encode an error about a text; ``offset`` is where the refused statement begins in the client's text."""
     severity = "FATAL" if fatal else "ERROR"
-    return protocol.report(b"E", {"S": severity, "V": severity, **_fields(error, sql, offset)})
+    return protocol.report(b"E", {"S": severity, "V": severity, **_error_fields(error, sql, offset)})
 
 
-def _fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
+def _error_fields(error: Exception, sql: str, offset: int) -> dict[str, str]:
     if isinstance(error, Refusal):
-        return _report(error.sqlstate, error.message, error.detail, error.hint, error.position)
+        return _field_letters(error.sqlstate, error.message, error.detail, error.hint, error.position)
     if isinstance(error, InvalidParameterValue):
         rule = f"a parameter is not a valid value of type {error.type_name}"
-        return _report("22P02", rule, "", "Pass a value of this type.")
+        return _field_letters("22P02", rule, "", "Pass a value of this type.")
     if isinstance(error, CellOutOfRange):
         rule = "a number of the answer does not fit into the binary form of its type"
-        return _report("22003", rule, "The answer is stored.", "Ask again, free, for results as text.")
+        return _field_letters("22003", rule, "The answer is stored.", "Ask again, free, for results as text.")
     if isinstance(error, protocol.ProtocolViolation):
-        return _report("08P01", str(error), "", "Check that the client speaks PostgreSQL's protocol, version 3.")
+        return _field_letters("08P01", str(error), "", "Check that the client speaks PostgreSQL's protocol, version 3.")
     if isinstance(error, SfumatoError):
-        return _report(sqlstate(error), error.rule, error.place, error.fix, _position(error, sql, offset))
+        return _field_letters(sqlstate(error), error.rule, error.place, error.fix, _position(error, sql, offset))
     fault = report_fault(error, FAULT_HINT)
-    return _report("XX000", fault.rule, fault.place, fault.fix)
+    return _field_letters("XX000", fault.rule, fault.place, fault.fix)
 
 
-def _report(code: str, rule: str, place: str, fix: str, position: int = 0) -> dict[str, str]:
+def _field_letters(code: str, rule: str, place: str, fix: str, position: int = 0) -> dict[str, str]:
     return {"C": code, "M": rule, "D": place, "H": fix, "P": str(position) if position else ""}
 
 
@@ -97,5 +97,5 @@ def unsupported_rule(error: Exception) -> str | None:
     return error.rule if isinstance(error, SfumatoError) and sqlstate(error) == _UNSUPPORTED else None
 
 
-def notice(text: str, *, severity: str = "NOTICE", code: str = "00000", hint: str = "") -> bytes:
+def notice_message(text: str, *, severity: str = "NOTICE", code: str = "00000", hint: str = "") -> bytes:
     return protocol.report(b"N", {"S": severity, "V": severity, "C": code, "M": text, "H": hint})

@@ -51,7 +51,7 @@ from sfumato.server.postgres.session_settings import SessionSettings, parse_toke
 from sfumato.server.postgres.sessions import Reply, Session
 from sfumato.server.postgres.statements import Refusal
 from sfumato.server.postgres.synthetic_tables import PublishedTables, PurchaseCache
-from sfumato.server.requests.calls import in_thread
+from sfumato.server.requests.calls import run_in_thread
 
 SIGN_IN_SECONDS, MESSAGE_SECONDS, READ_SECONDS, IDLE_SECONDS = 10.0, 60.0, 20.0, 3600.0
 MAX_CONNECTIONS, MAX_USER_CONNECTIONS, MAX_SIGNING_IN = 500, 100, 100
@@ -103,7 +103,7 @@ class Connection:
 
     async def read_startup(self) -> protocol.EncryptionRequest | protocol.CancelRequest | protocol.Startup:
         (length,) = struct.unpack("!i", await self._read(4))
-        return protocol.decode_startup(await self._read(startup_length(length) - 4))
+        return protocol.decode_startup(await self._read(checked_startup_length(length) - 4))
 
     async def read_frame(self, seconds: float) -> tuple[bytes, bytes]:
         """Read the type and the body of the next message, whose first byte arrives within some seconds."""
@@ -172,7 +172,7 @@ class Connection:
                 await self._writer.wait_closed()
 
 
-def startup_length(length: int) -> int:
+def checked_startup_length(length: int) -> int:
     if not 8 <= length <= protocol.MAX_STARTUP_BYTES:
         raise protocol.ProtocolViolation(f"a start-up message has 8 to {protocol.MAX_STARTUP_BYTES:,} bytes")
     return length
@@ -249,19 +249,19 @@ class PostgresServer:
     async def _serve(self, accepted: socket.socket, number: int) -> None:
         state = self._open[number]
         try:
-            _tune(accepted)
+            _configure_socket(accepted)
             if sum(each.user is None for each in self._open.values()) > MAX_SIGNING_IN:
-                raise _too_many("connections that have not signed in")
+                raise _too_many_refusal("connections that have not signed in")
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 startup = await self._open_connection(accepted, state)
                 if startup is None:
                     return
                 session = await self._sign_in(state, startup, number)
-            await self._converse(state, session)
+            await self._handle_messages(state, session)
         except (ConnectionEnded, TimeoutError, OSError):
             pass
         except Exception as error:  # never a traceback: one fixed text, and where it was raised on standard error
-            await _refuse(state.connection, accepted, error)
+            await _send_fatal_error(state.connection, accepted, error)
         finally:
             del self._open[number]
             accepted.close() if state.connection is None else await state.connection.close()
@@ -272,34 +272,34 @@ class PostgresServer:
         while True:
             first = await _peek(accepted)
             if first and first[0] == _TLS_HANDSHAKE and self._tls is not None and not asked:
-                state.connection = await self._streams(accepted, self._tls)
+                state.connection = await self._open_streams(accepted, self._tls)
                 require_alpn(state.connection)
-                return await self._first_message(state.connection)
+                return await self._startup_under_tls(state.connection)
             message = await _receive_startup(accepted)
             if isinstance(message, protocol.EncryptionRequest):
                 if message.gss in asked:
                     raise protocol.ProtocolViolation("encryption was requested twice")
                 asked.add(message.gss)
                 if await self._answer_encryption(accepted, message):
-                    state.connection = await self._streams(accepted, self._tls)
-                    return await self._first_message(state.connection)
+                    state.connection = await self._open_streams(accepted, self._tls)
+                    return await self._startup_under_tls(state.connection)
                 continue
             if isinstance(message, protocol.CancelRequest):
                 self._cancel(message)
                 return None
-            state.connection = await self._streams(accepted, None)
+            state.connection = await self._open_streams(accepted, None)
             if self._requires_tls:
                 raise Refusal("28000", "this server needs TLS", hint="Connect with sslmode=require or verify-full.")
             return message
 
     async def _answer_encryption(self, accepted: socket.socket, request: protocol.EncryptionRequest) -> bool:
         offers = not request.gss and self._tls is not None
-        if offers and _has_more(accepted):
+        if offers and _has_unread_bytes(accepted):
             raise ConnectionEnded  # plain bytes before the handshake: somebody may have inserted them
         await asyncio.get_running_loop().sock_sendall(accepted, b"S" if offers else b"N")
         return offers
 
-    async def _first_message(self, connection: Connection) -> protocol.Startup | None:
+    async def _startup_under_tls(self, connection: Connection) -> protocol.Startup | None:
         """Read the first message under TLS."""
         message = await connection.read_startup()
         if isinstance(message, protocol.CancelRequest):
@@ -309,7 +309,7 @@ class PostgresServer:
             raise protocol.ProtocolViolation("encryption was requested twice")
         return message
 
-    async def _streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
+    async def _open_streams(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> Connection:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_SPILL_BYTES, loop=loop)
         stream = asyncio.StreamReaderProtocol(reader, loop=loop)
@@ -322,7 +322,7 @@ class PostgresServer:
     def _cancel(self, request: protocol.CancelRequest) -> None:
         """Cancel the statement of a connection, if the key is its own."""
         found = self._open.get(request.process)
-        if found is not None and found.session is not None and _equal(found.cancel_key, request.key):
+        if found is not None and found.session is not None and _matches_secret(found.cancel_key, request.key):
             found.session.cancel()
 
     # ── sign-in ────────────────────────────────────────────────────────────────────────────────
@@ -341,12 +341,12 @@ class PostgresServer:
         if not user:
             raise Refusal("28000", "no user name was sent", hint="Connect as a user of this server.")
         token = await self._authenticate(connection, user)
-        caller = await in_thread(self._gateway.caller_of_token, token, ROUTE)
+        caller = await run_in_thread(self._gateway.caller_of_token, token, ROUTE)
         self._admit(state, caller.user)
         session = await self._open_session(connection, startup, caller, number)
         key_bytes = 32 if startup.minor >= protocol.NEWEST_MINOR else 4
         state.session, state.cancel_key = session, bits.random_bits(8 * key_bytes).to_bytes(key_bytes, "big")
-        settings = b"".join(protocol.parameter_status(*each) for each in session.reported().items())
+        settings = b"".join(protocol.parameter_status(*each) for each in session.reported_settings().items())
         key_data = protocol.backend_key(number, state.cancel_key)
         await connection.send(protocol.AUTHENTICATED + settings + key_data + session.ready)
         await connection.flush(at_once=True)
@@ -356,9 +356,9 @@ class PostgresServer:
         """Count a connection as the user's, who has proven a token; refuse it beyond the limits."""
         users = [each.user for each in self._open.values() if each.user is not None]
         if len(users) >= MAX_CONNECTIONS:
-            raise _too_many("connections")
+            raise _too_many_refusal("connections")
         if users.count(user) >= MAX_USER_CONNECTIONS:
-            raise _too_many(f"connections of {user}")
+            raise _too_many_refusal(f"connections of {user}")
         state.user = user
 
     async def _authenticate(self, connection: Connection, user: str) -> int:
@@ -370,19 +370,19 @@ class PostgresServer:
             if initial.mechanism != scram.MECHANISM:
                 raise scram.ScramFailure("another mechanism")
             client = scram.parse_client_first(initial.data)
-            salt = await in_thread(self._gateway.people.scram_salt, user)
+            salt = await run_in_thread(self._gateway.people.scram_salt, user)
             exchange = scram.Exchange(client, f"{client.nonce}{bits.random_bits(144):036x}", salt)
             await connection.send(protocol.sasl_continue(exchange.server_first.encode()))
             await connection.flush(at_once=True)
             final = await self._read_sasl(connection)
-            verifiers = await in_thread(self._gateway.people.scram_verifiers, user)
-            index, server_final = exchange.verify(final, [*verifiers.values(), _nobody()])
+            verifiers = await run_in_thread(self._gateway.people.scram_verifiers, user)
+            index, server_final = exchange.verify(final, [*verifiers.values(), _unmatched_verifier()])
         except scram.ScramFailure:
             index, server_final, verifiers = -1, b"", {}
         numbers = list(verifiers)
         if not 0 <= index < len(numbers):
             with suppress(NotSignedIn):
-                await in_thread(self._gateway.caller_of_token, None, ROUTE)
+                await run_in_thread(self._gateway.caller_of_token, None, ROUTE)
             raise Refusal("28P01", f'password authentication failed for user "{user[:63]}"', hint=_SIGN_IN_HINT)
         await connection.send(protocol.sasl_final(server_final))
         return numbers[index]
@@ -397,9 +397,9 @@ class PostgresServer:
         self, connection: Connection, startup: protocol.Startup, caller: Caller, number: int
     ) -> Session:
         database = startup.parameters.get("database") or caller.user
-        policy_name, published = await in_thread(self._find_policy, caller, database)
-        policy = await in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
-        catalog = await in_thread(self._catalog, policy, database, caller.user, ())
+        policy_name, published = await run_in_thread(self._find_policy, caller, database)
+        policy = await run_in_thread(lambda: self._gateway.served.curator_for(caller, policy_name).policy)
+        catalog = await run_in_thread(self._catalog, policy, database, caller.user, ())
         tables = PublishedTables(
             self._purchase_cache,
             policy_name,
@@ -420,14 +420,14 @@ class PostgresServer:
             queue=self._catalog_queue,
             refusals=self._refusals,
         )
-        price = parse_token_price(await in_thread(self._gateway.people.token_price, caller.token.number))
-        settings = SessionSettings(caller.user, protocol.SERVER_VERSION, _options(startup.parameters), price)
+        price = parse_token_price(await run_in_thread(self._gateway.people.token_price, caller.token.number))
+        settings = SessionSettings(caller.user, protocol.SERVER_VERSION, _startup_settings(startup.parameters), price)
         types_by_column = _column_types(policy)
         return Session(source, settings, lambda: types_by_column, connection)
 
     def _find_policy(self, caller: Caller, database: str) -> tuple[str, bool]:
         """Return the policy that a database names, and whether it is the free database of what was published."""
-        visible = self._gateway.served.visible_to(caller)
+        visible = self._gateway.served.visible_policies(caller)
         if database in visible:
             return database, False
         name = database.removesuffix(PUBLISHED)
@@ -438,7 +438,7 @@ class PostgresServer:
 
     # ── conversation ───────────────────────────────────────────────────────────────────────────
 
-    async def _converse(self, state: _OpenConnection, session: Session) -> None:
+    async def _handle_messages(self, state: _OpenConnection, session: Session) -> None:
         connection = state.connection
         assert connection is not None
         handled = 0
@@ -458,11 +458,11 @@ class PostgresServer:
                 handled = 0
 
 
-def _too_many(what: str) -> Refusal:
+def _too_many_refusal(what: str) -> Refusal:
     return Refusal("53300", f"too many {what} already", hint="Close some, use a pool, or try again in ten seconds.")
 
 
-def _tune(accepted: socket.socket) -> None:
+def _configure_socket(accepted: socket.socket) -> None:
     accepted.setblocking(False)
     if accepted.family != socket.AF_UNIX:
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -473,7 +473,7 @@ async def _peek(accepted: socket.socket) -> bytes:
     """Wait for the first byte, and leave it unread."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(accepted, _set_done, readable)
+    loop.add_reader(accepted, _finish_future, readable)
     try:
         await readable
     finally:
@@ -481,12 +481,12 @@ async def _peek(accepted: socket.socket) -> bytes:
     return accepted.recv(1, socket.MSG_PEEK)
 
 
-def _set_done(future: asyncio.Future[None]) -> None:
+def _finish_future(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _has_more(accepted: socket.socket) -> bool:
+def _has_unread_bytes(accepted: socket.socket) -> bool:
     with suppress(BlockingIOError):
         return bool(accepted.recv(1, socket.MSG_PEEK))
     return False
@@ -496,7 +496,7 @@ async def _receive_startup(
     accepted: socket.socket,
 ) -> protocol.EncryptionRequest | protocol.CancelRequest | protocol.Startup:
     (length,) = struct.unpack("!i", await _receive(accepted, 4))
-    return protocol.decode_startup(await _receive(accepted, startup_length(length) - 4))
+    return protocol.decode_startup(await _receive(accepted, checked_startup_length(length) - 4))
 
 
 async def _receive(accepted: socket.socket, count: int) -> bytes:
@@ -509,7 +509,7 @@ async def _receive(accepted: socket.socket, count: int) -> bytes:
     return data
 
 
-async def _refuse(connection: Connection | None, accepted: socket.socket, error: Exception) -> None:
+async def _send_fatal_error(connection: Connection | None, accepted: socket.socket, error: Exception) -> None:
     """Send an error that ends the connection."""
     message = error_message(error, fatal=True)
     with suppress(ConnectionEnded, OSError):
@@ -535,16 +535,16 @@ def server_tls(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-def _equal(first: bytes, second: bytes) -> bool:
-    return bool(first) and scram.equal(first, second)
+def _matches_secret(first: bytes, second: bytes) -> bool:
+    return bool(first) and scram.equal_in_constant_time(first, second)
 
 
-def _nobody() -> scram.Verifier:
+def _unmatched_verifier() -> scram.Verifier:
     """Return a verifier that no token has, so that an unknown user's proof is checked as well."""
     return scram.Verifier(bits.random_bits(256).to_bytes(32, "big"), bytes(32))
 
 
-def _options(parameters: Mapping[str, str]) -> dict[str, str]:
+def _startup_settings(parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a start-up message: its own parameters, and those of ``options=-c name=value``."""
     own = {
         name: value for name, value in parameters.items() if name not in ("user", "database", "options", "replication")

@@ -45,7 +45,7 @@ def parameter_oids(
     inferred: dict[int, int] = {}
     for index, token in enumerate(tokens):
         if token.kind is TokenKind.PARAMETER and int(token.value[1:]) not in inferred:
-            inferred[int(token.value[1:])] = _infer(tokens, index, column_types) or 0
+            inferred[int(token.value[1:])] = _infer_oid(tokens, index, column_types) or 0
     count = max(parameter_count(tokens), len(given))
     sent = [*given, *([0] * (count - len(given)))]
     return tuple(
@@ -54,7 +54,7 @@ def parameter_oids(
     )
 
 
-def _infer(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str, Type]) -> int | None:
+def _infer_oid(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str, Type]) -> int | None:
     before, after = tokens[max(0, index - 1) : index], tokens[index + 1 : index + 3]
     if len(after) == 2 and (after[0].is_symbol("::") or after[0].is_word("as")):
         return _CASTS.get(after[1].value.lower(), types.TEXT)
@@ -66,10 +66,10 @@ def _infer(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str, Ty
         found = _column_oid(after[1], column_types)
         if found is not None:
             return found
-    return _compared_column(tokens, index, column_types)
+    return _compared_column_oid(tokens, index, column_types)
 
 
-def _compared_column(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str, Type]) -> int | None:
+def _compared_column_oid(tokens: Sequence[SqlToken], index: int, column_types: Mapping[str, Type]) -> int | None:
     """Return the type of the column that an operator before the parameter compares it with: ``age BETWEEN $1 AND $2``,
     ``region IN ($1, $2)``.
     """

@@ -224,11 +224,11 @@ def decode(kind: bytes, body: bytes) -> FrontendMessage:
         case b"B":
             message = _decode_bind(fields)
         case b"D":
-            message = Describe(_target(fields), fields.text())
+            message = Describe(_statement_or_portal(fields), fields.text())
         case b"E":
             message = Execute(fields.text(), max(0, fields.int32()))
         case b"C":
-            message = Close(_target(fields), fields.text())
+            message = Close(_statement_or_portal(fields), fields.text())
         case b"S":
             message = Sync()
         case b"H":
@@ -260,7 +260,7 @@ def _decode_parameter(fields: _Fields) -> bytes | None:
     return None if length == -1 else fields.take(length)
 
 
-def _target(fields: _Fields) -> str:
+def _statement_or_portal(fields: _Fields) -> str:
     kind = fields.take(1)
     if kind not in (b"S", b"P"):
         raise ProtocolViolation("Describe and Close name a statement or a portal")

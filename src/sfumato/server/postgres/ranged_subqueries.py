@@ -19,7 +19,7 @@ from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns
-from sfumato.server.postgres.synthetic_rows import SyntheticRows, table_files
+from sfumato.server.postgres.synthetic_rows import SyntheticRows, write_table_files
 
 _ENDS = ("_low", "_high")
 _TABLE = "answer"
@@ -37,18 +37,18 @@ class RangedSubquery:
     def describe(self, columns: ResultColumns) -> ResultColumns:
         """Return the columns of the statement, from those of the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
-            described = _engine(Path(folder), columns, ()).describe(self.outer, ())
+            described = _answer_engine(Path(folder), columns, ()).describe(self.outer, ())
         return tuple(ResultColumn(each.name, each.oid) for each in described)
 
     def run(self, answer: Result) -> Result:
         """Return the rows of the statement, from the question's answer."""
         with tempfile.TemporaryDirectory(prefix="sfumato-answer-") as folder:
-            computed = _engine(Path(folder), answer.columns, answer.rows).run(self.outer, ())
+            computed = _answer_engine(Path(folder), answer.columns, answer.rows).run(self.outer, ())
         columns = tuple(ResultColumn(each.name, each.oid) for each in computed.columns)
         return Result(columns, computed.rows, answer.notices, answer.warnings)
 
 
-def names_range_column(sql: str) -> bool:
+def may_name_range_column(sql: str) -> bool:
     """Return False for a text that surely names no range, without parsing it."""
     return any(end in sql.lower() for end in _ENDS)
 
@@ -63,7 +63,7 @@ def split_ranged_subquery(sql: str) -> RangedSubquery | None:
     inner = subquery.unnest()
     outputs = {name.lower() for name in inner.named_selects} if isinstance(inner, exp.Query) else set()
     names = {column.name.lower() for column in tree.find_all(exp.Column) if column.find_ancestor(exp.Subquery) is None}
-    if not any(_is_range(name, outputs) for name in names - outputs):
+    if not any(_is_range_column(name, outputs) for name in names - outputs):
         return None
     outer = tree.copy()
     alias = exp.TableAlias(this=exp.to_identifier(subquery.alias or _TABLE, quoted=True))
@@ -71,11 +71,11 @@ def split_ranged_subquery(sql: str) -> RangedSubquery | None:
     return RangedSubquery(inner.sql("postgres"), outer.sql("postgres"))
 
 
-def _is_range(name: str, outputs: set[str]) -> bool:
+def _is_range_column(name: str, outputs: set[str]) -> bool:
     return any(name.endswith(end) and name.removesuffix(end) in outputs for end in _ENDS)
 
 
-def _engine(folder: Path, columns: ResultColumns, rows: Sequence[Sequence[Any]]) -> SyntheticRows:
+def _answer_engine(folder: Path, columns: ResultColumns, rows: Sequence[Sequence[Any]]) -> SyntheticRows:
     import pyarrow
 
     kinds = {
@@ -90,4 +90,4 @@ def _engine(folder: Path, columns: ResultColumns, rows: Sequence[Sequence[Any]])
         pyarrow.array(part, kinds.get(each.oid, pyarrow.string())) for part, each in zip(cells, columns, strict=True)
     ]
     table = pyarrow.Table.from_arrays(arrays, [each.name for each in columns])
-    return SyntheticRows(dict(table_files(folder, {_TABLE: table})))
+    return SyntheticRows(dict(write_table_files(folder, {_TABLE: table})))

@@ -86,7 +86,7 @@ def column_formats(formats: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(formats)
 
 
-def describe_columns(columns: ResultColumns, formats: Sequence[int] = ()) -> bytes:
+def row_description_message(columns: ResultColumns, formats: Sequence[int] = ()) -> bytes:
     fields = [
         protocol.FieldDescription(column.name, column.oid, types.SIZES.get(column.oid, -1), form)
         for column, form in zip(columns, column_formats(formats, len(columns)), strict=True)

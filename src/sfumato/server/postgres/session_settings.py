@@ -22,7 +22,7 @@ NO_PRICE_HINT = (
 _SWITCH = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 
 
-def _number(name: str, allowed: Range = POSITIVE) -> Callable[[str], str]:
+def _number_parser(name: str, allowed: Range = POSITIVE) -> Callable[[str], str]:
     def parse(value: str) -> str:
         exact(value.strip(), name, allowed)
         return value.strip()
@@ -30,7 +30,7 @@ def _number(name: str, allowed: Range = POSITIVE) -> Callable[[str], str]:
     return parse
 
 
-def _switch(name: str) -> Callable[[str], bool]:
+def _switch_parser(name: str) -> Callable[[str], bool]:
     def parse(value: str) -> bool:
         if value.strip().lower() not in _SWITCH:
             raise InvalidParameter(name, value, "on or off")
@@ -39,31 +39,31 @@ def _switch(name: str) -> Callable[[str], bool]:
     return parse
 
 
-def _within(value: str) -> str | dict[str, str]:
+def _parse_within(value: str) -> str | dict[str, str]:
     """Parse ``50``, or ``visits=50, cost=3``."""
     if "=" not in value:
-        return _number("within")(value)
+        return _number_parser("within")(value)
     goals = (each.partition("=") for each in value.split(","))
-    return {name.strip().strip('"'): _number("within")(width) for name, _, width in goals}
+    return {name.strip().strip('"'): _number_parser("within")(width) for name, _, width in goals}
 
 
-def _noise(value: str) -> str:
+def _parse_mechanism(value: str) -> str:
     if value.strip().lower() not in ("laplace", "gaussian"):
         raise InvalidParameter("mechanism", value, "laplace or gaussian")
     return value.strip().lower()
 
 
 PRICE_TERMS: Mapping[str, Callable[[str], Any]] = {
-    "epsilon": _number("epsilon"),
-    "delta": _number("delta", BELOW_ONE),
-    "rho": _number("rho"),
-    "within": _within,
-    "confidence": _number("confidence", CONFIDENCE),
-    "mechanism": _noise,
-    "fresh": _switch("fresh"),
+    "epsilon": _number_parser("epsilon"),
+    "delta": _number_parser("delta", BELOW_ONE),
+    "rho": _number_parser("rho"),
+    "within": _parse_within,
+    "confidence": _number_parser("confidence", CONFIDENCE),
+    "mechanism": _parse_mechanism,
+    "fresh": _switch_parser("fresh"),
 }
 """The terms of a price that can be set, and how each is read."""
-_OTHER_TERMS: Mapping[str, Callable[[str], Any]] = {"most": _number("most"), "ranges": _switch("ranges")}
+_OTHER_TERMS: Mapping[str, Callable[[str], Any]] = {"most": _number_parser("most"), "ranges": _switch_parser("ranges")}
 _EXAMPLES = {
     "delta": "1e-6",
     "within": "50",
@@ -152,7 +152,7 @@ class SessionSettings:
         self._defaults = _DEFAULTS | own
         self._values = dict(self._defaults)
         for name, value in startup.items():
-            self._values[name.lower()] = self._checked(name.lower(), value)
+            self._values[name.lower()] = self._check_value(name.lower(), value)
         self._defaults = dict(self._values)  # RESET returns to what the connection was opened with
         self._before_transaction: dict[str, str] | None = None
         self._local: dict[str, str | None] = {}
@@ -162,7 +162,7 @@ class SessionSettings:
         if name not in self._values:
             if name in _known_terms():
                 return ""
-            raise _unknown(name)
+            raise _unknown_setting(name)
         return self._values[name]
 
     def items(self) -> list[tuple[str, str]]:
@@ -174,7 +174,7 @@ class SessionSettings:
         if value is None:
             self.reset(name)
         else:
-            self._values[name] = self._checked(name, value)
+            self._values[name] = self._check_value(name, value)
         if local and self._before_transaction is not None:
             self._local.setdefault(name, before)
 
@@ -211,7 +211,7 @@ class SessionSettings:
 
     @property
     def ranges(self) -> bool:
-        return _switch("ranges")(self._values.get(f"{PREFIX}ranges", "off"))
+        return _switch_parser("ranges")(self._values.get(f"{PREFIX}ranges", "off"))
 
     @property
     def most(self) -> str | None:
@@ -222,20 +222,20 @@ class SessionSettings:
         """Return the price of a statement: its comment's terms replace the connection's amount; empty for none."""
         for name, value in comment.items():
             if name not in PRICE_TERMS:
-                raise _unknown(f"{PREFIX}{name}")
-            self._checked(f"{PREFIX}{name}", value)
+                raise _unknown_setting(f"{PREFIX}{name}")
+            self._check_value(f"{PREFIX}{name}", value)
         written = {name: self._values[key] for name in PRICE_TERMS if (key := f"{PREFIX}{name}") in self._values}
         if any(name in comment for name in _AMOUNTS):
             written = {name: value for name, value in written.items() if name not in _AMOUNTS}
         return {name: PRICE_TERMS[name](value) for name, value in {**written, **comment}.items()}
 
-    def _checked(self, name: str, value: str) -> str:
+    def _check_value(self, name: str, value: str) -> str:
         if len(value) > _MAX_VALUE_LENGTH or "\0" in value:
             raise Refusal("22023", f"the value of {name[:60]} is too long", hint="Set a shorter value.")
         if name.startswith(PREFIX):
             return _checked_term(name, value)
         if name not in self._defaults:
-            raise _unknown(name)
+            raise _unknown_setting(name)
         if name in _READ_ONLY or name in ("server_version", "server_version_num", "session_authorization"):
             raise Refusal("55P02", f"{name} cannot be changed", hint="Leave it out.")
         if name in _FIXED and value.strip().strip("'\"").lower() not in _FIXED[name][1]:
@@ -268,7 +268,7 @@ def _known_terms() -> set[str]:
 def _checked_term(name: str, value: str) -> str:
     parse = {**PRICE_TERMS, **_OTHER_TERMS}.get(name.removeprefix(PREFIX))
     if parse is None:
-        raise _unknown(name)
+        raise _unknown_setting(name)
     try:
         parse(value)
     except InvalidParameter as error:
@@ -277,7 +277,7 @@ def _checked_term(name: str, value: str) -> str:
     return value
 
 
-def _unknown(name: str) -> Refusal:
+def _unknown_setting(name: str) -> Refusal:
     close = difflib.get_close_matches(name[:60], [*_known_terms(), *_DEFAULTS], n=1)
     hint = (
         f"Did you mean {close[0]}?" if close else "The price is set by sfumato.epsilon, sfumato.within or sfumato.rho."

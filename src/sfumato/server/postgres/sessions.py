@@ -28,8 +28,8 @@ from sfumato.policy import Type
 from sfumato.privacy.numbers import exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.server.postgres import protocol, types
-from sfumato.server.postgres.answering import StatementSource, Terms
-from sfumato.server.postgres.error_reports import error_message, notice, unsupported_rule
+from sfumato.server.postgres.answering import StatementSource, StatementTerms
+from sfumato.server.postgres.error_reports import error_message, notice_message, unsupported_rule
 from sfumato.server.postgres.lexing import StatementText
 from sfumato.server.postgres.parameters import parameter_count, parameter_oids
 from sfumato.server.postgres.results import (
@@ -37,8 +37,8 @@ from sfumato.server.postgres.results import (
     ResultColumns,
     column_formats,
     copy_messages,
-    describe_columns,
     encode_cells,
+    row_description_message,
     text_result,
 )
 from sfumato.server.postgres.session_settings import REPORTED, SessionSettings
@@ -204,7 +204,7 @@ class Session:
         try:
             with self._cancellable:
                 await self._authenticate()
-                await self._extended(message)
+                await self._handle_extended_message(message)
         except Exception as error:  # whatever it is, it is reported as an error of this message
             self._skips_to_sync = True
             await self._fail(error, *self._source_text(message))
@@ -232,7 +232,7 @@ class Session:
             named = (self._prepared if message.kind == "S" else self._portals).get(message.name)
         if named is None or named.statement is None:
             return "", 0
-        return named.sql, _offset_of(named.statement)
+        return named.sql, _question_offset(named.statement)
 
     async def _fail(self, error: Exception, sql: str, offset: int = 0) -> None:
         if self._transaction == _OPEN:
@@ -253,8 +253,8 @@ class Session:
             if not statements:
                 await self._outbox.send(protocol.EMPTY_QUERY)
             for statement in statements:
-                offset = _offset_of(statement)
-                self._require_possible_now(statement)
+                offset = _question_offset(statement)
+                self._require_no_failed_transaction(statement)
                 await self._run_simple(statement)
         except Exception as error:  # the rest of the text is not run
             await self._fail(error, sql, offset)
@@ -262,7 +262,7 @@ class Session:
 
     async def _require_one_question(self, statements: Sequence[Statement]) -> None:
         """Refuse a text with two questions before either is asked: its reader could see the price of one only."""
-        selections = self._selections(statements)
+        selections = self._selected_rows(statements)
         if len(selections) < 2:
             return
         asked = [each for each in selections if await self._source.is_question(each.sql)]
@@ -274,7 +274,7 @@ class Session:
                 hint="Send them one after the other.",
             )
 
-    def _selections(self, statements: Sequence[Statement]) -> list[Rows]:
+    def _selected_rows(self, statements: Sequence[Statement]) -> list[Rows]:
         """Return what the statements of a text select, and what the open cursors do that it fetches for the first
         time.
         """
@@ -299,12 +299,12 @@ class Session:
     async def _run_simple(self, statement: Statement) -> None:
         portal = Portal(statement, ranges=self._ranges)
         if isinstance(statement, FetchCursor) and statement.shows:
-            await self._outbox.send(describe_columns(await self._cursor_columns(statement.name)))
+            await self._outbox.send(row_description_message(await self._cursor_columns(statement.name)))
         await self._execute(portal, describe=True)
 
     # ── extended protocol ──────────────────────────────────────────────────────────────────────
 
-    async def _extended(self, message: protocol.FrontendMessage) -> None:
+    async def _handle_extended_message(self, message: protocol.FrontendMessage) -> None:
         match message:
             case protocol.Parse():
                 await self._parse(message)
@@ -341,7 +341,7 @@ class Session:
             self._prepared[message.name] = PreparedStatement(None, (), False)
             return
         text, statement = classified[0]
-        self._require_possible_now(statement)
+        self._require_no_failed_transaction(statement)
         given = await self._given_oids(message, statement, text)
         oids = parameter_oids(text.tokens, given, self._column_types())
         self._prepared[message.name] = PreparedStatement(statement, oids, self._ranges, message.sql)
@@ -358,7 +358,7 @@ class Session:
         return tuple(oid or inferred for oid, inferred in zip_longest(padded, said, fillvalue=types.TEXT))
 
     def _bind(self, message: protocol.Bind) -> None:
-        prepared = self._prepared_statement(message.statement)
+        prepared = self._require_prepared(message.statement)
         if message.portal and message.portal in self._portals:
             raise Refusal("42P03", "this portal exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS and message.portal not in self._portals:
@@ -378,29 +378,31 @@ class Session:
             prepared.statement, parameters, message.result_formats, prepared.ranges, sql=prepared.sql
         )
 
-    def _prepared_statement(self, name: str) -> PreparedStatement:
+    def _require_prepared(self, name: str) -> PreparedStatement:
         if name not in self._prepared:
             raise Refusal("26000", "this prepared statement does not exist", hint="Parse it first.")
         return self._prepared[name]
 
-    def _portal(self, name: str) -> Portal:
+    def _require_portal(self, name: str) -> Portal:
         if name not in self._portals:
             hint = "Declare or bind it first; portals end with their transaction."
             raise Refusal("34000", f'the cursor or portal "{name[:60]}" does not exist', hint=hint)
         return self._portals[name]
 
     async def _describe_statement(self, name: str) -> None:
-        prepared = self._prepared_statement(name)
+        prepared = self._require_prepared(name)
         await self._outbox.send(protocol.parameter_description(prepared.parameter_oids))
         samples = tuple(map(types.sample_value, prepared.parameter_oids))
         columns = await self._columns(Portal(prepared.statement, samples, ranges=prepared.ranges))
-        await self._outbox.send(protocol.NO_DATA if columns is None else describe_columns(columns))
+        await self._outbox.send(protocol.NO_DATA if columns is None else row_description_message(columns))
 
     async def _describe_portal(self, name: str) -> None:
-        portal = self._portal(name)
+        portal = self._require_portal(name)
         columns = await self._columns(portal)
         portal.columns = columns
-        await self._outbox.send(protocol.NO_DATA if columns is None else describe_columns(columns, portal.formats))
+        await self._outbox.send(
+            protocol.NO_DATA if columns is None else row_description_message(columns, portal.formats)
+        )
 
     async def _columns(self, portal: Portal) -> ResultColumns | None:
         """Return the columns of a portal's result; None if it has none. Spends nothing."""
@@ -409,7 +411,7 @@ class Session:
             return portal.columns
         match statement:
             case Rows():
-                await self._note_asking(statement)
+                await self._record_whether_curator_asked(statement)
                 cancelled = self._cancellable.cancelled
                 return await self._source.describe(statement, portal.parameters, cancelled, ranges=portal.ranges)
             case DeclareCursor():
@@ -419,27 +421,27 @@ class Session:
             case Explain():
                 return _EXPLAIN_COLUMNS
             case ShowSetting():
-                return self._show(statement.name).columns
+                return self._setting_result(statement.name).columns
             case _:
                 return None
 
     async def _cursor_columns(self, name: str) -> ResultColumns:
-        cursor = self._portal(name)
+        cursor = self._require_portal(name)
         if cursor.columns is None:
             cursor.columns = await self._columns(cursor)
         return cursor.columns or ()
 
     async def _execute_portal(self, message: protocol.Execute) -> None:
-        portal = self._portal(message.portal)
+        portal = self._require_portal(message.portal)
         if portal.statement is None:
             await self._outbox.send(protocol.EMPTY_QUERY)
             return
-        self._require_possible_now(portal.statement)
+        self._require_no_failed_transaction(portal.statement)
         await self._execute(portal, message.max_rows)
 
     # ── execution ──────────────────────────────────────────────────────────────────────────────
 
-    def _require_possible_now(self, statement: Statement) -> None:
+    def _require_no_failed_transaction(self, statement: Statement) -> None:
         """Refuse everything but the end of a failed transaction."""
         ends = isinstance(statement, TransactionCommand) and statement.action in ("commit", "rollback", "rollback to")
         if self._transaction == _FAILED and not ends:
@@ -451,7 +453,7 @@ class Session:
         statement = portal.statement
         match statement:
             case Rows() | Explain() | ShowSetting():
-                await self._start(portal, describe=describe)
+                await self._run_once(portal, describe=describe)
                 await self._send_rows(portal, max_rows or None, "SELECT" if isinstance(statement, Rows) else None)
             case FetchCursor():
                 await self._fetch(statement, portal.formats)
@@ -460,9 +462,9 @@ class Session:
             case None:
                 await self._outbox.send(protocol.EMPTY_QUERY)
             case _:
-                await self._outbox.send(protocol.command_complete(await self._command(statement, portal)))
+                await self._outbox.send(protocol.command_complete(await self._run_command(statement, portal)))
 
-    async def _start(self, portal: Portal, *, describe: bool) -> None:
+    async def _run_once(self, portal: Portal, *, describe: bool) -> None:
         """Run the statement of a portal unless it was run before, and keep its rows there."""
         if portal.remaining is not None:
             return
@@ -470,14 +472,14 @@ class Session:
         portal.columns, portal.remaining = result.columns, iter(result.rows)
         await self._send_notes(result)
         if describe:
-            await self._outbox.send(describe_columns(result.columns))
+            await self._outbox.send(row_description_message(result.columns))
 
     async def _run(self, portal: Portal) -> Result:
         statement = portal.statement
         if isinstance(statement, ShowSetting):
-            return self._show(statement.name)
+            return self._setting_result(statement.name)
         if isinstance(statement, Explain):
-            await self._note_asking(statement.rows)
+            await self._record_whether_curator_asked(statement.rows)
             price = self._settings.price(statement.rows.price)
             return await self._source.explain(statement.rows, portal.parameters, price)
         assert isinstance(statement, Rows)
@@ -486,21 +488,21 @@ class Session:
     async def _run_rows(
         self, rows: Rows, parameters: Sequence[Any], columns: ResultColumns | None, *, ranges: bool
     ) -> Result:
-        await self._note_asking(rows)
+        await self._record_whether_curator_asked(rows)
         self._source.limit.most = None if self._settings.most is None else exact(self._settings.most, "most")
-        terms = Terms(self._settings.price(rows.price), ranges, self._cancellable.cancelled)
+        terms = StatementTerms(self._settings.price(rows.price), ranges, self._cancellable.cancelled)
         result = await self._source.run(rows, parameters, columns, terms)
         self._has_charged |= result.charged
         return result
 
-    async def _note_asking(self, rows: Rows) -> None:
+    async def _record_whether_curator_asked(self, rows: Rows) -> None:
         self._asks_curator = self._asks_curator or not await self._source.reads_catalog(rows.sql)
 
     async def _send_notes(self, result: Result) -> None:
         for note in result.notices:
-            await self._outbox.send(notice(note))
+            await self._outbox.send(notice_message(note))
         for warning in result.warnings:
-            await self._outbox.send(notice(warning, severity="WARNING", code="01000"))
+            await self._outbox.send(notice_message(warning, severity="WARNING", code="01000"))
 
     async def _send_rows(self, portal: Portal, count: int | None, verb: str | None) -> None:
         assert portal.columns is not None and portal.remaining is not None  # noqa: PT018
@@ -516,8 +518,8 @@ class Session:
         await self._outbox.send(protocol.command_complete(f"{tag} {sent}" if verb else tag))
 
     async def _fetch(self, statement: FetchCursor, formats: Sequence[int]) -> None:
-        cursor = self._portal(statement.name)
-        await self._start(cursor, describe=False)
+        cursor = self._require_portal(statement.name)
+        await self._run_once(cursor, describe=False)
         assert cursor.columns is not None and cursor.remaining is not None  # noqa: PT018
         own_formats = column_formats(formats, len(cursor.columns))
         moved = 0
@@ -534,7 +536,7 @@ class Session:
             await self._outbox.send(message)
         await self._outbox.send(protocol.command_complete(f"COPY {len(result.rows)}"))
 
-    def _show(self, name: str) -> Result:
+    def _setting_result(self, name: str) -> Result:
         if name == "all":
             rows = [(key, value, "") for key, value in self._settings.items()]
             return text_result(("name", "setting", "description"), rows)
@@ -542,7 +544,7 @@ class Session:
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────
 
-    async def _command(self, statement: Statement, portal: Portal) -> str:
+    async def _run_command(self, statement: Statement, portal: Portal) -> str:
         """Run a statement without rows; return its tag."""
         match statement:
             case SetSetting():
@@ -554,7 +556,7 @@ class Session:
                 await self._change_settings(lambda: self._settings.reset(statement.name))
                 return "RESET"
             case TransactionCommand():
-                return await self._end_or_begin(statement)
+                return await self._run_transaction_command(statement)
             case Discard():
                 await self._discard(statement)
                 return statement.tag
@@ -574,17 +576,17 @@ class Session:
 
     async def _change_settings(self, change: Callable[[], None]) -> None:
         """Change settings, and tell the client of those it is told of."""
-        before = self.reported()
+        before = self.reported_settings()
         change()
-        for name, value in self.reported().items():
+        for name, value in self.reported_settings().items():
             if before[name] != value:
                 await self._outbox.send(protocol.parameter_status(name, value))
 
-    def reported(self) -> dict[str, str]:
+    def reported_settings(self) -> dict[str, str]:
         """Return the settings that the client is told of, as it spells them."""
         return {shown: self._settings.show(name) for name, shown in REPORTED.items()}
 
-    async def _end_or_begin(self, statement: TransactionCommand) -> str:
+    async def _run_transaction_command(self, statement: TransactionCommand) -> str:
         if statement.action == "begin":
             if self._transaction == _IDLE:
                 self._transaction, self._savepoints, self._has_charged = _OPEN, 0, False
@@ -610,14 +612,14 @@ class Session:
             return statement.tag
         rolls_back = statement.action == "rollback" or self._transaction == _FAILED
         if rolls_back and self._has_charged:
-            await self._outbox.send(notice(_ROLLBACK_NOTICE))
+            await self._outbox.send(notice_message(_ROLLBACK_NOTICE))
         await self._change_settings(self._settings.roll_back if rolls_back else self._settings.commit)
         self._transaction = _IDLE
         self._drop_portals()
         return "ROLLBACK" if rolls_back else statement.tag
 
     async def _warn(self, text: str, code: str) -> None:
-        await self._outbox.send(notice(text, severity="WARNING", code=code))
+        await self._outbox.send(notice_message(text, severity="WARNING", code=code))
 
     def _end_implicit_transaction(self) -> None:
         if self._transaction == _IDLE:
@@ -638,7 +640,7 @@ class Session:
         if name is None:
             self._prepared = {}
         else:
-            self._prepared_statement(name)
+            self._require_prepared(name)
             del self._prepared[name]
 
     def _declare(self, statement: DeclareCursor, portal: Portal) -> None:
@@ -659,7 +661,7 @@ class Session:
         if name is None:
             self._portals = {}
         else:
-            self._portal(name)
+            self._require_portal(name)
             del self._portals[name]
 
     @property
@@ -667,7 +669,7 @@ class Session:
         return self._settings.ranges or self._source.published is not None
 
 
-def _offset_of(statement: Statement) -> int:
+def _question_offset(statement: Statement) -> int:
     """Return where the question of a statement begins in the client's text."""
     rows = statement.rows if isinstance(statement, (CopyOut, DeclareCursor, Explain)) else statement
     return rows.offset if isinstance(rows, Rows) else 0

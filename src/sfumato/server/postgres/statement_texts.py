@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfumato.server.postgres.error_reports import UNFINISHED
 from sfumato.server.postgres.lexing import MAX_TOKENS, StatementText, TooManyTokens, UnfinishedText, split_statements
 from sfumato.server.postgres.statements import Refusal, Statement, classify
-from sfumato.server.requests.calls import in_thread
+from sfumato.server.requests.calls import run_in_thread
 
 MAX_SQL_BYTES = 65536
 MAX_STATEMENTS_PER_TEXT = 100
@@ -15,7 +15,7 @@ _MAX_INLINE_LETTERS = 2048
 
 async def classify_text(sql: str) -> list[tuple[StatementText, Statement]]:
     """Return the statements of a client's text with what each asks for."""
-    return _classify_all(sql) if len(sql) <= _MAX_INLINE_LETTERS else await in_thread(_classify_all, sql)
+    return _classify_all(sql) if len(sql) <= _MAX_INLINE_LETTERS else await run_in_thread(_classify_all, sql)
 
 
 def _classify_all(sql: str) -> list[tuple[StatementText, Statement]]:

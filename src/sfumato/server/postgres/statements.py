@@ -168,7 +168,7 @@ def classify(text: StatementText) -> Statement:
     """Return what a statement asks for; raise ``Refusal`` for what is not possible here."""
     first = text.tokens[0]
     if first.is_word(*_ROW_WORDS) or first.is_symbol("("):
-        return _rows(text, 0, len(text.sql))
+        return _rows_statement(text, 0, len(text.sql))
     word = first.value.lower() if first.kind is TokenKind.WORD else ""
     if word in _WRITE_WORDS:
         raise Refusal("25006", f"cannot execute {word.upper()}: this server only answers questions", hint=_READ_HINT)
@@ -180,7 +180,7 @@ def classify(text: StatementText) -> Statement:
     return parse(text)
 
 
-def _rows(text: StatementText, start: int, stop: int) -> Rows:
+def _rows_statement(text: StatementText, start: int, stop: int) -> Rows:
     """Return the statement between two positions, with the price of a comment before it or before all."""
     index = next(index for index, token in enumerate(text.tokens) if token.start >= start)
     first = text.tokens[index].start
@@ -255,7 +255,7 @@ def _parse_reset(text: StatementText) -> Statement:
 def _parse_show(text: StatementText) -> Statement:
     tokens = text.tokens[1:]
     if tokens and tokens[0].is_word("tables"):
-        return _rows(text, 0, len(text.sql))
+        return _rows_statement(text, 0, len(text.sql))
     if tokens and tokens[0].is_word("transaction"):
         return ShowSetting("transaction_isolation")
     if tokens and tokens[0].is_word("time"):
@@ -269,30 +269,30 @@ def _parse_show(text: StatementText) -> Statement:
 # ── transactions ───────────────────────────────────────────────────────────────────────────────
 
 
-def _begin(text: StatementText) -> Statement:
+def _parse_begin(text: StatementText) -> Statement:
     tag = "BEGIN" if text.tokens[0].is_word("begin") else "START TRANSACTION"
     return TransactionCommand("begin", tag)
 
 
-def _commit(_: StatementText) -> Statement:
+def _parse_commit(_: StatementText) -> Statement:
     return TransactionCommand("commit", "COMMIT")
 
 
-def _rollback(text: StatementText) -> Statement:
+def _parse_rollback(text: StatementText) -> Statement:
     rest = skip_words(text.tokens[1:], "work", "transaction")
     if rest and rest[0].is_word("to"):
         return TransactionCommand("rollback to", "ROLLBACK")
     return TransactionCommand("rollback", "ROLLBACK")
 
 
-def _discard(text: StatementText) -> Statement:
+def _parse_discard(text: StatementText) -> Statement:
     what = text.tokens[1].value.upper() if len(text.tokens) > 1 else ""
     if what not in ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"):
         raise Refusal("42601", "DISCARD needs a target", hint="Write DISCARD ALL.")
     return Discard(what == "ALL", f"DISCARD {what}")
 
 
-def _deallocate(text: StatementText) -> Statement:
+def _parse_deallocate(text: StatementText) -> Statement:
     parts, _ = dotted_name(skip_words(text.tokens[1:], "prepare"))
     if not parts:
         raise Refusal("42601", "DEALLOCATE needs a prepared statement", hint="Write DEALLOCATE ALL.")
@@ -302,7 +302,7 @@ def _deallocate(text: StatementText) -> Statement:
 # ── cursors ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _declare(text: StatementText) -> Statement:
+def _parse_declare(text: StatementText) -> Statement:
     parts, options = dotted_name(text.tokens[1:])
     rest = skip_words(
         options, "binary", "asensitive", "insensitive", "no", "scroll", "cursor", "with", "without", "hold"
@@ -318,10 +318,10 @@ def _declare(text: StatementText) -> Statement:
         )
     _require_rows(rest[1])
     holds = "hold" in words and "without" not in words
-    return DeclareCursor(parts[0], _rows(text, rest[1].start, len(text.sql)), holds)
+    return DeclareCursor(parts[0], _rows_statement(text, rest[1].start, len(text.sql)), holds)
 
 
-def _fetch(text: StatementText) -> Statement:
+def _parse_fetch(text: StatementText) -> Statement:
     shows = text.tokens[0].is_word("fetch")
     tokens = text.tokens[1:]
     source = next((index for index, token in enumerate(tokens) if token.is_word("from", "in")), -1)
@@ -345,7 +345,7 @@ def _fetch_count(direction: Sequence[SqlToken]) -> int | None:
     raise Refusal("0A000", "a cursor only moves forward", hint="Write FETCH 100 FROM c, or FETCH ALL FROM c.")
 
 
-def _close(text: StatementText) -> Statement:
+def _parse_close(text: StatementText) -> Statement:
     parts, _ = dotted_name(text.tokens[1:])
     if not parts:
         raise Refusal("42601", "CLOSE needs a cursor", hint="Write CLOSE c, or CLOSE ALL.")
@@ -355,12 +355,12 @@ def _close(text: StatementText) -> Statement:
 # ── COPY and EXPLAIN ───────────────────────────────────────────────────────────────────────────
 
 
-def _copy(text: StatementText) -> Statement:
+def _parse_copy(text: StatementText) -> Statement:
     tokens = text.tokens
     if len(tokens) > 1 and tokens[1].is_symbol("("):
         end = _closing_parenthesis(tokens, 1)
         _require_rows(tokens[2])
-        rows, rest = _rows(text, tokens[2].start, tokens[end].start), tokens[end + 1 :]
+        rows, rest = _rows_statement(text, tokens[2].start, tokens[end].start), tokens[end + 1 :]
     else:
         parts, after_name = dotted_name(tokens[1:])
         rest = tuple(after_name)
@@ -372,7 +372,7 @@ def _copy(text: StatementText) -> Statement:
         raise Refusal(
             "42501", "COPY writes to the client only", hint="Write COPY (SELECT …) TO STDOUT; in psql, \\copy."
         )
-    return CopyOut(rows, _copy_format(skip_words(rest[2:], "with")))
+    return CopyOut(rows, _parse_copy_format(skip_words(rest[2:], "with")))
 
 
 def quote_name(name: str) -> str:
@@ -390,7 +390,7 @@ def _closing_parenthesis(tokens: Sequence[SqlToken], opening: int) -> int:
     raise Refusal("42601", "a parenthesis is not closed", hint="Write COPY (SELECT …) TO STDOUT.")
 
 
-def _copy_format(tokens: Sequence[SqlToken]) -> CopyFormat:
+def _parse_copy_format(tokens: Sequence[SqlToken]) -> CopyFormat:
     """Parse the options of a COPY, in parentheses or in the old form: ``CSV HEADER``."""
     words = [token for token in tokens if not (token.is_symbol("(") or token.is_symbol(")") or token.is_symbol(","))]
     options: dict[str, str] = {}
@@ -438,7 +438,7 @@ def _build_copy_format(options: Mapping[str, str]) -> CopyFormat:
     return CopyFormat(kind, delimiter, null, header and kind != "binary", quote)
 
 
-def _explain(text: StatementText) -> Statement:
+def _parse_explain(text: StatementText) -> Statement:
     tokens: Sequence[SqlToken] = text.tokens[1:]
     options: Sequence[SqlToken] = ()
     if tokens and tokens[0].is_symbol("(") and len(tokens) > 1 and not tokens[1].is_word(*_ROW_WORDS):
@@ -456,7 +456,7 @@ def _explain(text: StatementText) -> Statement:
     if not tokens:
         raise Refusal("42601", "EXPLAIN needs a question", hint="Write EXPLAIN SELECT …")
     _require_rows(tokens[0])
-    return Explain(_rows(text, tokens[0].start, len(text.sql)))
+    return Explain(_rows_statement(text, tokens[0].start, len(text.sql)))
 
 
 def _require_rows(token: SqlToken) -> None:
@@ -476,22 +476,22 @@ _PARSERS: Mapping[str, Callable[[StatementText], Statement]] = {
     "set": _parse_set,
     "reset": _parse_reset,
     "show": _parse_show,
-    "begin": _begin,
-    "start": _begin,
-    "commit": _commit,
-    "end": _commit,
-    "rollback": _rollback,
-    "abort": _rollback,
+    "begin": _parse_begin,
+    "start": _parse_begin,
+    "commit": _parse_commit,
+    "end": _parse_commit,
+    "rollback": _parse_rollback,
+    "abort": _parse_rollback,
     "savepoint": lambda _: TransactionCommand("savepoint", "SAVEPOINT"),
     "release": lambda _: TransactionCommand("release", "RELEASE"),
-    "discard": _discard,
-    "deallocate": _deallocate,
-    "declare": _declare,
-    "fetch": _fetch,
-    "move": _fetch,
-    "close": _close,
-    "copy": _copy,
-    "explain": _explain,
+    "discard": _parse_discard,
+    "deallocate": _parse_deallocate,
+    "declare": _parse_declare,
+    "fetch": _parse_fetch,
+    "move": _parse_fetch,
+    "close": _parse_close,
+    "copy": _parse_copy,
+    "explain": _parse_explain,
     "listen": _no_effect("LISTEN"),
     "unlisten": _no_effect("UNLISTEN"),
     "prepare": _refuse_prepare,

@@ -23,7 +23,7 @@ from sfumato.server.postgres.catalog import rewriting
 from sfumato.server.postgres.catalog.answering import parse_query
 from sfumato.server.postgres.catalog.database import locked_engine
 from sfumato.server.postgres.catalog.engine_process import Limits
-from sfumato.server.postgres.catalog.parsing import NODES, named_tables, shown
+from sfumato.server.postgres.catalog.parsing import NODES, named_tables, printable_name
 from sfumato.server.postgres.catalog.types import CatalogColumn, result_oid
 
 TIME_LIMIT = 20.0
@@ -65,8 +65,10 @@ def table_names(sql: str, known: Collection[str], database: str) -> list[str] | 
     if len(others) == len(read):
         return None
     if others:
-        rule = f"{shown(others[0].name)} is not a synthetic table, and those can only be joined with each other"
-        raise _refuse("join", rule, "query the two in separate statements")
+        rule = (
+            f"{printable_name(others[0].name)} is not a synthetic table, and those can only be joined with each other"
+        )
+        raise _synthetic_refusal("join", rule, "query the two in separate statements")
     return list(dict.fromkeys(table.name.lower() for table in read))
 
 
@@ -100,7 +102,9 @@ class SyntheticRows:
         rows, letters = self._fetch(self._generate(sql, parameters))
         if len(rows) > MAX_ROWS or letters > MAX_LETTERS:
             rule = f"one statement can return at most {MAX_ROWS:,} synthetic rows and {MAX_LETTERS:,} characters"
-            raise _refuse("size", rule, "add LIMIT or WHERE; all rows come as a file from GET …/releases/LINE?form=csv")
+            raise _synthetic_refusal(
+                "size", rule, "add LIMIT or WHERE; all rows come as a file from GET …/releases/LINE?form=csv"
+            )
         return RowsAnswer(columns, rows)
 
     def interrupt(self) -> None:
@@ -116,7 +120,7 @@ class SyntheticRows:
             self._lock.release()
         if answer is None:
             rule = f"this cannot be evaluated over synthetic rows, or takes over {TIME_LIMIT:g} seconds or 256 MB"
-            raise _refuse("statement", rule, "check the names of columns in \\d, or ask for less at once")
+            raise _synthetic_refusal("statement", rule, "check the names of columns in \\d, or ask for less at once")
         return answer
 
     def _generate(self, sql: str, parameters: Sequence[Any]) -> str:
@@ -124,7 +128,7 @@ class SyntheticRows:
         assert tree is not None, "table_names has parsed it"
         _refuse_constructs(tree)
         rewritten = tree.copy()
-        _bind(rewritten, parameters)
+        _bind_parameters(rewritten, parameters)
         rewriting.fold_identifiers(rewritten)
         rewriting.name_columns(rewritten)
         for column in rewritten.find_all(exp.Column):
@@ -149,15 +153,21 @@ def _refuse_constructs(tree: exp.Query) -> None:
     for node in tree.walk():
         if type(node) not in ROW_NODES:
             name = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
-            raise _refuse("construct", f"{shown(name)} is not supported over synthetic rows", "write a plain SELECT")
+            raise _synthetic_refusal(
+                "construct", f"{printable_name(name)} is not supported over synthetic rows", "write a plain SELECT"
+            )
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise _refuse("construct", "WITH RECURSIVE is not supported over synthetic rows", "write a plain SELECT")
+            raise _synthetic_refusal(
+                "construct", "WITH RECURSIVE is not supported over synthetic rows", "write a plain SELECT"
+            )
 
 
-def _bind(tree: exp.Query, parameters: Sequence[Any]) -> None:
+def _bind_parameters(tree: exp.Query, parameters: Sequence[Any]) -> None:
     for node in [*tree.find_all(exp.Parameter)]:
         if not node.name.isdigit() or not 1 <= int(node.name) <= len(parameters):
-            raise _refuse("parameter", f"there is no parameter ${shown(node.name)}", "bind a value for each parameter")
+            raise _synthetic_refusal(
+                "parameter", f"there is no parameter ${printable_name(node.name)}", "bind a value for each parameter"
+            )
         value = parameters[int(node.name) - 1]
         is_count = isinstance(node.parent, (exp.Limit, exp.Offset)) and isinstance(value, str) and value.isdecimal()
         node.replace(_literal(int(value) if is_count else value))
@@ -178,11 +188,11 @@ def _literal(value: Any) -> exp.Expr:
     return exp.Literal.string(str(value))
 
 
-def _refuse(code: str, rule: str, fix: str) -> Unsupported:
+def _synthetic_refusal(code: str, rule: str, fix: str) -> Unsupported:
     return Unsupported(f"synthetic-{code}", rule, fix=fix, place="the statement")
 
 
-def table_files(folder: Path, tables: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+def write_table_files(folder: Path, tables: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     """Write Arrow tables to Parquet files; yield name and file of each."""
     from pyarrow import parquet
 

@@ -37,7 +37,7 @@ from sfumato.server.postgres import types
 from sfumato.server.postgres.catalog.described_relations import DescribedColumn, DescribedRelation
 from sfumato.server.postgres.lexing import blank_database
 from sfumato.server.postgres.results import Result, ResultColumn, ResultColumns, answer_result
-from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, table_files, table_names
+from sfumato.server.postgres.synthetic_rows import RowsAnswer, SyntheticRows, table_names, write_table_files
 
 if TYPE_CHECKING:
     import pyarrow
@@ -93,7 +93,7 @@ class Purchase:
         """The rows of each table, by its name in lower case: drawn once, and kept as long as the purchase is."""
         folder = tempfile.mkdtemp(prefix="sfumato-synthetic-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return {name.lower(): path for name, path in table_files(Path(folder), self._draw_tables(MAX_LOADED))}
+        return {name.lower(): path for name, path in write_table_files(Path(folder), self._draw_tables(MAX_LOADED))}
 
     def answer(self, sql: str, parameters: Sequence[Any], confidence: str) -> Answer:
         """Answer a question about the people from what was measured."""
@@ -152,11 +152,12 @@ class PurchaseCache:
         """Return what the caller may read, in the order of the ledger."""
         lines = self._gateway.bought_lines(caller, policy, KINDS)
         purchases = [
-            self._get_or_make(self._purchases, (policy, line), self._reader(caller), _MAX_PURCHASES) for line in lines
+            self._get_or_make(self._purchases, (policy, line), self._purchase_reader(caller), _MAX_PURCHASES)
+            for line in lines
         ]
         return tuple(purchase for purchase in purchases if purchase is not None)
 
-    def _reader(self, caller: Caller) -> Callable[[tuple[str, int]], Purchase | None]:
+    def _purchase_reader(self, caller: Caller) -> Callable[[tuple[str, int]], Purchase | None]:
         def read(key: tuple[str, int]) -> Purchase | None:
             policy, line = key
             try:
@@ -232,7 +233,7 @@ class PublishedTables:
 
     def describe(self, sql: str, parameters: Sequence[Any]) -> ResultColumns:
         """Return the columns of a statement's result."""
-        samples = tuple(_sample(value) for value in parameters)
+        samples = tuple(_sample_like(value) for value in parameters)
         if self._is_answered_by_model(sql, samples):
             answer = self._ask_model(sql, samples, DEFAULT_CONFIDENCE)
             return answer_result(answer, None, ranges=True, charged=False).columns
@@ -242,19 +243,19 @@ class PublishedTables:
         self, sql: str, parameters: Sequence[Any], columns: ResultColumns | None, confidence: str = DEFAULT_CONFIDENCE
     ) -> Result:
         """Return the rows of a statement."""
-        samples = tuple(_sample(value) for value in parameters)
+        samples = tuple(_sample_like(value) for value in parameters)
         if self._is_answered_by_model(sql, samples):
             answer = self._ask_model(sql, parameters, confidence)
             return answer_result(answer, columns, ranges=True, charged=False)
         answer_rows: RowsAnswer = self._run_over_rows(sql, samples, lambda rows: rows.run(sql, parameters))
-        lines = ", ".join(str(purchase.line) for purchase in self._purchases_of(sql))
+        lines = ", ".join(str(purchase.line) for purchase in self._purchases_in(sql))
         note = f"computed over synthetic rows of line {lines}, which belong to nobody: no ranges are known"
         return Result(_result_columns(answer_rows.columns), answer_rows.rows, (note,))
 
     def explain(self, sql: str, parameters: Sequence[Any]) -> list[str]:
         """Say what answers a statement."""
-        lines = ", ".join(str(purchase.line) for purchase in self._purchases_of(sql))
-        if self._is_answered_by_model(sql, tuple(_sample(value) for value in parameters)):
+        lines = ", ".join(str(purchase.line) for purchase in self._purchases_in(sql))
+        if self._is_answered_by_model(sql, tuple(_sample_like(value) for value in parameters)):
             return [f"free: answered from the model that was bought on line {lines}, with ranges"]
         return [f"free: computed over synthetic rows of line {lines}, without ranges"]
 
@@ -266,14 +267,14 @@ class PublishedTables:
     def _named_tables(self, sql: str) -> list[str] | None:
         return table_names(sql, self._purchases.keys(), self.database) if self.may_read(sql) else None
 
-    def _purchases_of(self, sql: str) -> list[Purchase]:
+    def _purchases_in(self, sql: str) -> list[Purchase]:
         names = self._named_tables(sql) or ()
         return list(dict.fromkeys(self._purchases[name] for name in names))
 
     def _is_answered_by_model(self, sql: str, samples: Sequence[Any]) -> bool:
-        return self._refusal(sql, samples) is None
+        return self._model_refusal(sql, samples) is None
 
-    def _refusal(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
+    def _model_refusal(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
         """Return why no model answers; it is asked once, with sample values of the parameters' types."""
         key = (sql, *map(type, samples))
         if key not in self._refusals:
@@ -283,11 +284,11 @@ class PublishedTables:
         return self._refusals[key]
 
     def _ask_model(self, sql: str, parameters: Sequence[Any], confidence: str) -> Answer:
-        (purchase,) = self._purchases_of(sql)
+        (purchase,) = self._purchases_in(sql)
         return purchase.answer(blank_database(sql, self.database), parameters, confidence)
 
     def _try_model(self, sql: str, samples: Sequence[Any]) -> Unsupported | None:
-        if len(self._purchases_of(sql)) > 1:
+        if len(self._purchases_in(sql)) > 1:
             return Unsupported(
                 "join",
                 "tables of separate purchases have no model in common",
@@ -301,17 +302,17 @@ class PublishedTables:
 
     def _run_over_rows(self, sql: str, samples: Sequence[Any], ask: Callable[[SyntheticRows], _V]) -> _V:
         """Ask the rows; a name that neither they nor the model know is refused in the model's words."""
-        self._running = self.cache.engine(self.user, self._purchases_of(sql))
+        self._running = self.cache.engine(self.user, self._purchases_in(sql))
         try:
             return ask(self._running)
         except Unsupported as over_rows:
-            refusal = self._refusal(sql, samples)
+            refusal = self._model_refusal(sql, samples)
             raise refusal if refusal is not None and refusal.code in _UNKNOWN_NAMES else over_rows from None
         finally:
             self._running = None
 
 
-def _sample(value: Any) -> Any:
+def _sample_like(value: Any) -> Any:
     """Return a value of the same type, with which columns and route are found."""
     return _SAMPLES.get(type(value), value)
 

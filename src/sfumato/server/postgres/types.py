@@ -176,7 +176,7 @@ class ParameterType:
     """None where the binary form is the text."""
 
 
-def _unpack(form: str) -> Callable[[bytes], Any]:
+def _unpacker(form: str) -> Callable[[bytes], Any]:
     def unpack(raw: bytes) -> Any:
         (value,) = struct.unpack(form, raw)
         return value
@@ -233,7 +233,7 @@ def _unpack_bool(raw: bytes) -> bool:
 
 
 def _unpack_float(form: str) -> Callable[[bytes], Any]:
-    unpack = _unpack(form)
+    unpack = _unpacker(form)
     return lambda raw: simplest_number(Decimal(repr(unpack(raw))))
 
 
@@ -280,19 +280,19 @@ _PARAMETER_TYPES: Mapping[int, ParameterType] = {
     0: _TEXT_TYPE,
     **dict.fromkeys((TEXT, VARCHAR, BPCHAR, NAME, UNKNOWN), _TEXT_TYPE),
     BOOL: ParameterType("boolean", _parse_bool, _unpack_bool),
-    INT2: ParameterType("smallint", _parse_integer, _unpack("!h")),
-    INT4: ParameterType("integer", _parse_integer, _unpack("!i")),
-    INT8: ParameterType("bigint", _parse_integer, _unpack("!q")),
+    INT2: ParameterType("smallint", _parse_integer, _unpacker("!h")),
+    INT4: ParameterType("integer", _parse_integer, _unpacker("!i")),
+    INT8: ParameterType("bigint", _parse_integer, _unpacker("!q")),
     FLOAT4: ParameterType("real", _parse_decimal, _unpack_float("!f")),
     FLOAT8: ParameterType("double precision", _parse_decimal, _unpack_float("!d")),
     NUMERIC: ParameterType("numeric", _parse_decimal, _unpack_numeric),
-    26: ParameterType("oid", _parse_integer, _unpack("!I")),
+    26: ParameterType("oid", _parse_integer, _unpacker("!I")),
     **{oid: ParameterType("array", str, _unpack_array) for oid in (1000, 1005, 1007, 1009, 1016, 1028)},
-    DATE: ParameterType("date", _parse_date, lambda raw: _EPOCH + dt.timedelta(days=_unpack("!i")(raw))),
+    DATE: ParameterType("date", _parse_date, lambda raw: _EPOCH + dt.timedelta(days=_unpacker("!i")(raw))),
     TIMESTAMP: ParameterType(
         "timestamp",
         _parse_timestamp,
-        lambda raw: _EPOCH_TIME + dt.timedelta(microseconds=_unpack("!q")(raw)),
+        lambda raw: _EPOCH_TIME + dt.timedelta(microseconds=_unpacker("!q")(raw)),
     ),
 }
 

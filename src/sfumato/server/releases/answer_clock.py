@@ -133,9 +133,9 @@ class _DelayedOpening:
 
     def __call__(self, phase: str) -> None:
         if phase == _JOINING:
-            self.hold()
+            self.wait_for_clock()
 
-    def hold(self) -> None:
+    def wait_for_clock(self) -> None:
         """Wait for the clock, once."""
         if self._clock is not None and not self._delayed:
             self._delayed = True
@@ -204,7 +204,7 @@ class DelayedOpenings(Generic[T]):
             try:
                 opened = opening(delayed)
             finally:  # a refusal is delayed as well
-                delayed.hold()
+                delayed.wait_for_clock()
             put(opened)
         finally:
             with self._lock:

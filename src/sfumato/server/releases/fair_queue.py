@@ -69,7 +69,7 @@ class Work(Protocol):
     @property
     def user(self) -> str: ...
 
-    def begin(self) -> bool:
+    def try_begin(self) -> bool:
         """Start if the limits over all processes allow it; return whether it started."""
         ...
 
@@ -100,7 +100,8 @@ class FairQueue:
         self._begun = 0
         self._draining = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"release-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._work_until_drained, name=f"release-{number}", daemon=True)
+            for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -144,30 +145,30 @@ class FairQueue:
             self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._waiting and not self._running, seconds)
 
-    def _work(self) -> None:
+    def _work_until_drained(self) -> None:
         lower_priority()
-        while (work := self._next()) is not None:
+        while (work := self._wait_for_next()) is not None:
             try:
                 work.run()
             finally:
                 self._end_turn(work)
 
-    def _next(self) -> Work | None:
+    def _wait_for_next(self) -> Work | None:
         """Wait for the next release whose turn it is; None when there will be no more."""
         with self._changed:
             while True:
-                work = self._begin_next()
+                work = self._try_begin_next()
                 if work is not None:
                     return work
                 if self._draining and not self._waiting:
                     return None
                 self._changed.wait(_POLL_SECONDS if self._waiting else None)
 
-    def _begin_next(self) -> Work | None:
+    def _try_begin_next(self) -> Work | None:
         """Start the first release of the first user who may start one, and move that user to the end."""
         for user in list(self._order):
             user_queue = self._users[user]
-            if user_queue.running < self._at_once and user_queue.queue[0].begin():
+            if user_queue.running < self._at_once and user_queue.queue[0].try_begin():
                 work = user_queue.queue.popleft()
                 self._order.remove(user)
                 if user_queue.queue:

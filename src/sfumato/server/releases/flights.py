@@ -153,13 +153,13 @@ class Flights:
         """Refuse new flights and wait until all have ended."""
         return self._turns.drain(seconds)
 
-    def require_files(self) -> None:
+    def require_writable_file(self) -> None:
         """Raise ``LedgerUnavailable`` while the people file, which could not be written, still cannot."""
         if self._unavailable_since is not None:
             self._running.probe()
             self._unavailable_since = None
 
-    def begin(self, flight: Flight) -> bool:
+    def try_begin(self, flight: Flight) -> bool:
         """Start a flight if the user's limit over all processes allows it; ended flights of this process do not
         count.
 
@@ -171,7 +171,7 @@ class Flights:
         try:
             started = self._running.try_begin(flight.request, ended)
         except LedgerUnavailable as error:
-            if self._can_wait():
+            if self._may_keep_waiting():
                 return False
             flight.refusal = error
             return True
@@ -180,7 +180,7 @@ class Flights:
             self._unended -= ended
         return started
 
-    def _can_wait(self) -> bool:
+    def _may_keep_waiting(self) -> bool:
         now = self._now()
         if self._unavailable_since is None:
             self._unavailable_since = now
@@ -201,9 +201,11 @@ class Flights:
             released = answer if isinstance(answer, FlightResult) else FlightResult.from_answer(answer)
         except BaseException as error:  # delivered to the waiting clients; the next flight gets its turn
             error_raised = error
-        self._land(flight, released, error_raised, phases.late)
+        self._store_and_deliver(flight, released, error_raised, phases.late)
 
-    def _land(self, flight: Flight, released: FlightResult | None, failure: BaseException | None, late: int) -> None:
+    def _store_and_deliver(
+        self, flight: Flight, released: FlightResult | None, failure: BaseException | None, late: int
+    ) -> None:
         try:
             stored = None if released is None else flight.to_stored(released)
             self._running.end(flight.request, stored, late)
@@ -214,7 +216,7 @@ class Flights:
 
     def _deliver(self, flight: Flight, released: FlightResult | None, failure: BaseException | None) -> None:
         flight.phase = Phase.DONE
-        flight.buy = _already_landed  # drop the reference to the curator: the outcome is kept longer
+        flight.buy = _refuse_second_run  # drop the reference to the curator: the outcome is kept longer
         if released is not None:
             flight.future.set_result(released)
         else:
@@ -258,12 +260,12 @@ class _FlightWork:
     def user(self) -> str:
         return self.flight.request.user
 
-    def begin(self) -> bool:
-        return self.flights.begin(self.flight)
+    def try_begin(self) -> bool:
+        return self.flights.try_begin(self.flight)
 
     def run(self) -> None:
         self.flights.run_flight(self.flight)
 
 
-def _already_landed(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
+def _refuse_second_run(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
     raise RuntimeError("a flight runs once")

@@ -42,7 +42,7 @@ class ProposalKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Proposed:
+class ProposalFacts:
     """What is known of a proposal without a price: its text, columns and warnings."""
 
     text: str
@@ -51,7 +51,7 @@ class Proposed:
     free: bool
 
     @classmethod
-    def from_proposal(cls, proposal: Any) -> Proposed:
+    def from_proposal(cls, proposal: Any) -> ProposalFacts:
         warnings, free = getattr(proposal, "warnings", ()), getattr(proposal, "free", False)
         return cls(getattr(proposal, "text", ""), proposal.columns, tuple(warnings), free)
 

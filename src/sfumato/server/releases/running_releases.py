@@ -121,14 +121,16 @@ class RunningReleases:
                 return False
             rows.execute(
                 "INSERT INTO running VALUES (?, ?, ?, ?, ?)",
-                (*key_values, Phase.QUEUED.value, local_files.this_process()),
+                (*key_values, Phase.QUEUED.value, local_files.current_process_name()),
             )
         return True
 
     def probe(self) -> None:
         """Write and delete a row; raise ``LedgerUnavailable`` if the file cannot be written."""
         with self._database.write_transaction() as rows:
-            rows.execute("INSERT INTO running VALUES ('', '', '', ?, ?)", (Phase.DONE, local_files.this_process()))
+            rows.execute(
+                "INSERT INTO running VALUES ('', '', '', ?, ?)", (Phase.DONE, local_files.current_process_name())
+            )
             rows.execute("DELETE FROM running WHERE account = '' AND user = '' AND request = ''")
 
     def mark_charged(self, request: ReleaseKey) -> None:
@@ -145,7 +147,7 @@ class RunningReleases:
             key_values = (request.account, request.user, request.id)
             rows.execute("DELETE FROM running WHERE account = ? AND user = ? AND request = ?", key_values)
             if stored is not None:
-                _store(rows, request, stored)
+                _store_release(rows, request, stored)
             if late:
                 _add_overruns(rows, request.account, late)
 
@@ -159,7 +161,9 @@ class RunningReleases:
         per user and line, only the request is stored.
         """
         with self._database.write_transaction() as rows:
-            _store(rows, request, stored if _has_room(rows, request, stored) else replace(stored, answer=""))
+            _store_release(
+                rows, request, stored if _has_room_for_copy(rows, request, stored) else replace(stored, answer="")
+            )
 
     def phase(self, request: ReleaseKey) -> Phase | None:
         """Return the phase of a release in any process; None if it is not running, or its process has died."""
@@ -168,7 +172,7 @@ class RunningReleases:
                 "SELECT phase, process FROM running WHERE account = ? AND user = ? AND request = ?",
                 (request.account, request.user, request.id),
             ).fetchone()
-        return None if row is None or local_files.is_alive(row[1]) is False else Phase(row[0])
+        return None if row is None or local_files.is_process_alive(row[1]) is False else Phase(row[0])
 
     def stored_release(self, request: ReleaseKey) -> StoredRelease | None:
         """Find what a request was answered with."""
@@ -238,7 +242,7 @@ class RunningReleases:
 def _delete_dead_processes(rows: sqlite3.Connection) -> None:
     """Delete the rows of processes that have ended."""
     for number, process in rows.execute("SELECT rowid, process FROM running").fetchall():
-        if local_files.is_alive(process) is False:
+        if local_files.is_process_alive(process) is False:
             rows.execute("DELETE FROM running WHERE rowid = ?", (number,))
 
 
@@ -246,7 +250,7 @@ def _delete_landed(rows: sqlite3.Connection, landed: Iterable[ReleaseKey]) -> No
     """Delete the rows of ended flights of this process."""
     rows.executemany(
         "DELETE FROM running WHERE account = ? AND user = ? AND request = ? AND process = ?",
-        [(each.account, each.user, each.id, local_files.this_process()) for each in landed],
+        [(each.account, each.user, each.id, local_files.current_process_name()) for each in landed],
     )
 
 
@@ -257,7 +261,7 @@ def _add_overruns(rows: sqlite3.Connection, account: str, late: int) -> None:
     )
 
 
-def _has_room(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
+def _has_room_for_copy(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> bool:
     """Return whether the text is stored already, or the user has only a few copies of the line."""
     if rows.execute("SELECT 1 FROM texts WHERE hash = ?", (_hash(stored.answer),)).fetchone():
         return True
@@ -268,7 +272,7 @@ def _has_room(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelea
     return len(copies.fetchall()) < MAX_TEXTS_PER_LINE
 
 
-def _store(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
+def _store_release(rows: sqlite3.Connection, request: ReleaseKey, stored: StoredRelease) -> None:
     """Store a request and its answer. Equal texts are stored once, so repeated requests take little space."""
     text_hash = _hash(stored.answer)
     inserted = rows.execute(
@@ -306,7 +310,7 @@ def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second:
     """Return how many more free questions a call counts as, by the size of its proposal, before it is answered."""
     if act in ("propose", "columns"):
         return 0
-    extra = sum(len(each.groups) for each in _questions(proposal)) // GROUPS
+    extra = sum(len(each.groups) for each in _questions_with_groups(proposal)) // GROUPS
     if isinstance(proposal, RunningTotalsProposal):
         extra += int(_PERIOD_PAIR_SECONDS * len(proposal.periods) ** 2 * per_second)
     if isinstance(proposal, MarginalsProposal):
@@ -314,12 +318,12 @@ def proposal_cost(proposal: Any, act: str, price: Mapping[str, Any], per_second:
     if price.get("within") is not None:
         extra += len(proposal.columns) - 1
     if act == "power":
-        seconds = _POWER_SECONDS * (10 + sum(len(each.groups) for each in _questions(proposal)))
+        seconds = _POWER_SECONDS * (10 + sum(len(each.groups) for each in _questions_with_groups(proposal)))
         return extra + _questions_meanwhile("forecasts of power", seconds, per_second)
     return extra + _preview_questions(proposal, price, per_second) if act == "preview" else extra
 
 
-def _questions(proposal: Any) -> Iterator[Question]:
+def _questions_with_groups(proposal: Any) -> Iterator[Question]:
     """List the questions of a proposal whose groups are known."""
     if isinstance(proposal, CombinedQuestion):
         yield from proposal.parts
@@ -360,4 +364,4 @@ def _preview_seconds(proposal: Any, price: Mapping[str, Any]) -> float:
         return _CELL_SECONDS * sum(
             math.prod(sizes[column_index] for column_index in each) for each in proposal.workload.sets
         )
-    return _GROUP_SECONDS * sum(len(each.groups) for each in _questions(proposal))
+    return _GROUP_SECONDS * sum(len(each.groups) for each in _questions_with_groups(proposal))

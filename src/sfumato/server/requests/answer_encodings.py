@@ -114,10 +114,10 @@ FORMS = (
 NAMES = tuple(each.name for each in FORMS)
 
 
-def negotiate(name: str | None, accepted: Iterable[str]) -> AnswerEncoding:
+def negotiate_encoding(name: str | None, accepted: Iterable[str]) -> AnswerEncoding:
     """Return the encoding that is named, or else the first that the Accept headers allow."""
     if name is not None:
-        return next((each for each in FORMS if each.name == name), None) or _not_acceptable(
+        return next((each for each in FORMS if each.name == name), None) or _refuse_encoding(
             f"the known forms are {_FORM_NAMES}"
         )
     ranges = [each for header in accepted for each in _accepted_media(header)]
@@ -127,13 +127,13 @@ def negotiate(name: str | None, accepted: Iterable[str]) -> AnswerEncoding:
         for form in FORMS:
             if media in ("*/*", form.media_type, form.media_type.partition("/")[0] + "/*"):
                 return form
-    return _not_acceptable(f"answers are available as {', '.join(each.media_type for each in FORMS)}")
+    return _refuse_encoding(f"answers are available as {', '.join(each.media_type for each in FORMS)}")
 
 
 def encoded_response(answer: Any, form: AnswerEncoding, name: str) -> Response:
     """Return a response with the released value in this encoding."""
     if not any(hasattr(answer, each) for each in form.any_method_of):
-        _not_acceptable(f"this kind of release is not available as {form.media_type}")
+        _refuse_encoding(f"this kind of release is not available as {form.media_type}")
     headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(name)}.{form.name}"}
     return Response(form.write(answer), 200, headers, form.media_type)
 
@@ -156,7 +156,7 @@ def _accepted_media(header: str) -> list[str]:
     return [media for _, _, media in sorted(weighted)]
 
 
-def _not_acceptable(rule: str) -> Any:
+def _refuse_encoding(rule: str) -> Any:
     raise InvalidRequest(rule, place="Accept", fix=f"request one of {_FORM_NAMES} with ?form=… or an Accept header")
 
 
@@ -196,12 +196,12 @@ def static_reply(body: bytes, media_type: str, caching: str) -> StaticReply:
 
 def accepts_gzip(accepted: Iterable[str]) -> bool:
     """Return whether the client accepts gzip, and prefers it at least as much as identity (RFC 9110, 12.5.3)."""
-    weights = dict(_parse_coding(each) for header in accepted for each in header.split(","))
+    weights = dict(_parse_weighted_coding(each) for header in accepted for each in header.split(","))
     weight = weights.get("gzip", weights.get("*", 0.0))
     return weight > 0 and weight >= weights.get("identity", 0.0)
 
 
-def _parse_coding(coding: str) -> tuple[str, float]:
+def _parse_weighted_coding(coding: str) -> tuple[str, float]:
     name, *terms = (part.strip().lower() for part in coding.split(";"))
     weights = [term[2:] for term in terms if term.startswith("q=")]
     try:

@@ -102,20 +102,20 @@ CURSOR = (
 T = TypeVar("T")
 
 
-def gateway_of(request: Request) -> Gateway:
+def request_gateway(request: Request) -> Gateway:
     """Return the gateway of the application that handles a request."""
     gateway: Gateway = request.app.state.gateway
     return gateway
 
 
-async def in_thread(call: Callable[..., T], *given: Any, **more: Any) -> T:
+async def run_in_thread(call: Callable[..., T], *given: Any, **more: Any) -> T:
     """Run a blocking call in a worker thread."""
     return await run_in_threadpool(call, *given, **more)
 
 
 async def authenticate(request: Request) -> Caller:
     """Authenticate the caller in a worker thread."""
-    return await in_thread(authenticate_blocking, request)
+    return await run_in_thread(authenticate_blocking, request)
 
 
 def authenticate_blocking(request: Request) -> Caller:
@@ -133,9 +133,9 @@ def authenticate_credentials(request: Request, credentials: Credentials, route: 
     """Authenticate these credentials, and count GET and HEAD requests against the rate limit; other calls are counted
     by their action.
     """
-    caller = gateway_of(request).caller(credentials, route)
+    caller = request_gateway(request).caller(credentials, route)
     if request.method in ("GET", "HEAD"):
-        gateway_of(request).count_read(caller)
+        request_gateway(request).count_read(caller)
     return caller
 
 
@@ -152,7 +152,7 @@ def authorized_parsing(request: Request, caller: Caller) -> AbstractContextManag
     body.
     """
     operation: RestOperation = request.state.operation
-    return gateway_of(request).authorized_parsing(caller, operation.name, *map(Role, operation.roles))
+    return request_gateway(request).authorized_parsing(caller, operation.name, *map(Role, operation.roles))
 
 
 def require_json(request: Request) -> None:
@@ -173,7 +173,7 @@ def query_integer(request: Request, name: str, default: int, maximum: int, minim
     return int(text)
 
 
-def parse_key(values: Sequence[str], place: str = "Idempotency-Key") -> str:
+def parse_idempotency_key(values: Sequence[str], place: str = "Idempotency-Key") -> str:
     """Return the one Idempotency-Key among these header or query values."""
     if len(values) != 1 or not _KEY_PATTERN.fullmatch(values[0]):
         raise InvalidRequest(

@@ -103,10 +103,10 @@ class BodyLimitMiddleware:
         except ClientDisconnect:
             return
         except TimeoutError:
-            await _refuse(_timeout_refusal(), 408, scope, receive, send)
+            await _send_refusal(_timeout_refusal(), 408, scope, receive, send)
         except SfumatoError as refusal:
             status = 415 if refusal.place == "Content-Encoding" else None
-            await _refuse(refusal, status, scope, receive, send)
+            await _send_refusal(refusal, status, scope, receive, send)
         else:
             await self.app(scope, _replay_body(body, receive), send)
 
@@ -150,7 +150,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
     return receive_replayed
 
 
-async def _refuse(error: SfumatoError, status: int | None, scope: Scope, receive: Receive, send: Send) -> None:
+async def _send_refusal(error: SfumatoError, status: int | None, scope: Scope, receive: Receive, send: Send) -> None:
     """Send a refusal and close the connection: the unread rest of the body is not a request."""
     response = problem(error, status)
     response.headers["Connection"] = "close"

@@ -27,7 +27,7 @@ from sfumato.error_facts import shorten
 from sfumato.errors import InvalidParameter, InvalidRequest, Unsupported
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer
-from sfumato.server.releases.proposal_cache import Proposed
+from sfumato.server.releases.proposal_cache import ProposalFacts
 from sfumato.server.requests import responses, specs
 from sfumato.server.requests.responses import FreeReply
 from sfumato.server.requests.specs import (
@@ -71,7 +71,7 @@ class ProposalKind:
     def free_response(self) -> Any:
         """The type of the response of a free call: by act, what the proposal's methods return."""
         return_types = {act: returned for act in ACTS if (returned := self._return_type(act)) is not None}
-        results = {"propose": reduce(or_, self.other_classes, Proposed), **return_types}
+        results = {"propose": reduce(or_, self.other_classes, ProposalFacts), **return_types}
         return reduce(
             or_, (responses.with_types(FreeReply, Literal[act], returned) for act, returned in results.items())
         )
@@ -104,7 +104,7 @@ class ProposalKind:
         if method in ("propose", "columns"):
             return {}
         if not hasattr(self.proposal_class, _METHODS.get(method, method)):
-            raise _not_offered(self.name, method)
+            raise _not_offered_refusal(self.name, method)
         parameters = inspect.signature(getattr(self.proposal_class, _METHODS.get(method, method))).parameters
         for name, value in given_terms.items():
             if name not in parameters:
@@ -138,7 +138,7 @@ def _annotated_return(cls: type[Any], name: str) -> Any:
     )
 
 
-def _not_offered(kind: str, method: str) -> Unsupported:
+def _not_offered_refusal(kind: str, method: str) -> Unsupported:
     """Return the refusal of a free call that this kind does not have."""
     if method == "error":
         rule = f"the error of {kind} cannot be forecast: it depends on the data"
@@ -242,7 +242,7 @@ def decode_body(kind: Any, body: bytes) -> Any:
         json.loads(body, object_pairs_hook=_require_distinct, parse_int=str, parse_float=str)
         return decoded
     except msgspec.ValidationError as error:
-        raise _invalid_body(error) from None
+        raise _invalid_body_refusal(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidRequest("the body must be JSON in UTF-8", place="the body", fix=_FIX) from None
 
@@ -276,7 +276,7 @@ def propose(curator: Curator, kind: str, spec: Mapping[str, Any]) -> Any:
     try:
         parsed_spec = msgspec.convert(spec, proposal_kind.spec)
     except msgspec.ValidationError as error:
-        raise _invalid_body(error) from None
+        raise _invalid_body_refusal(error) from None
     return proposal_kind.make(curator, parsed_spec)
 
 
@@ -292,7 +292,7 @@ _FIX = "see the schema at GET /v1/openapi.json"
 _MAX_RULE = 200
 
 
-def _invalid_body(error: msgspec.ValidationError) -> InvalidRequest:
+def _invalid_body_refusal(error: msgspec.ValidationError) -> InvalidRequest:
     rule, _, path = str(error).partition(" - at ")
     place = ", ".join(["the body", *([path.strip("`").removeprefix("$.")] if path else [])])
     shortened = rule if len(rule) <= _MAX_RULE else rule[: _MAX_RULE - 1] + "…"

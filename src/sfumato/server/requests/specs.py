@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from sfumato.curator import Curator
-from sfumato.curator.release_kinds import TERMS, ReleaseKind, Size, spec_fields
+from sfumato.curator.release_kinds import TERMS, ReleaseKind, SizeBounds, spec_fields
 from sfumato.errors import InvalidParameter, InvalidRequest
 from sfumato.plan.sql.aggregations import Aggregation
 from sfumato.plan.sql.histograms import Histogram
@@ -251,7 +251,7 @@ def json_type(annotation: Any) -> Any:
     """Return the type that decodes JSON for a field; numbers may also be strings, which are exact."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _with_size(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, Size)))
+        return _with_size(json_type(parts[0]), next(each for each in parts[1:] if isinstance(each, SizeBounds)))
     if origin in (Union, UnionType):
         return _json_union(parts)
     if origin is Sequence:
@@ -278,7 +278,7 @@ def _keyed_by_tuples(annotation: Any) -> bool:
     return get_origin(annotation) is Mapping and get_origin(get_args(annotation)[0]) is tuple
 
 
-def _with_size(annotation: Any, size: Size) -> Any:
+def _with_size(annotation: Any, size: SizeBounds) -> Any:
     if annotation is int:
         return Annotated[int, msgspec.Meta(ge=size.least, le=size.most)]
     return Annotated[annotation, msgspec.Meta(min_length=size.least, max_length=size.most)]

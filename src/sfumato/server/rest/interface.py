@@ -168,10 +168,10 @@ _OWN_STATUS = {"Content-Type": 415, "Accept": 406}
 
 def routes() -> list[Route]:
     """Return a route for every operation."""
-    return [Route(each.path, _handle(each), methods=[each.method], name=each.name) for each in OPERATIONS]
+    return [Route(each.path, _wrap_handler(each), methods=[each.method], name=each.name) for each in OPERATIONS]
 
 
-def _handle(operation: RestOperation) -> Handler:
+def _wrap_handler(operation: RestOperation) -> Handler:
     async def handle(request: Request) -> Response:
         metrics: Metrics = request.app.state.metrics
         metrics.count_call(operation.name)

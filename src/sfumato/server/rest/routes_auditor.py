@@ -21,8 +21,8 @@ from sfumato.server.requests.calls import (
     Parameter,
     RestOperation,
     authenticate,
-    gateway_of,
-    in_thread,
+    request_gateway,
+    run_in_thread,
 )
 from sfumato.server.requests.responses import LedgerCheck
 
@@ -31,7 +31,7 @@ _FORMS = {"json": JSON, "csv": "text/csv", "arrow": "application/vnd.apache.arro
 
 async def verify(request: Request) -> Response:
     caller = await authenticate(request)
-    verification = await in_thread(gateway_of(request).verify, caller)
+    verification = await run_in_thread(request_gateway(request).verify, caller)
     return json_response(LedgerCheck.of(verification))
 
 
@@ -45,7 +45,7 @@ async def export_response(request: Request, caller: Caller, form: str) -> Respon
     folder = tempfile.TemporaryDirectory()
     path = Path(folder.name, "ledger")
     try:
-        await in_thread(gateway_of(request).export, caller, form, path)
+        await run_in_thread(request_gateway(request).export, caller, form, path)
     except BaseException:
         folder.cleanup()
         raise
@@ -54,7 +54,7 @@ async def export_response(request: Request, caller: Caller, form: str) -> Respon
 
 async def anchor(request: Request) -> Response:
     caller = await authenticate(request)
-    return Response(codec.dumps(await in_thread(gateway_of(request).anchor, caller)), media_type=JSON)
+    return Response(codec.dumps(await run_in_thread(request_gateway(request).anchor, caller)), media_type=JSON)
 
 
 _ROLES = (OWNER, AUDITOR)

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from sfumato.errors import Draining, LedgerUnavailable
 from sfumato.server.requests.answer_encodings import json_response
-from sfumato.server.requests.calls import OWNER, RestOperation, authenticate, gateway_of, in_thread
+from sfumato.server.requests.calls import OWNER, RestOperation, authenticate, request_gateway, run_in_thread
 from sfumato.server.requests.responses import Health
 from sfumato.version import __version__
 
@@ -93,13 +93,13 @@ async def ready(request: Request) -> Response:
     """Return 200 while new work is accepted: not while stopping, and not while charges could not be written."""
     if request.app.state.stopping:
         raise Draining
-    await in_thread(request.app.state.readiness.require)
+    await run_in_thread(request.app.state.readiness.require)
     return json_response(Health("ready"))
 
 
 async def metrics(request: Request) -> Response:
     """Return the counters, to owners alone: when others ask is nobody else's business."""
-    await in_thread(gateway_of(request).require_owner, await authenticate(request), "metrics")
+    await run_in_thread(request_gateway(request).require_owner, await authenticate(request), "metrics")
     counters: Metrics = request.app.state.metrics
     return PlainTextResponse(counters.text())
 

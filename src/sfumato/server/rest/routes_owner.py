@@ -19,10 +19,10 @@ from sfumato.server.requests.calls import (
     RestOperation,
     authenticate,
     authorized_parsing,
-    gateway_of,
-    in_thread,
     parse_body,
     query_integer,
+    request_gateway,
+    run_in_thread,
 )
 from sfumato.server.requests.responses import (
     Acts,
@@ -40,33 +40,35 @@ from sfumato.server.requests.specs import Amendment, ChangedUser, NewLink, NewTo
 
 async def list_users(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(Users(await in_thread(gateway_of(request).users, caller)))
+    return json_response(Users(await run_in_thread(request_gateway(request).users, caller)))
 
 
 async def add_user(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewUser = await parse_body(request, caller, NewUser)
-    return json_response(await in_thread(gateway_of(request).add_user, caller, body.name, body.role), 201)
+    return json_response(await run_in_thread(request_gateway(request).add_user, caller, body.name, body.role), 201)
 
 
 async def change_user(request: Request) -> Response:
     caller = await authenticate(request)
     body: ChangedUser = await parse_body(request, caller, ChangedUser)
     name = request.path_params["user"]
-    return json_response(await in_thread(gateway_of(request).disable_user, caller, name, disabled=body.disabled))
+    return json_response(
+        await run_in_thread(request_gateway(request).disable_user, caller, name, disabled=body.disabled)
+    )
 
 
 async def new_login_link(request: Request) -> Response:
     """Create a login link, such as for an owner whose session has ended."""
     caller = await authenticate(request)
     body: NewLink = await parse_body(request, caller, NewLink)
-    secret = await in_thread(gateway_of(request).new_login_link, caller, body.user)
+    secret = await run_in_thread(request_gateway(request).new_login_link, caller, body.user)
     return json_response(LoginLink(f"/login/{secret}", LINK_MINUTES), 201)
 
 
 async def list_tokens(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(Tokens(await in_thread(gateway_of(request).tokens, caller)))
+    return json_response(Tokens(await run_in_thread(request_gateway(request).tokens, caller)))
 
 
 async def new_token(request: Request) -> Response:
@@ -74,33 +76,37 @@ async def new_token(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewToken = await parse_body(request, caller, NewToken)
     lifetime = None if body.days is None else timedelta(days=body.days)
-    create = gateway_of(request).new_token
-    token, text = await in_thread(create, caller, body.user, label=body.label, expires=lifetime, most=body.most)
+    create = request_gateway(request).new_token
+    token, text = await run_in_thread(create, caller, body.user, label=body.label, expires=lifetime, most=body.most)
     return json_response(MadeToken(token, text), 201)
 
 
 async def revoke_token(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(await in_thread(gateway_of(request).revoke_token, caller, request.path_params["token"]))
+    return json_response(
+        await run_in_thread(request_gateway(request).revoke_token, caller, request.path_params["token"])
+    )
 
 
 async def show_shares(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(Shares(await in_thread(gateway_of(request).shares, caller, request.path_params["policy"])))
+    return json_response(
+        Shares(await run_in_thread(request_gateway(request).shares, caller, request.path_params["policy"]))
+    )
 
 
 async def amend(request: Request) -> Response:
     caller = await authenticate(request)
     body: Amendment = await parse_body(request, caller, Amendment)
-    gateway, policy = gateway_of(request), request.path_params["policy"]
-    line, weaknesses = await in_thread(gateway.amend, caller, policy, body.reason)
+    gateway, policy = request_gateway(request), request.path_params["policy"]
+    line, weaknesses = await run_in_thread(gateway.amend, caller, policy, body.reason)
     return json_response(replace(AmendedLine.of(line), warnings=weaknesses))
 
 
 async def pause(request: Request) -> Response:
     caller = await authenticate(request)
     body: Pause = await parse_body(request, caller, Pause)
-    await in_thread(gateway_of(request).pause, caller, request.path_params["policy"], paused=body.paused)
+    await run_in_thread(request_gateway(request).pause, caller, request.path_params["policy"], paused=body.paused)
     return json_response(PauseState(body.paused))
 
 
@@ -108,13 +114,13 @@ async def list_acts(request: Request) -> Response:
     caller = await authenticate(request)
     with authorized_parsing(request, caller):
         after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
-    return json_response(Acts(await in_thread(gateway_of(request).acts, caller, after, limit)))
+    return json_response(Acts(await run_in_thread(request_gateway(request).acts, caller, after, limit)))
 
 
 async def count_overruns(request: Request) -> Response:
     """Count the answers that were later than the clock allows. PRIVATE: it depends on rows."""
     caller = await authenticate(request)
-    overruns = await in_thread(gateway_of(request).overrun_count, caller, request.path_params["policy"])
+    overruns = await run_in_thread(request_gateway(request).overrun_count, caller, request.path_params["policy"])
     return json_response(Overruns(overruns))
 
 

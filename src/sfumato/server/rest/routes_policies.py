@@ -25,11 +25,11 @@ from sfumato.server.requests.calls import (
     authenticate,
     authenticate_blocking,
     authorized_parsing,
-    gateway_of,
-    in_thread,
-    parse_key,
+    parse_idempotency_key,
     query_integer,
+    request_gateway,
     require_json,
+    run_in_thread,
 )
 from sfumato.server.requests.responses import (
     Bought,
@@ -49,33 +49,33 @@ _LINE_FORMS = ("summaries", "lines")
 
 async def list_policies(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(PolicyNames(await in_thread(gateway_of(request).policies, caller)))
+    return json_response(PolicyNames(await run_in_thread(request_gateway(request).policies, caller)))
 
 
 async def show_policy(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(await in_thread(gateway_of(request).policy, caller, request.path_params["policy"]))
+    return json_response(await run_in_thread(request_gateway(request).policy, caller, request.path_params["policy"]))
 
 
 async def show_budget(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(await in_thread(gateway_of(request).budget, caller, request.path_params["policy"]))
+    return json_response(await run_in_thread(request_gateway(request).budget, caller, request.path_params["policy"]))
 
 
 async def show_account(request: Request) -> Response:
     caller = await authenticate(request)
-    budget, share = await in_thread(gateway_of(request).account, caller, request.path_params["policy"])
+    budget, share = await run_in_thread(request_gateway(request).account, caller, request.path_params["policy"])
     return json_response(CountedBudget(budget, share))
 
 
 async def show_tables(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(await in_thread(gateway_of(request).tables, caller, request.path_params["policy"]))
+    return json_response(await run_in_thread(request_gateway(request).tables, caller, request.path_params["policy"]))
 
 
-async def tell(request: Request) -> Response:
+async def answer_free_call(request: Request) -> Response:
     """Answer a free call about a proposal."""
-    return await in_thread(_free_call, request, await request.body())
+    return await run_in_thread(_free_call, request, await request.body())
 
 
 def _free_call(request: Request, body: bytes) -> Response:
@@ -86,12 +86,12 @@ def _free_call(request: Request, body: bytes) -> Response:
     with authorized_parsing(request, caller):
         require_json(request)
         act, spec, price = proposals.decode_free_call(kind, body)
-    return json_response(FreeReply(act, gateway_of(request).call_free(caller, policy, kind, act, spec, price)))
+    return json_response(FreeReply(act, request_gateway(request).call_free(caller, policy, kind, act, spec, price)))
 
 
 async def release(request: Request) -> Response:
     """Buy an answer, in the only call that spends: once per Idempotency-Key."""
-    flight = await in_thread(_start_release, request, await request.body())
+    flight = await run_in_thread(_start_release, request, await request.body())
     policy, phase = request.path_params["policy"], flight.phase
     if _prefers_async(request) and phase is not Phase.DONE:
         headers = {
@@ -99,7 +99,7 @@ async def release(request: Request) -> Response:
             "Preference-Applied": "respond-async",
         }
         return json_response(PendingRelease(phase), 202, {**headers, "Retry-After": "1"})
-    result = await gateway_of(request).wait(flight)
+    result = await request_gateway(request).wait(flight)
     headers = {"Location": f"{_releases_path(policy)}/{result.line}"} if result.line else {}
     return json_response(Bought(result.line, result.free, result.answer), headers=headers)
 
@@ -107,21 +107,24 @@ async def release(request: Request) -> Response:
 def _start_release(request: Request, body: bytes) -> Flight:
     caller = authenticate_blocking(request)
     with authorized_parsing(request, caller):
-        key = parse_key(request.headers.getlist("Idempotency-Key"))
+        key = parse_idempotency_key(request.headers.getlist("Idempotency-Key"))
         require_json(request)
         kind, spec, price = proposals.decode_release(body)
-    return gateway_of(request).start(caller, request.path_params["policy"], kind, spec, price, key)
+    return request_gateway(request).start(caller, request.path_params["policy"], kind, spec, price, key)
 
 
 async def show_progress(request: Request) -> Response:
     """Return the phase of the release sent under a key."""
-    caller, key = await authenticate(request), parse_key(request.query_params.getlist("key"), "the query, key")
+    caller, key = (
+        await authenticate(request),
+        parse_idempotency_key(request.query_params.getlist("key"), "the query, key"),
+    )
     policy = request.path_params["policy"]
-    progress = await in_thread(gateway_of(request).progress, caller, policy, key)
+    progress = await run_in_thread(request_gateway(request).progress, caller, policy, key)
     if progress.phase is not Phase.DONE:
         return json_response(PendingRelease(progress.phase), headers={"Retry-After": "1"})
     if not progress.line:  # nothing was bought, so there is no ledger line
-        answer = await in_thread(gateway_of(request).answer_of_request, caller, policy, key)
+        answer = await run_in_thread(request_gateway(request).answer_of_request, caller, policy, key)
         return json_response(Unlisted(progress.phase, 0, answer.answer))
     headers = {"Location": f"{_releases_path(policy)}/{progress.line}"}
     return json_response(Ended(progress.phase, progress.line), headers=headers)
@@ -129,21 +132,21 @@ async def show_progress(request: Request) -> Response:
 
 async def show_release(request: Request) -> Response:
     """Return the answer on a ledger line, in the requested encoding."""
-    return await in_thread(_show_release, request)
+    return await run_in_thread(_show_release, request)
 
 
 def _show_release(request: Request) -> Response:
     caller = authenticate_blocking(request)
     policy, line = request.path_params["policy"], request.path_params["line"]
-    form = answer_encodings.negotiate(request.query_params.get("form"), request.headers.getlist("Accept"))
-    result = gateway_of(request).answer_on_line(caller, policy, line)
+    form = answer_encodings.negotiate_encoding(request.query_params.get("form"), request.headers.getlist("Accept"))
+    result = request_gateway(request).answer_on_line(caller, policy, line)
     return answer_encodings.encoded_response(result.answer, form, f"{policy}-{line}")
 
 
 async def show_history(request: Request) -> Response:
     caller = await authenticate(request)
     after, limit = query_integer(request, "after", 0, 10**15), query_integer(request, "limit", 100, MAX_LISTED, 1)
-    page = await in_thread(gateway_of(request).history, caller, request.path_params["policy"], after, limit)
+    page = await run_in_thread(request_gateway(request).history, caller, request.path_params["policy"], after, limit)
     if _history_form(request) == "lines":
         return json_response(HistoryLines(page.lines, page.next))
     return json_response(HistoryLines(tuple(LineSummary.of(each, page.buyer(each)) for each in page.lines), page.next))
@@ -222,7 +225,7 @@ OPERATIONS = (
         "POST",
         f"{_POLICY}/proposals/{{kind}}",
         "Explain, forecast, price or preview: free, and reads no row.",
-        tell,
+        answer_free_call,
         _ASKING,
         bodies_by_kind={name: each.free_body for name, each in proposals.KINDS.items()},
         responses_by_kind={name: each.free_response for name, each in proposals.KINDS.items()},

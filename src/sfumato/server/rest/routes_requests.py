@@ -18,11 +18,11 @@ from sfumato.server.requests.calls import (
     authenticate,
     authenticate_blocking,
     authorized_parsing,
-    gateway_of,
-    in_thread,
     parse_body,
-    parse_key,
+    parse_idempotency_key,
+    request_gateway,
     require_json,
+    run_in_thread,
 )
 from sfumato.server.requests.responses import Bought, Requests
 from sfumato.server.requests.specs import Decision, NewReview, NewShare, Refusal
@@ -30,59 +30,71 @@ from sfumato.server.requests.specs import Decision, NewReview, NewShare, Refusal
 
 async def list_requests(request: Request) -> Response:
     caller = await authenticate(request)
-    views = await in_thread(gateway_of(request).requests.list, caller, request.path_params["policy"])
+    views = await run_in_thread(request_gateway(request).requests.list, caller, request.path_params["policy"])
     return json_response(Requests(views))
 
 
 async def show_request(request: Request) -> Response:
     caller = await authenticate(request)
-    return json_response(await in_thread(gateway_of(request).requests.show, caller, *_named(request)))
+    return json_response(
+        await run_in_thread(request_gateway(request).requests.show, caller, *_policy_and_number(request))
+    )
 
 
 async def file_request(request: Request) -> Response:
     """File a request for a release, exactly as it would be bought."""
-    return json_response(await in_thread(_file, request, await request.body()), 201)
+    return json_response(await run_in_thread(_file_request, request, await request.body()), 201)
 
 
-def _file(request: Request, body: bytes) -> RequestView:
+def _file_request(request: Request, body: bytes) -> RequestView:
     caller = authenticate_blocking(request)
     with authorized_parsing(request, caller):
         require_json(request)
         release, purpose, days = proposals.decode_filing(body)
     policy = request.path_params["policy"]
-    return gateway_of(request).requests.file(caller, policy, RequestedRelease(*release), purpose, days)
+    return request_gateway(request).requests.file(caller, policy, RequestedRelease(*release), purpose, days)
 
 
 async def approve_request(request: Request) -> Response:
     caller = await authenticate(request)
     body: Decision = await parse_body(request, caller, Decision)
-    return json_response(await in_thread(gateway_of(request).requests.approve, caller, *_named(request), body.reason))
+    return json_response(
+        await run_in_thread(
+            request_gateway(request).requests.approve, caller, *_policy_and_number(request), body.reason
+        )
+    )
 
 
 async def refuse_request(request: Request) -> Response:
     caller = await authenticate(request)
     body: Refusal = await parse_body(request, caller, Refusal)
-    return json_response(await in_thread(gateway_of(request).requests.refuse, caller, *_named(request), body.reason))
+    return json_response(
+        await run_in_thread(request_gateway(request).requests.refuse, caller, *_policy_and_number(request), body.reason)
+    )
 
 
 async def withdraw_request(request: Request) -> Response:
     caller = await authenticate(request)
     body: Decision = await parse_body(request, caller, Decision)
-    return json_response(await in_thread(gateway_of(request).requests.withdraw, caller, *_named(request), body.reason))
+    return json_response(
+        await run_in_thread(
+            request_gateway(request).requests.withdraw, caller, *_policy_and_number(request), body.reason
+        )
+    )
 
 
 async def release_request(request: Request) -> Response:
     """Buy what was approved: once per Idempotency-Key, and once per request."""
-    flight = await in_thread(_start_release, request)
-    result = await gateway_of(request).wait(flight)
+    flight = await run_in_thread(_start_release, request)
+    result = await request_gateway(request).wait(flight)
     return json_response(Bought(result.line, result.free, result.answer))
 
 
 def _start_release(request: Request) -> Flight:
     caller = authenticate_blocking(request)
     with authorized_parsing(request, caller):
-        key = parse_key(request.headers.getlist("Idempotency-Key"))
-    return gateway_of(request).requests.release(caller, *_named(request), key)
+        key = parse_idempotency_key(request.headers.getlist("Idempotency-Key"))
+    return request_gateway(request).requests.release(caller, *_policy_and_number(request), key)
 
 
 async def grant_share(request: Request) -> Response:
@@ -91,17 +103,17 @@ async def grant_share(request: Request) -> Response:
     tables, kinds, measures = map(tuple, (body.tables, body.kinds, body.measures))
     terms = ShareTerms(body.user, body.epsilon, body.days, tables, kinds, body.purpose, measures)
     policy = request.path_params["policy"]
-    return json_response(await in_thread(gateway_of(request).requests.grant, caller, policy, terms), 201)
+    return json_response(await run_in_thread(request_gateway(request).requests.grant_share, caller, policy, terms), 201)
 
 
 async def mark_for_publication(request: Request) -> Response:
     caller = await authenticate(request)
     body: NewReview = await parse_body(request, caller, NewReview)
-    publish, policy = gateway_of(request).requests.publish, request.path_params["policy"]
-    return json_response(await in_thread(publish, caller, policy, tuple(body.lines), body.purpose), 201)
+    publish, policy = request_gateway(request).requests.publish, request.path_params["policy"]
+    return json_response(await run_in_thread(publish, caller, policy, tuple(body.lines), body.purpose), 201)
 
 
-def _named(request: Request) -> tuple[str, int]:
+def _policy_and_number(request: Request) -> tuple[str, int]:
     return request.path_params["policy"], request.path_params["request"]
 
 

@@ -18,17 +18,17 @@ from sfumato.server.postgres.catalog.described_relations import DescribedRelatio
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
     check_statement,
+    first_unknown_function,
     named_tables,
     parse_statement,
     refuse,
     table_schema,
     type_name,
-    unknown_function,
 )
 from sfumato.server.postgres.catalog.policy_rows import Identity
 from sfumato.server.postgres.catalog.relations import relations
 from sfumato.server.postgres.catalog.result_types import declared_oids
-from sfumato.server.postgres.catalog.rewriting import Names, rewrite
+from sfumato.server.postgres.catalog.rewriting import NameMeanings, rewrite
 from sfumato.server.postgres.catalog.types import CatalogColumn, CatalogRows, type_oid
 
 MAX_CACHED_BYTES, MAX_ENTRY_BYTES = 8 * 2**20, 65_536
@@ -46,27 +46,29 @@ class Catalog:
     def __init__(self, policy: Policy, database: str, user: str, published: tuple[DescribedRelation, ...] = ()) -> None:
         self._policy = policy
         self._identity = Identity(database, user)
-        self._shared = _shared_answers(_Key(policy), self._identity, published)
+        self._shared = _shared_answers(_PolicyKey(policy), self._identity, published)
 
     def covers(self, sql: str) -> bool:
         """Return whether a statement reads only the catalog, or only constants and known functions."""
-        return self._shared.cached(("covers", sql), lambda: self._reads_catalog(sql))
+        return self._shared.get_or_compute(("covers", sql), lambda: self._reads_catalog(sql))
 
     def describe(self, sql: str, parameter_count: int) -> tuple[CatalogColumn, ...]:
         """Return the columns of a statement's answer without running it."""
-        return self._shared.cached(
+        return self._shared.get_or_compute(
             ("describe", sql, parameter_count),
-            lambda: self._columns(sql, self._generate(sql, (None,) * parameter_count)),
+            lambda: self._columns(sql, self._generate_duckdb_sql(sql, (None,) * parameter_count)),
         )
 
     def parameter_oids(self, sql: str, parameter_count: int) -> tuple[int, ...]:
         """Return the type of each parameter: that of a cast directly around it, or text, which fits any place here."""
-        return self._shared.cached(("parameters", sql, parameter_count), lambda: _parameter_oids(sql, parameter_count))
+        return self._shared.get_or_compute(
+            ("parameters", sql, parameter_count), lambda: _parameter_oids(sql, parameter_count)
+        )
 
     def run(self, sql: str, parameters: Sequence[str | None]) -> CatalogRows:
         """Answer a statement."""
         values = tuple(parameters)
-        return self._shared.cached(("run", sql, values), lambda: self._answer(sql, values))
+        return self._shared.get_or_compute(("run", sql, values), lambda: self._answer(sql, values))
 
     def recall(self, act: str, sql: str, *details: object) -> Any | None:
         """Return what a method returned for these arguments before, from memory; None if that is not known any more."""
@@ -82,21 +84,21 @@ class Catalog:
             return False
         tables = [*named_tables(tree)]
         if not tables:
-            return not unknown_function(tree)
+            return not first_unknown_function(tree)
         own_names = {name.lower() for name in self._policy.tables}
         return all(_is_catalog_table(table, own_names) for table in tables)
 
     def _answer(self, sql: str, parameters: tuple[str | None, ...]) -> CatalogRows:
-        generated = self._generate(sql, parameters)
+        generated = self._generate_duckdb_sql(sql, parameters)
         return CatalogRows(self._columns(sql, generated), tuple(self._shared.database.rows(generated)))
 
-    def _generate(self, sql: str, parameters: tuple[str | None, ...]) -> str:
+    def _generate_duckdb_sql(self, sql: str, parameters: tuple[str | None, ...]) -> str:
         tree = parse_query(sql)
         if tree is None:
             raise refuse("statement", "this is not one SELECT that reads the catalog", "send one SELECT at a time")
         check_statement(tree)
         database = self._shared.database
-        names = Names(self._identity.database, database.relation_oids, database.type_oids)
+        names = NameMeanings(self._identity.database, database.relation_oids, database.type_oids)
         return rewrite(tree.copy(), names, parameters).sql("duckdb", identify=True)
 
     def _columns(self, sql: str, generated: str) -> tuple[CatalogColumn, ...]:
@@ -149,14 +151,14 @@ def _is_catalog_table(table: exp.Table, own_names: set[str]) -> bool:
     return name not in own_names and (("pg_catalog", name) in relations() or name.startswith("pg_"))
 
 
-class _Key:
+class _PolicyKey:
     """A policy as a key of the cache: the same object, since policies hold sources that cannot be compared."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.policy is self.policy
+        return isinstance(other, _PolicyKey) and other.policy is self.policy
 
     def __hash__(self) -> int:
         return id(self.policy)
@@ -192,7 +194,7 @@ class _SharedAnswers:
             self._answers.move_to_end(key)
             return self._answers[key][0]
 
-    def cached(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
+    def get_or_compute(self, key: tuple[object, ...], compute: Callable[[], _T]) -> _T:
         """Return what was computed before for the same text: clients send the same statements at every connection.
 
         A refusal is not kept.
@@ -200,13 +202,13 @@ class _SharedAnswers:
         kept = self.recall(key)
         if kept is not None:
             return cast(_T, kept)
-        computed = _within_depth(compute)
+        computed = _refuse_deep_nesting(compute)
         size = len(pickle.dumps((key, computed)))
         if size <= MAX_ENTRY_BYTES:
-            self._keep(key, computed, size)
+            self._cache_answer(key, computed, size)
         return computed
 
-    def _keep(self, key: tuple[object, ...], answer: object, size: int) -> None:
+    def _cache_answer(self, key: tuple[object, ...], answer: object, size: int) -> None:
         """Keep an answer, and forget those unused for longest beyond the limit of bytes."""
         with self._lock:
             if key not in self._answers:
@@ -217,7 +219,7 @@ class _SharedAnswers:
                 self._cached_bytes -= freed
 
 
-def _within_depth(compute: Callable[[], _T]) -> _T:
+def _refuse_deep_nesting(compute: Callable[[], _T]) -> _T:
     try:
         return compute()
     except RecursionError:
@@ -225,5 +227,5 @@ def _within_depth(compute: Callable[[], _T]) -> _T:
 
 
 @lru_cache(maxsize=16)
-def _shared_answers(key: _Key, identity: Identity, published: tuple[DescribedRelation, ...]) -> _SharedAnswers:
+def _shared_answers(key: _PolicyKey, identity: Identity, published: tuple[DescribedRelation, ...]) -> _SharedAnswers:
     return _SharedAnswers(key.policy, identity, published)

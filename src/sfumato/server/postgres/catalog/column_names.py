@@ -30,23 +30,23 @@ _NAMED_NODES: Mapping[type[exp.Expr], str] = {
 
 def column_name(projection: exp.Expr) -> str:
     """Return the name of a column: its alias, or what PostgreSQL derives from the expression."""
-    return _derived(projection)[0] or UNNAMED
+    return _derived_name(projection)[0] or UNNAMED
 
 
-def _derived(node: exp.Expr) -> tuple[str, bool]:
+def _derived_name(node: exp.Expr) -> tuple[str, bool]:
     """Return a name, and whether it is strong: a weak one gives way to the name of a type around it."""
     if isinstance(node, (exp.Alias, exp.Column)):
         return str(node.alias_or_name), True
     if isinstance(node, exp.Dot):
-        return _derived(node.expression) if isinstance(node.expression, exp.Func) else (node.expression.name, True)
+        return _derived_name(node.expression) if isinstance(node.expression, exp.Func) else (node.expression.name, True)
     if isinstance(node, (exp.Paren, exp.Collate, exp.Bracket, exp.Filter, exp.Window)):
-        return _derived(node.this)
+        return _derived_name(node.this)
     if isinstance(node, exp.Cast):
-        inner = _derived(node.this)
+        inner = _derived_name(node.this)
         return inner if inner[1] else (type_name(node.to), False)
     if isinstance(node, exp.Case):
         default = node.args.get("default")
-        inner = ("", False) if default is None else _derived(default)
+        inner = ("", False) if default is None else _derived_name(default)
         return inner if inner[1] else ("case", False)
     if isinstance(node, exp.Subquery):
         query = node.unnest()

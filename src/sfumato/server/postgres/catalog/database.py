@@ -119,7 +119,7 @@ class CatalogDatabase:
         rows = catalog_rows(self.described, self.identity) | {"pg_settings": [*_settings_rows()]}
         for relation in relations().values():
             if rows.get(relation.stored_name_metadata):
-                yield _insertion(relation, rows[relation.stored_name_metadata])
+                yield _insert_statement(relation, rows[relation.stored_name_metadata])
         for name, value in self._named_values().items():
             yield f"SET VARIABLE {name} = $value", {"value": value}
         for name, oids in self._spellings().items():
@@ -163,7 +163,7 @@ def _settings_rows() -> Iterator[Row]:
         yield values | {"name": name, "context": context, "vartype": "string", "source": "default"}
 
 
-def _insertion(relation: Relation, rows: list[Row]) -> tuple[str, dict[str, list[Any]]]:
+def _insert_statement(relation: Relation, rows: list[Row]) -> tuple[str, dict[str, list[Any]]]:
     """Return the statement that inserts rows, with a list for each column; row by row it would take a minute."""
     columns = {name: [row.get(name, DEFAULTS.get(kind)) for row in rows] for name, kind in relation.columns.items()}
     values = ", ".join(f"unnest(${name}::{duckdb_type(kind)}[])" for name, kind in relation.columns.items())

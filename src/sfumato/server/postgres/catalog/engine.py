@@ -43,7 +43,7 @@ class CatalogEngine:
     def run(self, statement: str, limits: Limits) -> tuple[Rows, int] | None:
         """Return rows and the number of their letters; None where the engine fails or exceeds a limit."""
         try:
-            process = self._running()
+            process = self._running_process()
             answer: tuple[Rows, int] | None = _exchange(process, (statement, *limits), limits.seconds + GRACE_SECONDS)
         except (OSError, EOFError, pickle.UnpicklingError):  # it has died of the statement, or was killed
             self.stop()
@@ -59,23 +59,23 @@ class CatalogEngine:
     def stop(self) -> None:
         """End the process; the next statement starts another."""
         if self._process is not None:
-            _end(self._process)
+            _kill_process(self._process)
             self._process = None
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is not None and time.monotonic() < self._ends_idle and self._process.poll() is None:
             self._ends_idle = time.monotonic() + IDLE_SECONDS
             return self._process
         self.stop()
-        self._process = _start()
-        weakref.finalize(self, _end, self._process)
+        self._process = _start_process()
+        weakref.finalize(self, _kill_process, self._process)
         opening = sys.path, dict(self._setup.settings), self._setup.statements, self._setup.memory
         _exchange(self._process, opening, START_SECONDS)
         self._ends_idle = time.monotonic() + IDLE_SECONDS
         return self._process
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start_process() -> subprocess.Popen[bytes]:
     command = [sys.executable, "-I", engine_process.__file__]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
@@ -93,7 +93,7 @@ def _exchange(process: subprocess.Popen[bytes], request: object, seconds: float)
         timer.cancel()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill_process(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     for stream in (process.stdin, process.stdout):
         if stream is not None:

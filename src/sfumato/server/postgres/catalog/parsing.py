@@ -59,7 +59,7 @@ def refuse(code: str, rule: str, fix: str) -> Unsupported:
     return Unsupported(f"catalog-{code}", rule, fix=fix, place="the statement")
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     return escape_unprintable(name[:63])
 
 
@@ -99,7 +99,7 @@ def _adapt_tokens(tokens: list[Token]) -> Iterator[Token]:
             yield token
 
 
-def with_query(table: exp.Table) -> exp.CTE | None:
+def resolve_with_query(table: exp.Table) -> exp.CTE | None:
     """Return the WITH query that a table's name means where it stands; None if it means a relation.
 
     A WITH query is known in the statement that its clause begins and in the queries after it in the clause; itself it
@@ -112,7 +112,7 @@ def with_query(table: exp.Table) -> exp.CTE | None:
         clause = outer if isinstance(outer, exp.With) else outer.args.get("with_")
         if isinstance(clause, exp.With) and inner is not clause:
             for query in reversed(_known_queries(clause, inner)):
-                if _folded(query.args["alias"].this) == _folded(table.this):
+                if _folded_identifier(query.args["alias"].this) == _folded_identifier(table.this):
                     return query
         inner = outer
     return None
@@ -128,37 +128,37 @@ def _known_queries(clause: exp.With, part: exp.Expr) -> list[exp.CTE]:
 def named_tables(tree: exp.Expr) -> Iterator[exp.Table]:
     """Yield the tables that a statement reads by name: neither functions nor its own WITH queries."""
     for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and with_query(table) is None:
+        if isinstance(table.this, exp.Identifier) and resolve_with_query(table) is None:
             yield table
 
 
 def table_schema(table: exp.Table) -> str:
     """Return the schema of a table's name; a name alone is one of pg_catalog, which comes first in every path."""
-    return _folded(table.args.get("db")) or "pg_catalog"
+    return _folded_identifier(table.args.get("db")) or "pg_catalog"
 
 
-def relation_of(table: exp.Table, database: str) -> Relation:
+def find_relation(table: exp.Table, database: str) -> Relation:
     """Return the listed relation that a table names; refuse any other."""
-    schema, name = table_schema(table), _folded(table.this)
-    catalog = _folded(table.args.get("catalog"))
+    schema, name = table_schema(table), _folded_identifier(table.this)
+    catalog = _folded_identifier(table.args.get("catalog"))
     relation = relations().get((schema, name)) if schema != FUNCTION_SCHEMA else None
     if relation is None or catalog not in ("", database):
         raise refuse(
             "relation",
-            f"{shown(f'{schema}.{name}')} is not a relation of this catalog",
+            f"{printable_name(f'{schema}.{name}')} is not a relation of this catalog",
             "read pg_catalog.pg_class, pg_attribute or information_schema.columns instead",
         )
     return relation
 
 
-def _folded(identifier: object) -> str:
+def _folded_identifier(identifier: object) -> str:
     """Return an identifier as PostgreSQL folds it."""
     if not isinstance(identifier, exp.Identifier):
         return ""
     return identifier.name if identifier.args.get("quoted") else identifier.name.lower()
 
 
-def unknown_function(tree: exp.Expr) -> str:
+def first_unknown_function(tree: exp.Expr) -> str:
     """Return the name of a function that is not listed; empty if all are."""
     for node in tree.find_all(exp.Func):
         if type(node) not in NODES:
@@ -175,11 +175,11 @@ def _is_listed(function: exp.Anonymous) -> bool:
 
 def check_statement(tree: exp.Expr) -> None:
     """Refuse what is not listed: first functions, by their names, then any other construct."""
-    name = unknown_function(tree)
+    name = first_unknown_function(tree)
     if name:
         raise refuse(
             "function",
-            f"the function {shown(name)} is not known to this catalog",
+            f"the function {printable_name(name)} is not known to this catalog",
             "call a function of PostgreSQL's catalog, such as format_type or obj_description",
         )
     for node in tree.walk():
@@ -199,7 +199,7 @@ def _check_series(tree: exp.Expr) -> None:
     """Refuse series whose length is not evident: ends are numbers up to the limit, or lengths of arrays."""
     for series in tree.find_all(exp.GenerateSeries, exp.ExplodingGenerateSeries):
         ends = [series.args.get(name) for name in ("start", "end", "step")]
-        if not all(end is None or _is_short(end) for end in ends):
+        if not all(end is None or _has_short_end(end) for end in ends):
             raise refuse(
                 "series",
                 f"generate_series goes up to {MAX_SERIES:,} or to the length of an array here",
@@ -207,15 +207,15 @@ def _check_series(tree: exp.Expr) -> None:
             )
 
 
-def _is_short(end: exp.Expr) -> bool:
+def _has_short_end(end: exp.Expr) -> bool:
     if isinstance(end, exp.Dot):
-        return _is_short(end.expression)
+        return _has_short_end(end.expression)
     if isinstance(end, exp.Literal):
         return not end.is_string and end.name.isdigit() and int(end.name) <= MAX_SERIES
     if isinstance(end, exp.Neg):
-        return _is_short(end.this)
+        return _has_short_end(end.this)
     if isinstance(end, (exp.Add, exp.Sub)):
-        return _is_short(end.this) and _is_short(end.expression)
+        return _has_short_end(end.this) and _has_short_end(end.expression)
     return isinstance(end, exp.ArraySize) or (isinstance(end, exp.Anonymous) and end.name.lower() in _LENGTHS)
 
 
@@ -246,7 +246,7 @@ def type_name(data_type: exp.Expr) -> str:
     name = _spelled_type(data_type)
     if name.removeprefix("_") not in _known_types():
         fix = "cast to text, integer, bigint, boolean, oid or regclass"
-        raise refuse("type", f"the type {shown(name)} is not known to this catalog", fix)
+        raise refuse("type", f"the type {printable_name(name)} is not known to this catalog", fix)
     return name
 
 
@@ -265,7 +265,7 @@ def _spelled_type(data_type: exp.Expr) -> str:
         return "_" + _spelled_type(data_type.expressions[0])
     if data_type.this == exp.DType.USERDEFINED:
         kind = data_type.args.get("kind")
-        name = _folded(kind.expression if isinstance(kind, exp.Dot) else kind)
+        name = _folded_identifier(kind.expression if isinstance(kind, exp.Dot) else kind)
         is_array = name.endswith(_ARRAY_SUFFIX)
         name = name.removesuffix(_ARRAY_SUFFIX)
         return ("_" if is_array else "") + _DOMAINS.get(name, name)

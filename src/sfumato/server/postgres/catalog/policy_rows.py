@@ -88,28 +88,28 @@ def catalog_rows(described: tuple[NumberedRelation, ...], identity: Identity) ->
             {"oid": 2, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"},
             {"oid": 403, "amname": "btree", "amhandler": "bthandler", "amtype": "i"},
         ],
-        "pg_attribute": [*_attributes(described)],
-        "pg_class": [*_classes(described, identity)],
-        "pg_collation": [*_collations()],
-        "pg_database": [_database(identity)],
-        "pg_description": [*_descriptions(described)],
+        "pg_attribute": [*_pg_attribute_rows(described)],
+        "pg_class": [*_pg_class_rows(described, identity)],
+        "pg_collation": [*_pg_collation_rows()],
+        "pg_database": [_pg_database_row(identity)],
+        "pg_description": [*_pg_description_rows(described)],
         "pg_language": [
             {"oid": 12, "lanname": "internal", "lanowner": OWNER},
             {"oid": 14, "lanname": "sql", "lanowner": OWNER, "lanpltrusted": True},
         ],
-        "pg_namespace": [*_namespaces(identity)],
-        "pg_proc": [*_procedures()],
-        "pg_range": [*_ranges()],
-        "pg_roles": [*_roles(identity)],
+        "pg_namespace": [*_pg_namespace_rows(identity)],
+        "pg_proc": [*_pg_proc_rows()],
+        "pg_range": [*_pg_range_rows()],
+        "pg_roles": [*_pg_roles_rows(identity)],
         "pg_tablespace": [
             {"oid": 1663, "spcname": "pg_default", "spcowner": OWNER},
             {"oid": 1664, "spcname": "pg_global", "spcowner": OWNER},
         ],
-        "pg_type": [*_types(described)],
+        "pg_type": [*_pg_type_rows(described)],
     }
 
 
-def _classes(described: tuple[NumberedRelation, ...], identity: Identity) -> Iterator[Row]:
+def _pg_class_rows(described: tuple[NumberedRelation, ...], identity: Identity) -> Iterator[Row]:
     for relation in relations().values():
         if relation.oid:
             yield _class_row(relation.oid, relation.name, relation.schema, len(relation.columns)) | {
@@ -142,19 +142,19 @@ def _class_row(oid: int, name: str, schema: str, column_count: int) -> dict[str,
     }
 
 
-def _attributes(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
+def _pg_attribute_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
     for relation in relations().values():
         if relation.oid:
-            yield from _columns_of(relation.oid, _own_columns(relation))
+            yield from _attribute_rows(relation.oid, _catalog_columns(relation))
     for numbered in described:
-        yield from _columns_of(numbered.oid, numbered.relation.columns)
+        yield from _attribute_rows(numbered.oid, numbered.relation.columns)
 
 
-def _own_columns(relation: Relation) -> Iterable[DescribedColumn]:
+def _catalog_columns(relation: Relation) -> Iterable[DescribedColumn]:
     return (DescribedColumn(name, kind) for name, kind in relation.columns.items())
 
 
-def _columns_of(relation_oid: int, columns: Iterable[DescribedColumn]) -> Iterator[Row]:
+def _attribute_rows(relation_oid: int, columns: Iterable[DescribedColumn]) -> Iterator[Row]:
     for number, column in enumerate(columns, 1):
         is_array = column.type_name.startswith(ARRAY_PREFIX)
         type_row = postgres_types()[column.type_name.removeprefix(ARRAY_PREFIX)].row
@@ -180,20 +180,22 @@ def _array_alignment(element: Mapping[str, str]) -> str:
     return "d" if element["typalign"] == "d" else "i"
 
 
-def _types(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
+def _pg_type_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
     for builtin in postgres_types().values():
         yield _type_row(builtin)
         if builtin.array_oid:
-            yield _array_type(builtin.array_oid, builtin.name, builtin.oid, "pg_catalog") | {
+            yield _array_type_row(builtin.array_oid, builtin.name, builtin.oid, "pg_catalog") | {
                 "typalign": _array_alignment(builtin.row),
                 "typdelim": builtin.row["typdelim"],
                 "typcollation": int(builtin.row["typcollation"]),
                 **({"typtype": "p", "typcategory": "P"} if builtin.name == "record" else {}),
             }
     for numbered in described:
-        yield _row_type(numbered)
+        yield _row_type_row(numbered)
         relation = numbered.relation
-        yield _array_type(numbered.array_type, relation.name, numbered.row_type, relation.schema) | {"typalign": "d"}
+        yield _array_type_row(numbered.array_type, relation.name, numbered.row_type, relation.schema) | {
+            "typalign": "d"
+        }
 
 
 _TYPE_NUMBERS = ("oid", "typlen", "typarray", "typelem", "typcollation")
@@ -207,7 +209,7 @@ def _type_row(builtin: PostgresType) -> Row:
     return texts | numbers | flags | _shared_type_columns("pg_catalog")
 
 
-def _array_type(oid: int, element: str, element_oid: int, schema: str) -> dict[str, Any]:
+def _array_type_row(oid: int, element: str, element_oid: int, schema: str) -> dict[str, Any]:
     return _shared_type_columns(schema) | {
         "oid": oid,
         "typname": ARRAY_PREFIX + element[:62],
@@ -226,7 +228,7 @@ def _array_type(oid: int, element: str, element_oid: int, schema: str) -> dict[s
     }
 
 
-def _row_type(numbered: NumberedRelation) -> Row:
+def _row_type_row(numbered: NumberedRelation) -> Row:
     return _shared_type_columns(numbered.relation.schema) | {
         "oid": numbered.row_type,
         "typname": numbered.relation.name,
@@ -249,7 +251,7 @@ def _shared_type_columns(schema: str) -> dict[str, Any]:
     return {"typnamespace": NAMESPACES[schema], "typowner": OWNER, "typisdefined": True, "typtypmod": -1}
 
 
-def _descriptions(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
+def _pg_description_rows(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
     """Yield the comments: of each table, and of each column that has one."""
     class_oid = relations()["pg_catalog", "pg_class"].oid
     for numbered in described:
@@ -272,7 +274,7 @@ def _descriptions(described: tuple[NumberedRelation, ...]) -> Iterator[Row]:
         yield {"objoid": NAMESPACES[name], "classoid": namespace_oid, "objsubid": 0, "description": comment}
 
 
-def _namespaces(identity: Identity) -> Iterator[Row]:
+def _pg_namespace_rows(identity: Identity) -> Iterator[Row]:
     owner = identity.owner
     readable = [f"{owner}=UC/{owner}", f"=U/{owner}"]
     owner_acl = ["pg_database_owner=UC/pg_database_owner", "=U/pg_database_owner"]
@@ -283,7 +285,7 @@ def _namespaces(identity: Identity) -> Iterator[Row]:
         yield {"oid": oid, "nspname": name, "nspowner": role, "nspacl": acls.get(name, readable)}
 
 
-def _roles(identity: Identity) -> Iterator[Row]:
+def _pg_roles_rows(identity: Identity) -> Iterator[Row]:
     plain = {"rolinherit": True, "rolconnlimit": -1, "rolpassword": "********"}
     powers = ("rolsuper", "rolcreaterole", "rolcreatedb", "rolcanlogin", "rolreplication", "rolbypassrls")
     yield plain | {"rolname": identity.owner, "oid": OWNER} | dict.fromkeys(powers, True)
@@ -291,7 +293,7 @@ def _roles(identity: Identity) -> Iterator[Row]:
     yield plain | {"rolname": identity.user, "oid": USER, "rolcanlogin": True}
 
 
-def _database(identity: Identity) -> Row:
+def _pg_database_row(identity: Identity) -> Row:
     return {
         "oid": DATABASE,
         "datname": identity.database,
@@ -307,7 +309,7 @@ def _database(identity: Identity) -> Row:
     }
 
 
-def _procedures() -> Iterator[Row]:
+def _pg_proc_rows() -> Iterator[Row]:
     """Yield the functions that read and write values of the built-in types; clients find array types by them."""
     text = resources.files(__package__).joinpath("procedures.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
@@ -340,7 +342,7 @@ _RANGE_ELEMENTS = {
 }
 
 
-def _ranges() -> Iterator[Row]:
+def _pg_range_rows() -> Iterator[Row]:
     """Yield the built-in ranges, each with its element type and its multirange."""
     for prefix, element in _RANGE_ELEMENTS.items():
         yield {
@@ -371,7 +373,7 @@ def _keywords() -> Iterator[Row]:
         }
 
 
-def _collations() -> Iterator[Row]:
+def _pg_collation_rows() -> Iterator[Row]:
     for oid, name, provider in ((100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")):
         locale = None if provider == "d" else name
         yield {

@@ -40,7 +40,7 @@ def _query_columns(query: exp.Expr, outer: Mapping[str, Columns | None]) -> Colu
     known = dict(outer)
     for cte in query.args["with_"].expressions if query.args.get("with_") else ():
         known[cte.alias.lower()] = None  # a recursive query sees its own name
-        known[cte.alias.lower()] = _renamed(_query_columns(cte.this, known), cte.args.get("alias"))
+        known[cte.alias.lower()] = _with_column_aliases(_query_columns(cte.this, known), cte.args.get("alias"))
     if isinstance(query, exp.SetOperation):
         return _query_columns(query.left, known)
     if isinstance(query, exp.Subquery):
@@ -48,7 +48,7 @@ def _query_columns(query: exp.Expr, outer: Mapping[str, Columns | None]) -> Colu
     return _select_columns(query, known) if isinstance(query, exp.Select) else None
 
 
-def _renamed(columns: Columns | None, alias: exp.Expr | None) -> Columns | None:
+def _with_column_aliases(columns: Columns | None, alias: exp.Expr | None) -> Columns | None:
     names = [column.name.lower() for column in (alias.args.get("columns") or ())] if alias is not None else []
     if columns is None or len(names) > len(columns):
         return None
@@ -63,16 +63,16 @@ def _select_columns(select: exp.Select, known: Mapping[str, Columns | None]) -> 
     columns: Columns = []
     for projection in select.expressions:
         if projection.is_star:
-            expanded = _expanded(projection, sources)
+            expanded = _expand_star(projection, sources)
             if expanded is None:
                 return None
             columns += expanded
         else:
-            columns.append((projection.alias_or_name.lower(), _oid_of(projection, sources, known)))
+            columns.append((projection.alias_or_name.lower(), _expression_oid(projection, sources, known)))
     return columns
 
 
-def _expanded(star: exp.Expr, sources: Mapping[str, Columns | None]) -> Columns | None:
+def _expand_star(star: exp.Expr, sources: Mapping[str, Columns | None]) -> Columns | None:
     """Return the columns of all sources, or of the one that is named; None if one of them is not known."""
     table = star.text("table").lower()
     wanted = [sources.get(table)] if table else [*sources.values()]
@@ -81,7 +81,7 @@ def _expanded(star: exp.Expr, sources: Mapping[str, Columns | None]) -> Columns 
 
 def _source_columns(source: exp.Expr, known: Mapping[str, Columns | None]) -> Columns | None:
     if isinstance(source, exp.Subquery):
-        return _renamed(_query_columns(source.this, known), source.args.get("alias"))
+        return _with_column_aliases(_query_columns(source.this, known), source.args.get("alias"))
     if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
         return None
     if not source.db and source.name.lower() in known:
@@ -92,17 +92,19 @@ def _source_columns(source: exp.Expr, known: Mapping[str, Columns | None]) -> Co
     return [(name, _TEXT if kind in _SHOWN_AS_TEXT else type_oid(kind)) for name, kind in relation.columns.items()]
 
 
-def _oid_of(node: exp.Expr, sources: Mapping[str, Columns | None], known: Mapping[str, Columns | None]) -> int | None:
+def _expression_oid(
+    node: exp.Expr, sources: Mapping[str, Columns | None], known: Mapping[str, Columns | None]
+) -> int | None:
     inner = node.unalias() if isinstance(node, exp.Alias) else node
     if isinstance(inner, exp.Paren):
-        return _oid_of(inner.this, sources, known)
+        return _expression_oid(inner.this, sources, known)
     if isinstance(inner, exp.Subquery):
         columns = _query_columns(inner.this, known)
         return columns[0][1] if columns else None
     if isinstance(inner, exp.Cast):
         return _cast_oid(inner)
     if isinstance(inner, (exp.Coalesce, exp.Nullif)):
-        return _oid_of(inner.this, sources, known)
+        return _expression_oid(inner.this, sources, known)
     if isinstance(inner, exp.Dot) or _returns_name(inner):
         return _NAME if _returns_name(inner.expression if isinstance(inner, exp.Dot) else inner) else None
     if not isinstance(inner, exp.Column):

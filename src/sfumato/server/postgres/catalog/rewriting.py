@@ -16,10 +16,10 @@ from sfumato.server.postgres.catalog.column_names import column_name
 from sfumato.server.postgres.catalog.functions import EMPTY_TABLE_FUNCTIONS, MACRO_PREFIX, SETTABLE
 from sfumato.server.postgres.catalog.parsing import (
     CATALOG_SCHEMAS,
+    find_relation,
     named_tables,
+    printable_name,
     refuse,
-    relation_of,
-    shown,
     type_name,
 )
 from sfumato.server.postgres.catalog.relations import FUNCTION_SCHEMA, SCHEMA, Relation, relations
@@ -43,7 +43,7 @@ _Node = TypeVar("_Node", bound=exp.Expr)
 
 
 @dataclass(frozen=True)
-class Names:
+class NameMeanings:
     """What the names in a statement mean: the database, and the OIDs of relations and types by their spellings."""
 
     database: str
@@ -51,7 +51,7 @@ class Names:
     type_oids: Mapping[str, int]
 
 
-def rewrite(tree: exp.Query, names: Names, parameters: Sequence[str | None]) -> exp.Query:
+def rewrite(tree: exp.Query, names: NameMeanings, parameters: Sequence[str | None]) -> exp.Query:
     """Apply every rule to a checked statement; its tree is changed."""
     bind_parameters(tree, parameters)
     fold_identifiers(tree)
@@ -69,7 +69,7 @@ def rewrite(tree: exp.Query, names: Names, parameters: Sequence[str | None]) -> 
     return tree
 
 
-def _bottom_up(tree: exp.Expr, *kinds: type[_Node]) -> Iterable[_Node]:
+def _inner_nodes_first(tree: exp.Expr, *kinds: type[_Node]) -> Iterable[_Node]:
     """Return the nodes of some kinds, inner ones first, so that a rule may wrap what an earlier step made."""
     return reversed([*tree.find_all(*kinds)])
 
@@ -82,10 +82,12 @@ def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
 
 
 def bind_parameters(tree: exp.Expr, parameters: Sequence[str | None]) -> None:
-    for node in _bottom_up(tree, exp.Parameter):
+    for node in _inner_nodes_first(tree, exp.Parameter):
         number = node.name
         if not number.isdigit() or not 1 <= int(number) <= len(parameters):
-            raise refuse("parameter", f"there is no parameter ${shown(number)}", "bind a value for each parameter")
+            raise refuse(
+                "parameter", f"there is no parameter ${printable_name(number)}", "bind a value for each parameter"
+            )
         value = parameters[int(number) - 1]
         is_count = isinstance(node.parent, (exp.Limit, exp.Offset))
         if value is None:
@@ -102,19 +104,19 @@ def fold_identifiers(tree: exp.Expr) -> None:
         if not identifier.args.get("quoted"):
             identifier.set("this", identifier.name.lower())
             identifier.set("quoted", True)
-    for text in _bottom_up(tree, exp.ByteString):
+    for text in _inner_nodes_first(tree, exp.ByteString):
         text.replace(exp.Literal.string(text.name))
 
 
 def unqualify_functions(tree: exp.Expr) -> None:
     """Drop the schema of functions; one of another schema than the catalog's is not known."""
-    for dot in _bottom_up(tree, exp.Dot):
+    for dot in _inner_nodes_first(tree, exp.Dot):
         if isinstance(dot.expression, exp.Func) and isinstance(dot.this, exp.Identifier):
             if dot.this.name not in CATALOG_SCHEMAS:
                 qualified = f"{dot.this.name}.{dot.expression.name}"
                 raise refuse(
                     "function",
-                    f"the function {shown(qualified)} is not known",
+                    f"the function {printable_name(qualified)} is not known",
                     "call a function of the schema pg_catalog",
                 )
             dot.replace(dot.expression)
@@ -129,27 +131,27 @@ def name_columns(tree: exp.Expr) -> None:
                 projection.replace(exp.Alias(this=projection.copy(), alias=alias))
 
 
-def replace_system_columns(tree: exp.Expr, names: Names) -> None:
+def replace_system_columns(tree: exp.Expr, names: NameMeanings) -> None:
     """Drop the schema of columns, and replace ``tableoid`` by the OID of the relation."""
-    oids = {table.alias_or_name: relation_of(table, names.database).oid for table in named_tables(tree)}
-    for column in _bottom_up(tree, exp.Column):
+    oids = {table.alias_or_name: find_relation(table, names.database).oid for table in named_tables(tree)}
+    for column in _inner_nodes_first(tree, exp.Column):
         column.set("db", None)
         column.set("catalog", None)
         if column.name == "tableoid" and column.table in oids:
-            column.replace(_oid(oids[column.table]))
+            column.replace(_oid_literal(oids[column.table]))
 
 
-def _oid(value: int) -> exp.Expr:
+def _oid_literal(value: int) -> exp.Expr:
     return exp.cast(exp.Literal.number(value), "UINTEGER", dialect="duckdb")
 
 
 # ── relations ──────────────────────────────────────────────────────────────────────────────────
 
 
-def replace_tables(tree: exp.Expr, names: Names) -> None:
+def replace_tables(tree: exp.Expr, names: NameMeanings) -> None:
     """Read each relation from the schema that holds the catalog, under the alias it had."""
     for table in [*named_tables(tree)]:
-        relation = relation_of(table, names.database)
+        relation = find_relation(table, names.database)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
         table.set("this", exp.to_identifier(relation.stored_name_metadata, quoted=True))
@@ -174,7 +176,7 @@ def rename_with_queries(tree: exp.Expr) -> None:
 
 def replace_table_functions(tree: exp.Expr) -> None:
     """Read a function in FROM as a subquery: ``unnest(x) AS s(n)`` is ``(SELECT unnest(x) AS n) AS s``."""
-    for table in _bottom_up(tree, exp.Table, exp.Unnest):
+    for table in _inner_nodes_first(tree, exp.Table, exp.Unnest):
         if isinstance(table, exp.Unnest) or not isinstance(table.this, exp.Identifier):
             table.replace(_function_subquery(table))
 
@@ -251,14 +253,14 @@ def _is_oid(value: exp.Expr) -> bool:
 
 def replace_operators(tree: exp.Expr) -> None:
     """Drop collations, since all texts are compared by their bytes, and write ``OPERATOR(pg_catalog.~)`` plainly."""
-    for node in _bottom_up(tree, exp.Collate, exp.Operator, exp.DPipe):
+    for node in _inner_nodes_first(tree, exp.Collate, exp.Operator, exp.DPipe):
         if isinstance(node, exp.Collate):
             node.replace(node.this)
         elif isinstance(node, exp.DPipe):
             _concatenate_arrays(node)
         elif isinstance(node, exp.Operator):
             node.replace(_plain_operator(node))
-    for pattern in _bottom_up(tree, exp.Like, exp.ILike):
+    for pattern in _inner_nodes_first(tree, exp.Like, exp.ILike):
         if not isinstance(pattern.parent, exp.Escape):  # PostgreSQL's default; DuckDB has none
             pattern.replace(exp.Escape(this=pattern.copy(), expression=exp.Literal.string("\\")))
 
@@ -273,13 +275,13 @@ def _concatenate_arrays(node: exp.Expr) -> None:
 def _plain_operator(node: exp.Expr) -> exp.Expr:
     symbol = str(node.args["operator"]).lower().removeprefix("pg_catalog.")
     if symbol not in _QUALIFIED_OPERATORS:
-        raise refuse("operator", f"the operator {shown(symbol)} is not known to this catalog", "write = or ~")
+        raise refuse("operator", f"the operator {printable_name(symbol)} is not known to this catalog", "write = or ~")
     return _QUALIFIED_OPERATORS[symbol](node.this, node.expression)
 
 
 def replace_quantifiers(tree: exp.Expr) -> None:
     """Write ``x = ANY (array)`` as a search in the list; over a subquery it stays."""
-    for comparison in _bottom_up(tree, exp.EQ, exp.NEQ):
+    for comparison in _inner_nodes_first(tree, exp.EQ, exp.NEQ):
         operand = comparison.expression
         is_all = isinstance(operand, exp.Anonymous) and operand.name.lower() == "all"
         if not is_all and not isinstance(operand, (exp.Any, exp.All)):
@@ -298,10 +300,10 @@ def _as_array(value: exp.Expr) -> exp.Expr:
     """Return an array literal (``'{a,b}'``) as its items."""
     if not isinstance(value, exp.Literal) or not value.is_string:
         return value
-    return exp.Array(expressions=[_item(item) for item in split_array(value.name)])
+    return exp.Array(expressions=[_array_item(item) for item in split_array(value.name)])
 
 
-def _item(item: str | None) -> exp.Expr:
+def _array_item(item: str | None) -> exp.Expr:
     return exp.Null() if item is None else exp.Literal.string(item)
 
 
@@ -333,11 +335,11 @@ def split_array(text: str) -> list[str | None]:
 # ── casts ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def replace_casts(tree: exp.Query, names: Names) -> None:
+def replace_casts(tree: exp.Query, names: NameMeanings) -> None:
     """Cast to DuckDB's types; an object identifier is looked up by name, and shown as a name where it is a text."""
-    outermost = _outermost(tree)
-    for cast in _bottom_up(tree, exp.Cast):
-        if not cast.args.get("to") or _is_generated(cast):
+    outermost = _result_column_ids(tree)
+    for cast in _inner_nodes_first(tree, exp.Cast):
+        if not cast.args.get("to") or _is_oid_cast(cast):
             continue
         target = type_name(cast.args["to"])
         if target in _PROCEDURE_TYPES:
@@ -354,11 +356,11 @@ def replace_casts(tree: exp.Query, names: Names) -> None:
             cast.replace(exp.cast(value.copy(), duckdb_type(target), dialect="duckdb"))
 
 
-def _is_generated(cast: exp.Expr) -> bool:
+def _is_oid_cast(cast: exp.Expr) -> bool:
     return cast.args["to"].sql("duckdb") == "UINTEGER"
 
 
-def _outermost(tree: exp.Query) -> frozenset[int]:
+def _result_column_ids(tree: exp.Query) -> frozenset[int]:
     """Return the identities of the columns of the result, whose values a client reads as texts."""
     branches = [tree]
     projections: set[int] = set()
@@ -386,26 +388,28 @@ def _shows_name(cast: exp.Expr, outermost: frozenset[int]) -> bool:
     return isinstance(parent, _TEXT_PARENTS) or (isinstance(parent, exp.Alias) and id(parent) in outermost)
 
 
-def _object_oid(value: exp.Expr, target: str, names: Names) -> exp.Expr:
+def _object_oid(value: exp.Expr, target: str, names: NameMeanings) -> exp.Expr:
     """Return the OID of an object: of a literal's name now, of a computed name by a lookup, of an OID itself."""
     inner = value.unnest()
     if isinstance(inner, exp.Literal) and inner.is_string and not inner.name.isdigit():
         spellings = {"regclass": names.relation_oids, "regtype": names.type_oids}.get(target)
         if spellings is None:
             return _call(f"to_{target}", inner.copy())
-        return _oid(_known_oid(inner.name, spellings, target))
+        return _oid_literal(_oid_by_name(inner.name, spellings, target))
     if _is_text(inner):
         return _call(f"to_{target}", inner.copy())
     return exp.cast(inner.copy(), "UINTEGER", dialect="duckdb")
 
 
-def _known_oid(name: str, spellings: Mapping[str, int], target: str) -> int:
+def _oid_by_name(name: str, spellings: Mapping[str, int], target: str) -> int:
     folded = ".".join(part if part.startswith('"') else part.lower() for part in name.strip().split("."))
     plain = folded.replace('"', "")
     oid = spellings.get(folded, spellings.get(plain) if plain == plain.lower() else None)
     if oid is None:
         kind = {"regclass": "relation", "regtype": "type"}[target]
-        raise refuse(kind, f"there is no {kind} {shown(name)}", "list the relations with SELECT relname FROM pg_class")
+        raise refuse(
+            kind, f"there is no {kind} {printable_name(name)}", "list the relations with SELECT relname FROM pg_class"
+        )
     return oid
 
 
@@ -446,7 +450,7 @@ _CURRENT: Mapping[type[exp.Expr], str] = {
 
 def replace_functions(tree: exp.Expr) -> None:
     """Call our own definitions, under the prefix that no function of DuckDB has."""
-    for node in _bottom_up(tree, exp.CurrentSchemas, exp.ArraySize, exp.ArrayToString, exp.Format, *_CURRENT):
+    for node in _inner_nodes_first(tree, exp.CurrentSchemas, exp.ArraySize, exp.ArrayToString, exp.Format, *_CURRENT):
         if isinstance(node, exp.Format):
             node.replace(_call("format", node.this, *node.expressions))
         elif type(node) in _CURRENT:
@@ -457,7 +461,7 @@ def replace_functions(tree: exp.Expr) -> None:
             node.replace(_call(f"{MACRO_PREFIX}array_to_string", node.this, node.expression))
         else:
             node.replace(_call(f"{MACRO_PREFIX}array_length", node.this, exp.Literal.number(1)))
-    for function in _bottom_up(tree, exp.Anonymous):
+    for function in _inner_nodes_first(tree, exp.Anonymous):
         name = function.name.lower()
         if name in _REWRITERS:
             function.replace(_REWRITERS[name](function))
@@ -480,7 +484,7 @@ def _expand_array(function: exp.Anonymous) -> exp.Expr:
     return exp.Explode(this=_call(f"{MACRO_PREFIX}expandarray", function.expressions[0].copy()))
 
 
-def _format(function: exp.Anonymous) -> exp.Expr:
+def _rewrite_format(function: exp.Anonymous) -> exp.Expr:
     """Write ``format('%I.%I', a, b)`` as a concatenation."""
     template, *values = function.expressions
     if not isinstance(template, exp.Literal):
@@ -505,14 +509,14 @@ def _concatenate(parts: Sequence[exp.Expr]) -> exp.Expr:
     return exp.Paren(this=joined)
 
 
-def _set_config(function: exp.Anonymous) -> exp.Expr:
+def _rewrite_set_config(function: exp.Anonymous) -> exp.Expr:
     name = function.expressions[0]
     if not isinstance(name, exp.Literal) or name.name.lower() not in SETTABLE or len(function.expressions) != 3:
         raise refuse("setting", f"set_config can set {', '.join(SETTABLE)} here", "write SET name = value")
     return exp.cast(function.expressions[1].copy(), "VARCHAR")
 
 
-def _split_rows(function: exp.Anonymous) -> exp.Expr:
+def _rewrite_regexp_split(function: exp.Anonymous) -> exp.Expr:
     split = _call("regexp_split_to_array", *(argument.copy() for argument in function.expressions[:2]))
     return exp.Explode(this=split)
 
@@ -520,13 +524,13 @@ def _split_rows(function: exp.Anonymous) -> exp.Expr:
 _REWRITERS: Mapping[str, Callable[[exp.Anonymous], exp.Expr]] = {
     "_pg_expandarray": _expand_array,
     "concat": lambda function: _call("concat", *(argument.copy() for argument in function.expressions)),
-    "format": _format,
+    "format": _rewrite_format,
     "generate_subscripts": lambda function: _subscripts(function.expressions[0].copy()),
     "json_build_object": lambda function: _call("json_object", *(each.copy() for each in function.expressions)),
-    "regexp_split_to_table": _split_rows,
+    "regexp_split_to_table": _rewrite_regexp_split,
     "pg_partition_ancestors": lambda _: exp.Explode(
         this=exp.cast(exp.Array(expressions=[]), "UINTEGER[]", dialect="duckdb")
     ),
-    "set_config": _set_config,
+    "set_config": _rewrite_set_config,
     "unnest": lambda function: exp.Explode(this=function.expressions[0].copy()),
 }
