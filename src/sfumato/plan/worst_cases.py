@@ -145,8 +145,8 @@ class WorstCase:
         causes = [f"every {self.value} beyond {self.bounds} were {ends}"] if self.value else []
         causes += [f"every {unit} beyond the limit had {self.rows:,} such rows"] if self.limits_rows else []
         return (
-            f"at most {self.proven_shift(counts)}, if {' and '.join(causes)} (from the bought counts, with {confidence} "
-            "confidence each)"
+            f"at most {self.proven_shift(counts)}, if {' and '.join(causes)} (from the bought counts, with "
+            f"{confidence} confidence each)"
         )
 
 

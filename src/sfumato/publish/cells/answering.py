@@ -636,11 +636,10 @@ class _QuestionEvaluator:
         """Yield notes on which numbers are bounds, and why."""
         if self.face.where:
             yield f"the synopsis covers only the rows where {self.face.where}"
-        binned = {
-            key.reference.name
-            for key in self.query.plan.keys
-            if isinstance(key, Column) and self._has_binned_attribute(key)
-        }  # type: ignore[union-attr]
+        keys = [
+            key.reference for key in self.query.plan.keys if isinstance(key, Column) and self._has_binned_attribute(key)
+        ]
+        binned = {reference.name for reference in keys if isinstance(reference, Field)}
         for name in sorted(binned):
             yield f"{name}: each key is the start of a bin, and stands for the whole bin"
         for axes in sorted(self.outside):
