@@ -195,7 +195,7 @@ def test_the_ends_of_an_interval_are_where_the_test_rejects() -> None:
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
     for sampling in (fit.sampling_variance, lambda _: 0.0):
-        test = ScoreTest(fit._score, fit._noise, sampling, fit.estimate)
+        test = ScoreTest(fit._score_matrix, fit._score_noise_matrices, sampling, fit.estimate)
         for index in range(len(fit.estimate)):
             low, high = test.interval(index, 1.96)
             assert test.z(index, low) == pytest.approx(1.96, rel=1e-6)
@@ -206,15 +206,15 @@ def test_the_variance_of_a_score_is_that_of_its_noise() -> None:
     """a + 2bs + cs² is vᵀV(θ)v where the coefficient is s above its estimate, on the path of the others."""
     data, design = rows(500, 60), regression_design(parse_formula("y ~ x + w + C(c, a)"), DOMAINS, 4096)
     fit = LinearFit(design, noisy(design, exact_moments(design, data), 10.0, np.random.default_rng(2)), True)
-    test = ScoreTest(fit._score, fit._noise, fit.sampling_variance, fit.estimate)
+    test = ScoreTest(fit._score_matrix, fit._score_noise_matrices, fit.sampling_variance, fit.estimate)
     for index, shift in [(0, 0.3), (2, -0.5), (4, 1.0)]:
         point = np.append(fit.estimate + shift * test._coefficient_path(index), 1.0)
-        noises = fit._noise @ point
+        noises = fit._score_noise_matrices @ point
         direction = test.inverse[index]
-        expected = direction @ (noises.T @ noises + fit._sampling) @ direction
+        expected = direction @ (noises.T @ noises + fit._sampling_covariance) @ direction
         a, b, c = test.variance_polynomial(index)
         assert a + 2 * b * shift + c * shift**2 == pytest.approx(expected)
-        assert direction @ (fit._score @ point) == pytest.approx(shift)
+        assert direction @ (fit._score_matrix @ point) == pytest.approx(shift)
 
 
 def test_the_noise_of_the_score_is_that_of_its_moments() -> None:
@@ -227,7 +227,7 @@ def test_the_noise_of_the_score_is_that_of_its_moments() -> None:
         moved = exact.copy()
         moved[index] += 1
         changed = LinearFit(design, MomentEstimates(moved, np.eye(len(exact))), True)
-        assert changed._score @ point - fit._score @ point == pytest.approx(fit._noise[index] @ point, abs=1e-9)
+        assert changed._score @ point - fit._score_matrix @ point == pytest.approx(fit._score_noise_matrices[index] @ point, abs=1e-9)
 
 
 @pytest.mark.parametrize("totals", ["zero", "negative", "huge", "random"])

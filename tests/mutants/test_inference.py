@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "the number of rows is taken to be exact in the variance of a correlation",
         Kind.RANGES,
-        "inference.score_tests:_pair_noise_variance",
+        "inference.score_tests:_pair_noise",
         "(mean_x * mean_y / reach) ** 2 / 8",
         "0 * reach",
         (f"{_SCORES}::test_the_noise_of_the_number_of_rows_is_in_the_variance_of_a_correlation",),

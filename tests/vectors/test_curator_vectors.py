@@ -264,7 +264,7 @@ def _running_widths() -> Iterator[Vector]:
     """A whole number is shown rounded, by up to a half; all periods together share the chance."""
     noise = SimpleNamespace(widths=lambda sure, k: np.array([k / (1 - Fraction(sure)), 1.0], float))
     for joint, whole, wanted in ((False, True, [20.5, 1.5]), (True, True, [80.5, 1.5]), (True, False, [80.0, 1.0])):
-        own = SimpleNamespace(_groups=range(4), _rounding=0.5 if whole else 0.0)
+        own = SimpleNamespace(_groups=range(4), _rounding_error=0.5 if whole else 0.0)
         yield exact(wanted, RunningTotalsProposal._widths, own, SimpleNamespace(noise=noise), "0.95", joint)
 
 
@@ -273,7 +273,7 @@ def _score_width() -> Iterator[Vector]:
     for scale, step, sure in ((3, Fraction(1, 12), "0.95"), (10, Fraction(1, 4), "0.9"), (7, Fraction(1), "0.99")):
         own = SimpleNamespace(_distance_step=lambda _: step)  # noqa: B023
         draw = SimpleNamespace(noise=Laplace(scale))
-        yield exact(float(_wide(scale, sure) * step), ScoreProposal._width, own, draw, Fraction(sure))
+        yield exact(float(_wide(scale, sure) * step), ScoreProposal._distance_half_width, own, draw, Fraction(sure))
 
 
 @formula("curator.proposals.scores.ScoreProposal._score_width")
@@ -284,7 +284,7 @@ def _score_points() -> Iterator[Vector]:
         (100, 500, 40, 100.0),
         (5, None, 1, 1000.0),
     ):
-        own = SimpleNamespace(_public_row_count=public, candidate_rows=candidate, _width=lambda *_: 10.0)
+        own = SimpleNamespace(_public_row_count=public, candidate_rows=candidate, _distance_half_width=lambda *_: 10.0)
         yield exact(wanted, ScoreProposal._score_width, own, None, Fraction(19, 20), rows)
 
 

@@ -255,7 +255,7 @@ def _difference_with_interval(sums: GroupSums, confidence: float) -> tuple[float
         return None
     positions = np.clip(sums.above / (sizes * sums.width), 0.0, 1.0)
     noise = sums.law.variance * ((1 - positions) ** 2 + positions**2)
-    variance = (sizes * sums.value_variance(positions) + noise) / sizes**2
+    variance = (sizes * sums.spread(positions) + noise) / sizes**2
     estimate = float(positions[1] - positions[0]) * sums.width
     half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(float(variance.sum()))
     return estimate, estimate - half, estimate + half

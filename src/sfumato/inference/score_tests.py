@@ -139,7 +139,7 @@ class GroupSums:
         total = float((self.above + self.below).sum())
         return min(1.0, max(0.0, float(self.above.sum()) / total)) if total > 0 else 0.5
 
-    def value_variance(self, position: float | Floats) -> Floats:
+    def spread(self, position: float | Floats) -> Floats:
         """Return the variance of each group's values: what was released, or the most that a mean at this position of
         the range allows (Bhatia & Davis 2000).
         """
@@ -164,7 +164,7 @@ def equal_means(groups: GroupSums, contrast: Floats | None = None, draws: int = 
     total = float(sizes.sum())
     if total <= 0:
         return UNTESTABLE
-    variance = groups.value_variance(position)
+    variance = groups.spread(position)
     noise = groups.law.variance * ((1 - position) ** 2 + position**2)
     centred = np.eye(len(sizes)) - (sizes / total)[:, None]
     covariance = centred @ np.diag(sizes * variance + noise) @ centred.T
@@ -287,11 +287,11 @@ def correlation(pairs: PairSums, draws: int = NULL_DRAWS) -> ScoreTest:
     products = rows * mean_x * mean_y + sampling + pairs.product_law.draw(seeded, draws)
     null_scores = products - simulated_x * simulated_y / simulated_rows
     score = pairs.products - pairs.sums[0] * pairs.sums[1] / rows
-    covariance = np.array([[rows * variance_x * variance_y + _pair_noise_variance(pairs)]])
+    covariance = np.array([[rows * variance_x * variance_y + _pair_noise(pairs)]])
     return _test_score(np.array([score]), null_scores[:, None], covariance)
 
 
-def _pair_noise_variance(pairs: PairSums) -> float:
+def _pair_noise(pairs: PairSums) -> float:
     """Return the variance of the score's noise: of Σxy, and of both sums of each column in Σx or Σy and in n."""
     mean_x, mean_y = pairs.means
     of_sums = (

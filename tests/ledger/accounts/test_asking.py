@@ -308,7 +308,7 @@ def test_a_request_of_a_payer_nobody_knows_of_is_not_charged_again(
     ledger: sf.Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clinic = account(ledger)
-    monkeypatch.setattr(local_files, "is_alive", lambda _, **__: None)
+    monkeypatch.setattr(local_files, "is_process_alive", lambda _, **__: None)
     first = clinic.ask(pure(**ENTRY, request_id="r"), {"n": 5})
     assert first.begin() is None
     with pytest.raises(sf.AnswerPending):
@@ -347,7 +347,7 @@ def test_waiting_is_bounded_where_nobody_knows_whether_the_payer_lives(
 ) -> None:
     """Then nothing is said of the payer, whose answer still counts; who asks after that time pays."""
     clinic = account(ledger)
-    monkeypatch.setattr(local_files, "is_alive", lambda _, **__: None)
+    monkeypatch.setattr(local_files, "is_process_alive", lambda _, **__: None)
     monkeypatch.setattr(asking, "MAX_WAIT_SECONDS", 2.0)
     first = clinic.ask(pure(**ENTRY), {"n": 5})
     assert first.begin() is None

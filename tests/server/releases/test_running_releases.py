@@ -91,11 +91,11 @@ def test_what_has_landed_here_is_taken_over_and_what_runs_elsewhere_is_not(
         running = RunningReleases(people.database, 2)
         assert running.try_begin(one)
         with monkeypatch.context() as patch:
-            patch.setattr(local_files, "is_alive", lambda _: True)
+            patch.setattr(local_files, "is_process_alive", lambda _: True)
             patch.setattr(local_files, "current_process_name", lambda: "another that lives on")
             assert running.try_begin(other)
             assert not running.try_begin(one, [one])
-        monkeypatch.setattr(local_files, "is_alive", lambda _: True)
+        monkeypatch.setattr(local_files, "is_process_alive", lambda _: True)
         assert not running.try_begin(one)
         assert not running.try_begin(other, [other])
         assert running.try_begin(one, [one])  # the same id

@@ -260,8 +260,8 @@ def _widths(
     largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
     return {
         name: width
-        + _max_rounding_error(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
-        for name, (expression, width) in widest_half_widths(query.outputs, finished).items()
+        + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
+        for name, (expression, width) in widest_by_column(query.outputs, finished).items()
     }
 
 
@@ -277,7 +277,7 @@ def _is_plain_result(query: Query, expression: Expression) -> bool:
     return is_grouped_once and isinstance(expression, Column) and type(expression.reference) is Result
 
 
-def widest_half_widths(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
+def widest_by_column(outputs: Sequence[Output], finished: Finished) -> dict[str, tuple[Expression, float]]:
     """Return each column of numbers with the largest half-width of its rows."""
     return {
         output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
@@ -286,7 +286,7 @@ def widest_half_widths(outputs: Sequence[Output], finished: Finished) -> dict[st
     }
 
 
-def _max_rounding_error(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:
+def _max_rounding(expression: Expression, measured: NoisyMeasurements, terms: int) -> float:
     """Return the largest rounding error between a drawn and a shown number.
 
     Weighted counts are drawn in fractions and shown as the nearest integer, which moves each by up to a half; a total

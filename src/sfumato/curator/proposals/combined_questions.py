@@ -20,7 +20,7 @@ from sfumato.curator.previews.forecasts import (
     Width,
     merge_sizes,
     noiseless_measurements,
-    widest_half_widths,
+    widest_by_column,
 )
 from sfumato.curator.proposals.questions import Question
 from sfumato.curator.proposals.sampled_questions import refuse_sample_of_combination
@@ -335,4 +335,4 @@ class CombinedQuestion(Question):
             scale.unit_value.denominator > 1 for release in measured.values() for scale in release.scales
         )
         rounding = 0.5 if is_fractional else 0.0  # counts in fractions of a row are shown as integers
-        return {name: width + rounding for name, (_, width) in widest_half_widths(self.query.outputs, finished).items()}
+        return {name: width + rounding for name, (_, width) in widest_by_column(self.query.outputs, finished).items()}
