@@ -227,7 +227,9 @@ def test_the_noise_of_the_score_is_that_of_its_moments() -> None:
         moved = exact.copy()
         moved[index] += 1
         changed = LinearFit(design, MomentEstimates(moved, np.eye(len(exact))), True)
-        assert changed._score @ point - fit._score_matrix @ point == pytest.approx(fit._score_noise_matrices[index] @ point, abs=1e-9)
+        assert changed._score_matrix @ point - fit._score_matrix @ point == pytest.approx(
+            fit._score_noise_matrices[index] @ point, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("totals", ["zero", "negative", "huge", "random"])

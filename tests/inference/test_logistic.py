@@ -261,7 +261,7 @@ PRICES = [Price(1, "1e-6"), Price("0.3", "1e-7"), *(Price(rho=rho) for rho in ("
 @pytest.mark.parametrize("price", PRICES)
 def test_all_scans_together_keep_the_price_and_use_it_up(price: Price, tmp_path: Path) -> None:
     with curator(survey(20), tmp_path, max_rows=2) as made:
-        noise = made.logistic("retired ~ age", "people")._noise(price)
+        noise = made.logistic("retired ~ age", "people")._scan_noise(price)
         assert len(noise.mechanisms) == len(SCAN_SHARES)
         assert sum(SCAN_SHARES) == 1
         assert price.kept_by(compose(each.curve(noise.sensitivities[0]) for each in noise.mechanisms))

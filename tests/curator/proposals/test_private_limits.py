@@ -48,7 +48,7 @@ def totals(made: sf.Curator, *by: str) -> np.ndarray:
 
 
 def table(made: sf.Curator, exact: np.ndarray, *by: str) -> dict[tuple[Any, ...], int]:
-    keys = made.limits("visits", by=by)._keys
+    keys = made.limits("visits", by=by)._step_keys
     return {keys[place]: int(exact[place, 0]) for place in np.flatnonzero(exact[:, 0])}
 
 

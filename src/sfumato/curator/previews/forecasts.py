@@ -259,8 +259,7 @@ def _widths(
     finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
     largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
     return {
-        name: width
-        + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
+        name: width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
         for name, (expression, width) in widest_by_column(query.outputs, finished).items()
     }
 
