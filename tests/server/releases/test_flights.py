@@ -105,7 +105,7 @@ def test_flights_wait_for_their_file_only_so_long(tmp_path: Path) -> None:
     with closing(PeopleFile(tmp_path / "people")) as people:
         turns, running = FairQueue(2, 16, 2), Unwritable(people.database, 2)
         flights = Flights(turns, AnswerClock(0.01), running, lambda: moment[0])
-        flights.require_files()
+        flights.require_writable_file()
         waiting = flights.enqueue(_flight("first", _never_bought))
         assert not _ended(waiting, 0.3)
         moment[0] = LEDGER_PATIENCE - 0.001
@@ -115,9 +115,9 @@ def test_flights_wait_for_their_file_only_so_long(tmp_path: Path) -> None:
         for flight in (waiting, late):
             assert isinstance(flight.future.exception(60), LedgerUnavailable)
         with pytest.raises(LedgerUnavailable):
-            flights.require_files()
+            flights.require_writable_file()
         running.repaired = True
-        flights.require_files()
+        flights.require_writable_file()
         assert flights.enqueue(_flight("third")).future.result(60).line == 7
         running.repaired = False
         moment[0] += LEDGER_PATIENCE  # a new failure is waited for again
