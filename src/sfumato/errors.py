@@ -392,9 +392,8 @@ class Overspent(SfumatoError):
         reasons = []
         if "failure" in lacking:
             request, remaining = self.requested.get("failure"), self.remaining["failure"]
-            reasons.append(
-                f"it needs δ = {format_requested(request)}, and δ = {format_rounded_down(remaining)} is left"
-            )
+            left = f"δ = {format_rounded_down(remaining)} is left"
+            reasons.append(f"it needs δ = {format_requested(request)}, and {left}")
         if "pure" in lacking or "renyi" in lacking or not lacking:
             reasons.append(self._explain_shortfall("pure" in lacking))
         return reasons
@@ -409,9 +408,7 @@ class Overspent(SfumatoError):
         if request is not None and remaining is not None and is_pure_lacking:
             shortfall = f", which is ε = {format_requested(request - remaining)} too little" if remaining else ""
             return f"it takes ε = {format_requested(request)}, and {ordinary}{shortfall}"
-        subject = (
-            "it has Gaussian noise, which" if request is None else f"it has ε = {format_requested(request)}, which"
-        )
+        subject = f"it has {'Gaussian noise' if request is None else f'ε = {format_requested(request)}'}, which"
         return "; ".join(filter(None, (f"{subject} {self._gaussian_ratio()}", ordinary)))
 
     def _gaussian_ratio(self) -> str:
@@ -501,9 +498,7 @@ class NotAllowed(SfumatoError):
     code = "not-allowed"
 
     def __init__(self, role: str, call: str) -> None:
-        super().__init__(
-            f"your role, {role}, does not allow {call}", place=call, fix="ask somebody whose role allows it"
-        )
+        super().__init__(f"your role {role} does not allow {call}", place=call, fix="ask somebody whose role allows it")
         self.role = role
         self.call = call
 
@@ -552,11 +547,8 @@ class ServerUnavailable(SfumatoError):
 
     def __init__(self, rule: str, *, place: str, request_id: str | None = None, fix: str | None = None) -> None:
         retry = fix or "check the address and that the server is running, then ask again"
-        retry = (
-            retry
-            if request_id is None
-            else f"{retry} with request_id={request_id!r}: the release is charged at most once"
-        )
+        if request_id is not None:
+            retry = f"{retry} with request_id={request_id!r}: the release is charged at most once"
         super().__init__(rule, place=place, fix=retry)
         self.request_id = request_id
 
@@ -595,11 +587,8 @@ class LedgerInDoubt(LedgerUnavailable):
 
     def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
         identified = "" if request_id is None else f" (request id {request_id!r})"
-        retry = (
-            "with the same request id: the release is charged only once"
-            if request_id
-            else "after history shows whether it was charged"
-        )
+        known = "after history shows whether it was charged"
+        retry = "with the same request id: the release is charged only once" if request_id else known
         super().__init__(
             f"it is unknown whether this was charged{identified}: the connection to the ledger's server was lost "
             "during the write",
@@ -617,9 +606,9 @@ class LedgerBehind(LedgerUnavailable):
     code = "ledger-behind"
 
     def __init__(self, number: int) -> None:
+        rule = f"this ledger does not contain line {number} as its anchor records it"
         super().__init__(
-            f"this ledger does not contain line {number} as its anchor records it: the ledger was rolled back or "
-            "rewritten",
+            f"{rule}: the ledger was rolled back or rewritten",
             place=f"line {number}",
             fix="put the newest ledger back; or, as the owner, accept the loss with sfumato ledger acknowledge "
             "--reason …, or ledger.acknowledge(anchor, reason=…), which raises the totals to those in the anchor",

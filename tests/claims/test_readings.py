@@ -20,7 +20,7 @@ from sfumato.plan.bounding import (
     for_neighbours,
     max_squared_norm,
     weighted_bounding,
-    whole_row_bounding,
+    whole_bounding,
 )
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
@@ -123,7 +123,7 @@ def _cell_plans() -> Iterator[tuple[str, BoundedPlan]]:
     plan = replace(plan, keys=keys)
     for limits, relation, weighted in product(LIMITS, Neighbours, (False, True)):
         name = f"{limits.rows}/{limits.groups}/{limits.rows_per_group} {relation.value} {'weighted' * weighted}".strip()
-        make = weighted_bounding if weighted else whole_row_bounding
+        make = weighted_bounding if weighted else whole_bounding
         yield name, for_neighbours(make(plan, limits, 15), relation)
 
 

@@ -33,7 +33,7 @@ from sfumato.inference.moments import MomentEstimates
 from sfumato.inference.regression_answers import LogisticAnswer
 from sfumato.inference.row_expressions import COEFFICIENT_STEPS, rounded_coefficients
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import bounding_strategies, whole_row_bounding
+from sfumato.plan.bounding import bounding_strategies, whole_bounding
 from sfumato.plan.limits import Strategy
 from sfumato.plan.readings.total_readings import GroupTotals
 from sfumato.plan.sql import building
@@ -77,7 +77,7 @@ def moved_by_worlds(
     factors = ScanFactors.of(query.plan.measures, logistic)
     terms = RowTerms(logistic, factors, coefficients, proposal.scan_weights.mean_steps)
     groups = tuple((number,) for number in range(count))
-    bounded = whole_row_bounding(replace(query.plan, measures=terms.measures), query.plan.limits, count)
+    bounded = whole_bounding(replace(query.plan, measures=terms.measures), query.plan.limits, count)
     reading = GroupTotals(bounded, groups)
     with proposal._context.engine.check(reading) as opened:
         read = opened.read(reading, 7)

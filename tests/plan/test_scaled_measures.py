@@ -22,7 +22,7 @@ from sfumato.plan.bounding import (
     for_neighbours,
     rows_without_bounding,
     weighted_bounding,
-    whole_row_bounding,
+    whole_bounding,
 )
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.nodes import Aggregate
@@ -104,7 +104,7 @@ def test_values_are_rounded_to_no_more_steps_than_given(
     value: str, max_steps: int | None, step: int, low: int, high: int
 ) -> None:
     for rows, strategy in ((True, Strategy.WHOLE), (False, Strategy.SAMPLE)):
-        bounded = whole_row_bounding(
+        bounded = whole_bounding(
             plan(f"SELECT SUM({value}) AS s FROM visits", rows=rows), Limits(3, 2, 2), 5, max_steps
         )
         (scaled,) = bounded.measures

@@ -290,7 +290,7 @@ def discovery_bounding(plan: Aggregate, limits: Limits) -> BoundedPlan:
     )
 
 
-def whole_row_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int | None = None) -> BoundedPlan:
+def whole_bounding(plan: Aggregate, limits: Limits, groups: int, max_steps: int | None = None) -> BoundedPlan:
     """Bound the rows by sampling whole rows, as ranks need: a row counts in full or not at all. Values have at most
     ``max_steps`` steps: each row's value is rounded to them, so a unit moves no more ranks than it has rows.
     """

@@ -162,11 +162,8 @@ class Table:
         """Check codings, conditions and implications; conditions are parsed later (``plan.declared_cells``)."""
         for name in self.codings:
             if name not in self.columns:
-                raise InvalidPolicy(
-                    "codings can only be set for a declared column",
-                    place=f"{place}.codings.{name}",
-                    fix="declare the column",
-                )
+                rule = "codings can only be set for a declared column"
+                raise InvalidPolicy(rule, place=f"{place}.codings.{name}", fix="declare the column")
         object.__setattr__(self, "impossible", parse_conditions(self.impossible, f"{place}.impossible"))
         if not isinstance(self.implies, Mapping):
             raise InvalidPolicy(

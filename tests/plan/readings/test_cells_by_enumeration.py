@@ -11,7 +11,7 @@ import pytest
 
 from plan.described import CATALOG
 from sfumato.errors import InvalidParameter
-from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_row_bounding
+from sfumato.plan.bounding import BoundedPlan, for_neighbours, whole_bounding
 from sfumato.plan.limits import Limits
 from sfumato.plan.readings.cell_rows import CellCounts, CellRows, CodedRows, ColumnSetDistances
 from sfumato.plan.readings.dense_readings import CountDistances, Marginals, MarginalView, cells_sensitivity
@@ -26,7 +26,7 @@ _SIZE = 3
 def _bounded(rows: int, neighbours: Neighbours) -> BoundedPlan:
     plan = parse("SELECT urgent, COUNT(*) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
-    return for_neighbours(whole_row_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), _SIZE), neighbours)
+    return for_neighbours(whole_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), _SIZE), neighbours)
 
 
 def _changes(rows: int, neighbours: Neighbours) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -18,7 +18,7 @@ from sfumato.plan.bounding import (
     bounding_strategies,
     discovery_bounding,
     for_neighbours,
-    whole_row_bounding,
+    whole_bounding,
 )
 from sfumato.plan.limits import Limits, Strategy
 from sfumato.plan.readings import cell_rows, combining, dense_readings
@@ -49,7 +49,7 @@ def two_keys(rows: int = 1, neighbours: Neighbours = ADDED) -> BoundedPlan:
     """Counts by two keys: one of two cells and one of three, and what is missing."""
     plan = parse("SELECT urgent, age, COUNT(*) FROM visits GROUP BY urgent, age", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in plan.keys)  # type: ignore[type-var]
-    return for_neighbours(whole_row_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), 12), neighbours)
+    return for_neighbours(whole_bounding(replace(plan, keys=keys), Limits(rows, rows, rows), 12), neighbours)
 
 
 CELLS = ((False, True), (1, 2, 3))
@@ -287,7 +287,7 @@ def test_marginals_of_plans_that_do_not_count_every_row() -> None:
     means = parse("SELECT urgent, AVG(age) FROM visits GROUP BY urgent", CATALOG).plan
     keys = tuple(replace(key, domain=replace(key.domain, nullable=True)) for key in means.keys)  # type: ignore[type-var]
     with pytest.raises(InvalidParameter, match="one total"):
-        Marginals(whole_row_bounding(replace(means, keys=keys), Limits(1, 1, 1), 3), CELLS[:1], ((0,),))
+        Marginals(whole_bounding(replace(means, keys=keys), Limits(1, 1, 1), 3), CELLS[:1], ((0,),))
 
 
 def test_no_more_cells_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from sfumato.inference.design import Design, largest_scale
 from sfumato.inference.moment_releases import MomentsRelease
 from sfumato.inference.moments import WEIGHT, NoisyMoments, moment_totals
 from sfumato.inference.weighted_totals import WeightedTotals
-from sfumato.plan.bounding import for_neighbours, whole_row_bounding
+from sfumato.plan.bounding import for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.catalog import Catalog
 from sfumato.plan.descriptions import count_with_noun
@@ -73,7 +73,7 @@ class MomentsProposal(PreviewedByOldName, StoredProposal, Generic[T]):
     @cached_property
     def moments(self) -> WeightedTotals:
         """The moments, with the rows of a unit sampled."""
-        bounded = whole_row_bounding(self.question.query.plan, self.question.limits, 1)
+        bounded = whole_bounding(self.question.query.plan, self.question.limits, 1)
         return moment_totals(for_neighbours(bounded, self._context.policy.neighbours), self.design)
 
     @property
@@ -213,7 +213,7 @@ def moment_question(
 
 def max_rows_per_unit(plan: Aggregate, limits: Limits) -> int:
     """Return the most rows of one unit that count in a plan whose first measure counts rows."""
-    return int(whole_row_bounding(plan, limits, 1).measures[0].add_remove_sensitivity.total)
+    return int(whole_bounding(plan, limits, 1).measures[0].add_remove_sensitivity.total)
 
 
 def lower_sums(rows: RowSelection, sums: Sequence[str]) -> Query:

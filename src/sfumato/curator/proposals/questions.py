@@ -70,13 +70,7 @@ from sfumato.errors import EngineFailed, InvalidParameter, shorten
 from sfumato.notebook_html import paragraphs, preformatted, table
 from sfumato.plan.aggregates.measures import ReadingKind
 from sfumato.plan.aggregates.value_measures import DistinctValues
-from sfumato.plan.bounding import (
-    BoundedPlan,
-    bounding_strategies,
-    discovery_bounding,
-    for_neighbours,
-    whole_row_bounding,
-)
+from sfumato.plan.bounding import BoundedPlan, bounding_strategies, discovery_bounding, for_neighbours, whole_bounding
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.caveats import RowLimits, without_coverage_note
 from sfumato.plan.descriptions import describe_dropped_rows
@@ -199,7 +193,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             if part.reads is ReadingKind.DIFFERENT:
                 limits = pair_limits(limits, cast("DistinctValues", part.requests[0]).value)
             max_steps = ranked_steps(policy, group_count) if part.reads is ReadingKind.RANKS else None
-            bounded = for_neighbours(whole_row_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
+            bounded = for_neighbours(whole_bounding(part.plan, limits, max_groups, max_steps), policy.neighbours)
             parts.append(other_part(bounded, part, self._candidate_values, matches=matches))
             refusals.require_few_cells(len(self.groups), parts[-1].numbers_per_group)
         return tuple(parts)

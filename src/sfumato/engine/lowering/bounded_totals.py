@@ -32,7 +32,7 @@ from sfumato.engine.lowering.relation_lowering import (
     RelationLowering,
     Stages,
     all_of,
-    same_named_columns,
+    named_columns,
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -124,7 +124,7 @@ def discovered_totals(reading: DiscoveredTotals, key: int) -> StagedSelect:
     else:
         totals = _lower_totals(bounded, rows, relations, key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
-    result = Select((*same_named_columns(rows.keys), *clamped_totals), totals.result)
+    result = Select((*named_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
@@ -134,12 +134,10 @@ def marginals(reading: Marginals | CellRows, key: int, *, counts_row_by_row: boo
     """
     rows = counted_rows(reading.bounded, relations := RelationLowering(key, reading.bounded.sample))
     if counts_row_by_row and reading.counts_row_by_row and rows.ones == {*rows.values}:
-        return StagedSelect(
-            tuple(relations.stages), Select(same_named_columns((*rows.keys, *rows.values)), rows.select)
-        )
+        return StagedSelect(tuple(relations.stages), Select(named_columns((*rows.keys, *rows.values)), rows.select))
     totals = _lower_totals(reading.bounded, rows, relations, key)
     clamped_totals = tuple((name, clamp_to_64_bits(Reference(name))) for name in rows.values)
-    result = Select((*same_named_columns(rows.keys), *clamped_totals), totals.result)
+    result = Select((*named_columns(rows.keys), *clamped_totals), totals.result)
     return StagedSelect((*relations.stages, *totals.stages), result)
 
 
@@ -156,7 +154,7 @@ def values(reading: ValueCounts, key: int) -> StagedSelect:
         if presence_name in rows.ones
         else (apply(ScalarFunction.EQUAL, Reference(presence_name), integer_constant(1)),)
     )
-    columns = same_named_columns((*rows.keys, value_name))
+    columns = named_columns((*rows.keys, value_name))
     if bounded.strategy is Strategy.WHOLE or _is_within_limits(bounded):
         return StagedSelect(tuple(relations.stages), Select(columns, rows.select, where=is_present))
     rows = materialise_rows(bounded, rows, relations)
@@ -196,18 +194,16 @@ def matched_pairs(reading: MatchedValueReading, key: int) -> StagedSelect:
         ("u", Rank(everything, (Reference("u"),), RowNumber.RANK)),
         ("v0", Rank(everything, tuple(map(Reference, rows.keys)), RowNumber.RANK)),
     )
-    return StagedSelect(tuple(relations.stages), Select((*same_named_columns(rows.keys[:-1]), *ranks), rows.select))
+    return StagedSelect(tuple(relations.stages), Select((*named_columns(rows.keys[:-1]), *ranks), rows.select))
 
 
 def _distinct_pairs(rows: CountedRows, relations: RelationLowering) -> CountedRows:
     """Deduplicate a unit's counted rows that are equal in all keys."""
     names, is_counted = ("u", *rows.keys), apply(ScalarFunction.EQUAL, Reference("v0"), integer_constant(1))
     pairs = Select(
-        (*same_named_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
+        (*named_columns(names), ("v0", integer_constant(1))), rows.select, where=(is_counted,), group_by=names
     )
-    return replace(
-        rows, select=Select(same_named_columns((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"})
-    )
+    return replace(rows, select=Select(named_columns((*names, "v0")), relations.stage(pairs)), ones=frozenset({"v0"}))
 
 
 def clamp_to_64_bits(total: Scalar) -> Scalar:
@@ -230,7 +226,7 @@ def _coordinate_bits(bounded: BoundedPlan) -> list[int]:
 
 def _unbounded_totals(rows: CountedRows) -> StagedSelect:
     source, totals = add_up_rows(rows)
-    return StagedSelect((), Select((*same_named_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
+    return StagedSelect((), Select((*named_columns(rows.keys), *totals.items()), source, group_by=rows.keys))
 
 
 def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
@@ -241,9 +237,9 @@ def _reweight_rows(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         for name, bits in zip(rows.values, _coordinate_bits(bounded), strict=True)
     ]
     beyond = _rows_beyond_limit(
-        rows, (*same_named_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h")))
+        rows, (*named_columns(("u", *rows.keys, *rows.values), "r"), ("n", Reference("n", "h")))
     )
-    correction = Select((*same_named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
+    correction = Select((*named_columns(rows.keys), *excess), beyond, group_by=rows.keys)
     return _correct_totals(bounded, rows, (_units_beyond_limit(rows, max_rows),), correction)
 
 
@@ -261,7 +257,7 @@ def _units_beyond_limit(rows: CountedRows, max_rows: int) -> tuple[str, Select]:
     """Select the units with more than ``max_rows`` rows, and their numbers of rows."""
     count = GroupTotal(AggregateFunction.COUNT)
     having = apply(ScalarFunction.GREATER, count, integer_constant(max_rows))
-    return "h", Select((*same_named_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
+    return "h", Select((*named_columns("u"), ("n", count)), rows.select, group_by=("u",), having=having)
 
 
 def _rows_beyond_limit(rows: CountedRows, columns: Columns) -> Select:
@@ -286,14 +282,14 @@ def _uncorrected_totals(bounded: BoundedPlan, rows: CountedRows) -> Select:
     source, sums = (rows.select, _unit_counts(rows)) if rows.maximal else add_up_rows(rows)
     bits = _coordinate_bits(bounded)
     totals = tuple((name, _in_fractions_of_step(or_zero(sums[name]), bits[int(name[1:])])) for name in rows.values)
-    return Select((*same_named_columns(rows.keys), *totals), source, group_by=rows.keys)
+    return Select((*named_columns(rows.keys), *totals), source, group_by=rows.keys)
 
 
 def _correct_totals(bounded: BoundedPlan, rows: CountedRows, stages: Stages, correction: Select) -> StagedSelect:
     """Add a correction per group to the totals of all rows as they are."""
     totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
     both = RelationalUnion((_uncorrected_totals(bounded, rows), correction))
-    return StagedSelect(stages, Select((*same_named_columns(rows.keys), *totals), both, group_by=rows.keys))
+    return StagedSelect(stages, Select((*named_columns(rows.keys), *totals), both, group_by=rows.keys))
 
 
 def _in_fractions_of_step(total: Scalar, bits: int) -> Scalar:
@@ -326,7 +322,7 @@ def _clip(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
     if not rows.keys:  # one group: the cap is the norm
         totals = tuple((name, or_zero(_sum(Reference(name)))) for name in rows.values)
         return StagedSelect((_unit_totals(rows, rows.select, max_totals, scaling),), Select(totals, clipped))
-    beyond = _rows_beyond_limit(rows, same_named_columns(("u", *rows.keys, *rows.values), "r"))
+    beyond = _rows_beyond_limit(rows, named_columns(("u", *rows.keys, *rows.values), "r"))
     heavy = _units_beyond_limit(rows, _max_unscaled_rows(bounded, scaling))
     stages = (heavy, _unit_totals(rows, beyond, max_totals, scaling), _unit_norms(clipped, scaling))
     return _correct_totals(bounded, rows, stages, _clipping_change(bounded, rows, scaling, clipped))
@@ -342,21 +338,14 @@ def _clip_pairs(bounded: BoundedPlan, rows: CountedRows) -> StagedSelect:
         (name, integer_constant(1) if name in rows.ones else GroupTotal(AggregateFunction.MAX, Reference(name)))
         for name in rows.values
     )
-    pairs = "p", Select((*same_named_columns(names), *unit_flags), rows.select, group_by=names)
+    pairs = "p", Select((*named_columns(names), *unit_flags), rows.select, group_by=names)
     pair_rows = replace(
-        rows,
-        select=Select(same_named_columns((*names, *rows.values)), StageReference("p")),
-        maximal=frozenset(),
-        cells=(),
+        rows, select=Select(named_columns((*names, *rows.values)), StageReference("p")), maximal=frozenset(), cells=()
     )
-    heavy_pairs = "g", _rows_beyond_limit(pair_rows, same_named_columns((*names, *rows.values), "r"))
+    heavy_pairs = "g", _rows_beyond_limit(pair_rows, named_columns((*names, *rows.values), "r"))
     clipped = _clip_groups(pair_rows, scaling, [1] * len(rows.values))
-    stages = (
-        pairs,
-        _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling)),
-        heavy_pairs,
-        _unit_norms(clipped, scaling),
-    )
+    heavy = _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling))
+    stages = (pairs, heavy, heavy_pairs, _unit_norms(clipped, scaling))
     return _correct_totals(bounded, pair_rows, stages, _clipping_change(bounded, pair_rows, scaling, clipped))
 
 
@@ -387,13 +376,13 @@ def _clip_cells(
     select, names = without_contributions(rows.select, rows.cells)
     narrow_rows = replace(rows, select=select)
     heavy = _units_beyond_limit(narrow_rows, min(bounded.limits.rows_per_group, bounded.limits.total))
-    beyond = _rows_beyond_limit(narrow_rows, (*same_named_columns(names, "r"), ("n", Reference("n", "h"))))
+    beyond = _rows_beyond_limit(narrow_rows, (*named_columns(names, "r"), ("n", Reference("n", "h"))))
     heavy_values = with_contributions(beyond, rows.select, rows.values, rows.cells)  # of those units alone
     totals = tuple(
         (name, _unit_total(rows, name, max_total)) for name, max_total in zip(rows.values, max_totals, strict=True)
     )
     # by the number of rows too, which changes nothing: a table of all ids would hold every count for each of them
-    units = "g", Select((*same_named_columns("u"), *totals), heavy_values, group_by=("u", "n"))
+    units = "g", Select((*named_columns("u"), *totals), heavy_values, group_by=("u", "n"))
     return _correct_totals(bounded, rows, (heavy, units), Select(excess, StageReference("g")))
 
 
@@ -419,7 +408,7 @@ def _unit_totals(
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
         if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal
     ]
-    return "g", Select((*same_named_columns(names), *totals), source, group_by=names)
+    return "g", Select((*named_columns(names), *totals), source, group_by=names)
 
 
 def _unit_total(rows: CountedRows, name: str, max_total: int) -> Scalar:
@@ -440,15 +429,13 @@ def _clip_groups(rows: CountedRows, scaling: Sequence[_Scaling], max_totals: Seq
         (name, Reference(name if max_total > _MAX_UNIT_TOTAL and value not in rows.maximal else value))
         for name, value, max_total in zip(rows.unclipped_names, rows.values, max_totals, strict=False)
     )
-    return Select((*same_named_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
+    return Select((*named_columns(("u", *rows.keys)), *capped, *exact), StageReference("g"))
 
 
 def _unit_norms(clipped: Select, scaling: Sequence[_Scaling]) -> tuple[str, Select]:
     """Compute the norm that each unit is scaled by."""
-    norms = Select((*same_named_columns("u"), *(part.norm() for part in scaling)), clipped, group_by=("u",))
-    return "n", Select(
-        (*same_named_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms
-    )
+    norms = Select((*named_columns("u"), *(part.norm() for part in scaling)), clipped, group_by=("u",))
+    return "n", Select((*named_columns("u"), *((part.length, part.norm_if_too_large()) for part in scaling)), norms)
 
 
 def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[_Scaling], clipped: Select) -> Select:
@@ -458,13 +445,13 @@ def _clipping_change(bounded: BoundedPlan, rows: CountedRows, scaling: Sequence[
         (name, apply(ScalarFunction.SUBTRACT, _sum(scalar), _in_fractions_of_step(_sum(Reference(exact)), bits)))
         for (name, scalar), exact, bits in zip(scaled, rows.unclipped_names, _coordinate_bits(bounded), strict=True)
     )
-    return Select((*same_named_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
+    return Select((*named_columns(rows.keys), *excess), _join_norms(rows, clipped, scaling), group_by=rows.keys)
 
 
 def _join_norms(rows: CountedRows, clipped: Select, scaling: Sequence[_Scaling]) -> Select:
     """Join clipped totals to the norm of their unit."""
-    total_columns = same_named_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
-    lengths = same_named_columns((part.length for part in scaling), "n")
+    total_columns = named_columns((*rows.keys, *rows.values, *rows.unclipped_names), "r")
+    lengths = named_columns((part.length for part in scaling), "n")
     same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "n"))
     return Select((*total_columns, *lengths), clipped, joins=(RelationalJoin(StageReference("n"), "n", same_unit),))
 
@@ -620,7 +607,7 @@ def _sample_discovered(
         totals = ((name, Reference(name) if name in available else Constant(0, Wide.INTEGER)) for name in rows.values)
         grouped = _correct_totals(bounded, part, (), _sampling_change(part, StageReference("s"), is_kept)).result
         members.append(Select((*columns, *totals), grouped))
-    union = Select(same_named_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
+    union = Select(named_columns((*rows.keys, *rows.values)), RelationalUnion(tuple(members)))
     return StagedSelect((heavy, ("s", ranked)), union)
 
 
@@ -636,10 +623,8 @@ def _rank_rows(bounded: BoundedPlan, rows: CountedRows, key: int) -> tuple[tuple
     max_rows = limits.rows if limits.total == limits.rows else None
     light_rows = min(each for each in (limits.rows, max_groups, max_rows_per_group) if each is not None)
     columns_read = dict.fromkeys(("u", *rows.keys, *rows.distinguishing_columns, *rows.values))
-    seed = same_named_columns(SEED_COLUMNS[:1], "h")
-    ranked = _rows_beyond_limit(
-        rows, (*same_named_columns(columns_read, "r"), *seed, *_ranks(rows, max_groups is not None))
-    )
+    seed = named_columns(SEED_COLUMNS[:1], "h")
+    ranked = _rows_beyond_limit(rows, (*named_columns(columns_read, "r"), *seed, *_ranks(rows, max_groups is not None)))
     within_limits: list[Scalar] = []
     unit = Reference(SEED_COLUMNS[0]), Reference("u")
     keys, values = [Reference(each) for each in rows.keys], [Reference(each) for each in rows.distinguishing_columns]
@@ -691,16 +676,16 @@ def _sampling_change(rows: CountedRows, ranked: Select | StageReference, is_kept
     if not rows.maximal:
         losses = tuple((name, _sum(apply(ScalarFunction.NEGATE, Reference(name)))) for name in rows.values)
         return Select(
-            (*same_named_columns(rows.keys), *losses),
+            (*named_columns(rows.keys), *losses),
             ranked,
             where=(apply(ScalarFunction.NOT, is_kept),),
             group_by=rows.keys,
         )
     names = ("u", *rows.keys)
     losses = tuple((name, _unit_sampling_change(rows, name, is_kept)) for name in rows.values)
-    unit_losses = Select((*same_named_columns(names), *losses), ranked, group_by=names)
+    unit_losses = Select((*named_columns(names), *losses), ranked, group_by=names)
     return Select(
-        (*same_named_columns(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)),
+        (*named_columns(rows.keys), *((name, _sum(Reference(name))) for name in rows.values)),
         unit_losses,
         group_by=rows.keys,
     )

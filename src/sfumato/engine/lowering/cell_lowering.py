@@ -18,7 +18,7 @@ from sfumato.engine.lowering.relation_lowering import (
     RelationLowering,
     all_of,
     is_cheap_chain,
-    same_named_columns,
+    named_columns,
 )
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
@@ -81,13 +81,13 @@ def total_by_cells(select: Select, names: Sequence[str], read: Cells) -> tuple[S
         )
     rows = replace(select, columns=tuple(columns))
     cell_sizes = Select(
-        (*same_named_columns(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))),
+        (*named_columns(_cell_columns(read)), ("n", GroupTotal(AggregateFunction.COUNT))),
         rows,
         group_by=_cell_columns(read),
     )
     values = dict(select.columns)
     cell_values = Select(
-        (*same_named_columns("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes
+        (*named_columns("n"), *((name, _substitute(values[name], by_reference)) for name in names)), cell_sizes
     )
     return cell_values, {name: _weighted_total(name) for name in names}
 
@@ -104,9 +104,7 @@ def with_contributions(rows: Select, select: Select, names: Sequence[str], read:
         dict(select.columns),
         {reference: Reference(name) for name, (reference, _) in zip(_cell_columns(read), read, strict=True)},
     )
-    return Select(
-        (*same_named_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows
-    )
+    return Select((*named_columns("un"), *((name, _substitute(values[name], by_reference)) for name in names)), rows)
 
 
 def _cell_columns(read: Cells) -> tuple[str, ...]:
@@ -204,7 +202,7 @@ def counted_rows(bounded: BoundedPlan, relations: RelationLowering) -> CountedRo
     ]
     key_columns = tuple((f"k{index}", key) for index, key in enumerate(keys))
     maximal = [each.measure.once_per_unit for each in bounded.measures for _ in range(each.coordinates)]
-    select = source.selected((*(same_named_columns("u") if unit else ()), *key_columns, *value_columns), tests)
+    select = source.selected((*(named_columns("u") if unit else ()), *key_columns, *value_columns), tests)
     return CountedRows(
         select,
         tuple(name for name, _ in key_columns),
@@ -223,7 +221,7 @@ def materialise_rows(bounded: BoundedPlan, rows: CountedRows, relations: Relatio
     if is_cheap_chain(bounded.plan.source):
         return rows
     stage = relations.stage(rows.select)
-    return replace(rows, select=Select(same_named_columns(name for name, _ in rows.select.columns), stage), cells=())
+    return replace(rows, select=Select(named_columns(name for name, _ in rows.select.columns), stage), cells=())
 
 
 def _lower_contributions(scaled: ScaledMeasure, lowering: RowLowering) -> list[Scalar]:
@@ -284,7 +282,7 @@ def round_totals(bounded: BoundedPlan, rows: CountedRows, totals: StagedSelect) 
     rounded = tuple(
         (name, Reference(name) if unit == 1 else _rounded_quotient(Reference(name), unit)) for name, unit in coordinates
     )
-    return replace(totals, result=Select((*same_named_columns(rows.keys), *rounded), totals.result))
+    return replace(totals, result=Select((*named_columns(rows.keys), *rounded), totals.result))
 
 
 def _rounded_quotient(total: Scalar, unit: int) -> Scalar:
@@ -318,7 +316,7 @@ def encode_keys(bounded: BoundedPlan, rows: CountedRows) -> CountedRows:
 def decode_keys(rows: CountedRows, statement: StagedSelect) -> StagedSelect:
     if not rows.codes:
         return statement
-    return replace(statement, result=Select((*rows.decoded_keys, *same_named_columns(rows.values)), statement.result))
+    return replace(statement, result=Select((*rows.decoded_keys, *named_columns(rows.values)), statement.result))
 
 
 def add_up_rows(rows: CountedRows) -> tuple[Select, dict[str, Scalar]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.engine import arrays
 from sfumato.engine.arrays import ROW_READINGS, totals_from_rows
 from sfumato.engine.lowering import bounded_totals
-from sfumato.engine.lowering.relation_lowering import same_named_columns, with_shared_columns
+from sfumato.engine.lowering.relation_lowering import named_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     CleanTable,
@@ -62,7 +62,7 @@ def distinct_values(reading: DistinctValueReading, key: int) -> StagedSelect:
     is_held = apply(ScalarFunction.GREATER, Reference("v0"), Constant(0, Wide.INTEGER))
     count = ("v0", wide(GroupTotal(AggregateFunction.COUNT)))
     return StagedSelect(
-        totals.stages, Select((*same_named_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
+        totals.stages, Select((*named_columns(groups), count), totals.result, where=(is_held,), group_by=groups)
     )
 
 
@@ -83,7 +83,7 @@ def distinct_results(world: ValueCombinations) -> StagedSelect:
     tests = tuple(lowering.lower(condition) for condition in world.conditions)
     keys = tuple(name for name, _ in key_columns)
     evaluated = Select(key_columns, with_shared_columns(source, lowering), where=tests)
-    return StagedSelect((), Select(same_named_columns(keys), evaluated, group_by=keys))
+    return StagedSelect((), Select(named_columns(keys), evaluated, group_by=keys))
 
 
 def _choice_relations(world: ValueCombinations) -> list[Relation]:
@@ -190,28 +190,28 @@ def marginals_by_set(reading: Marginals, key: int) -> StagedSelect:
     key_columns = tuple(
         (name, apply(ScalarFunction.CASE, apply(ScalarFunction.IN, set_index, *map(integer_constant, sets)), column))
         for (name, column), sets in zip(
-            same_named_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
+            named_columns((name for name, _ in combinations.result.columns[:-1]), "r"),
             map(reading.sets_with, range(len(reading.cells))),
             strict=True,
         )
         if sets
     )
     repeated = Select(
-        (*key_columns, ("m", set_index), *same_named_columns(("v0",), "r")),
+        (*key_columns, ("m", set_index), *named_columns(("v0",), "r")),
         StageReference("joint"),
         joins=(RelationalJoin(IntegerSpan(integer_constant(0), len(reading.sets)), "s"),),
         where=(apply(ScalarFunction.NOT, apply(ScalarFunction.IS_NULL, set_index)),),  # the last of a span is NULL
     )
     grouped = (*(name for name, _ in key_columns), "m")
     total = bounded_totals.clamp_to_64_bits(GroupTotal(AggregateFunction.SUM_OF_NARROW, Reference("v0")))
-    result = Select((*same_named_columns(grouped), ("v0", total)), repeated, group_by=grouped)
+    result = Select((*named_columns(grouped), ("v0", total)), repeated, group_by=grouped)
     return StagedSelect((*combinations.stages, ("joint", combinations.result)), result)
 
 
 def _count_equal_rows(values: StagedSelect) -> StagedSelect:
     names = tuple(name for name, _ in values.result.columns)
     count = ("n", GroupTotal(AggregateFunction.COUNT))
-    return replace(values, result=Select((*same_named_columns(names), count), values.result, group_by=names))
+    return replace(values, result=Select((*named_columns(names), count), values.result, group_by=names))
 
 
 def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable, groups: StagedSelect) -> StagedSelect:
@@ -223,7 +223,7 @@ def _restrict_to_groups(reading: ValueCounts | DistinctValueReading | ValueTable
     ]
     if not asked_keys:
         return groups
-    names = same_named_columns(name for name, _ in result.columns)
+    names = named_columns(name for name, _ in result.columns)
     return replace(groups, result=Select(names, result, where=tuple(asked_keys)))
 
 

@@ -119,7 +119,7 @@ class RelationLowering:
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.flat(relation, columns_read, unit=True)
         named_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
-        return flat.selected((*same_named_columns("u"), *named_columns))
+        return flat.selected((*named_columns("u"), *named_columns))
 
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         if base.possible_rows is not None:
@@ -137,10 +137,10 @@ class RelationLowering:
         rows = input_rows if is_cheap_chain(base.input) else self.stage(input_rows)
         count = GroupTotal(AggregateFunction.COUNT)
         exceeds_limit = apply(ScalarFunction.GREATER, count, integer_constant(base.rows))
-        heavy_units = Select((*same_named_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
+        heavy_units = Select((*named_columns("u"), ("n", count)), rows, group_by=("u",), having=exceeds_limit)
         heavy = self.stage(with_seeds(heavy_units, self._key))
         short_names = tuple(f"c{index}" for index in range(len(names)))
-        columns, kinds = same_named_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
+        columns, kinds = named_columns(("u", *short_names), "r"), [base.columns[field].type for field in names]
         same_unit = apply(ScalarFunction.EQUAL, Reference("u", "r"), Reference("u", "h"))
         within = Select(columns, rows, where=(Exists(heavy, "h", same_unit, negated=True),))
         numbers = [number(Reference(name, "r"), kind) for name, kind in zip(short_names, kinds, strict=True)]
@@ -149,15 +149,13 @@ class RelationLowering:
         beyond = Select((*columns, *ranks), rows, joins=(RelationalJoin(heavy, "h", same_unit),))
         partition = Reference(SEED_COLUMNS[0]), Reference("u")
         place = Rank(partition, (Reference("t"), *map(Reference, short_names)))
-        ranked = Select((*same_named_columns(("u", *short_names)), ("a", place)), beyond)
+        ranked = Select((*named_columns(("u", *short_names)), ("a", place)), beyond)
         kept = Select(
-            same_named_columns(("u", *short_names)),
+            named_columns(("u", *short_names)),
             ranked,
             where=(apply(ScalarFunction.AT_MOST, Reference("a"), integer_constant(base.rows)),),
         )
-        return _rename_columns(
-            Select(same_named_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit
-        )
+        return _rename_columns(Select(named_columns(("u", *short_names)), RelationalUnion((within, kept))), names, unit)
 
     def per_unit(self, base: nodes.PerUnit, names: Names, unit: bool) -> Select:
         """Aggregate to one row for each unit and key: totals of the unit's rows, and results computed from them."""
@@ -180,13 +178,13 @@ class RelationLowering:
             Field(base.source, "", name): Reference(f"k{index}") for index, (name, _) in enumerate(base.keys)
         }
         key_columns = tuple((f"k{index}", flat.lowering.lower(key)) for index, key in enumerate(keys))
-        rows = flat.selected((*same_named_columns("u"), *key_columns, *unit_lowering.rows))
+        rows = flat.selected((*named_columns("u"), *key_columns, *unit_lowering.rows))
         ranked = Select(unit_lowering.ranks, rows, all_columns=True) if unit_lowering.ranks else rows
         named_totals = tuple((name, total) for total, name in totals.items())
-        unit_rows = Select((*same_named_columns(grouped), *named_totals), ranked, group_by=grouped)
+        unit_rows = Select((*named_columns(grouped), *named_totals), ranked, group_by=grouped)
         named_results = tuple((short_name, results_by_field[field]) for field, short_name in names.items())
         return Select(
-            (*(same_named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
+            (*(named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), unit_rows
         )
 
     def window(self, base: nodes.Window, names: Names, unit: bool) -> Select:
@@ -206,15 +204,13 @@ class RelationLowering:
         )
         windows = WindowLowering(flat.lowering, tuple(Reference(short_name) for short_name, _ in columns))
         results_by_field = windows.results(functions)
-        rows = flat.selected((*same_named_columns("u"), *columns, *windows.unit.rows))
+        rows = flat.selected((*named_columns("u"), *columns, *windows.unit.rows))
         for stage in windows.stages:
             rows = Select(stage, rows, all_columns=True)
         named_results = tuple(
             (short_name, results_by_field.get(field, Reference(short_name))) for field, short_name in names.items()
         )
-        return Select(
-            (*(same_named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows
-        )
+        return Select((*(named_columns("u") if unit else ()), *named_results) or (("c", integer_constant(0)),), rows)
 
     def unit_join(self, base: nodes.UnitJoin, names: Names, unit: bool) -> Select:
         """Join the rows of the two sides that belong to the same unit and match."""
@@ -235,7 +231,7 @@ class RelationLowering:
         """Keep the rows of the input for which the other side has a match, or has none."""
         left, right, on = self._lower_match(base, names)
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *same_named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        columns = (*unit_column, *named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         return Select(columns, left, where=(Exists(right, "j", on, base.anti),))
 
     def any_semi_join(self, base: nodes.AnySemiJoin, names: Names, unit: bool) -> Select:
@@ -247,7 +243,7 @@ class RelationLowering:
             on = _match_condition(base.input, test, match_keys)
             predicates.append(Exists(self._lower_side(test.other, {}, match_keys[1], "l"), "j", on, test.anti))
         unit_column = (("u", Reference("u", "r")),) if unit else ()
-        columns = (*unit_column, *same_named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
+        columns = (*unit_column, *named_columns(names.values(), "r")) or (("c", integer_constant(0)),)
         left = self._lower_side(base.input, names, left_keys, "k")
         return Select(columns, left, where=(AnyOf(tuple(predicates)),))
 
@@ -272,11 +268,11 @@ class RelationLowering:
         flat = self.flat(relation, (*match_keys, *columns_read), unit=True)
         named_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
         named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.selected((*same_named_columns("u"), *named_columns, *named_keys))
+        return flat.selected((*named_columns("u"), *named_columns, *named_keys))
 
     def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}
-        unit_column = same_named_columns("u") if unit else ()
+        unit_column = named_columns("u") if unit else ()
         members = []
         for relation, member_expressions in base.members:
             expressions_read = [member_expressions[field_index[field]] for field in names]
@@ -287,7 +283,7 @@ class RelationLowering:
             members.append(flat.selected((*unit_column, *lowered) or (("c", integer_constant(0)),)))
         short_names = tuple(f"c{index}" for index in range(len(names)))
         rows = Select(
-            (*unit_column, *same_named_columns(short_names)) or (("c", integer_constant(0)),),
+            (*unit_column, *named_columns(short_names)) or (("c", integer_constant(0)),),
             RelationalUnion(tuple(members)),
         )
         return _rename_columns(rows, names, unit)
@@ -382,7 +378,7 @@ def _distinct_names(fields: Iterable[Field], more: Iterable[str] = ()) -> tuple[
 def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
     """Rename columns c0, c1, … to the requested names."""
     named_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
-    return Select((*(same_named_columns("u") if unit else ()), *named_columns) or (("c", integer_constant(0)),), rows)
+    return Select((*(named_columns("u") if unit else ()), *named_columns) or (("c", integer_constant(0)),), rows)
 
 
 def with_shared_columns(source: Select, lowering: RowLowering) -> Select:
@@ -402,7 +398,7 @@ def _fields_read(expressions: Iterable[Expression]) -> list[Field]:
     return list(dict.fromkeys(reference for reference in all_references if isinstance(reference, Field)))
 
 
-def same_named_columns(names: Iterable[str], part: str | None = None) -> Columns:
+def named_columns(names: Iterable[str], part: str | None = None) -> Columns:
     """Select columns under their own names."""
     return tuple((name, Reference(name, part)) for name in names)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from sfumato.engine.lowering.applications import choice, missing, present, real
-from sfumato.engine.lowering.relation_lowering import UNIT, all_of, same_named_columns, with_shared_columns
+from sfumato.engine.lowering.relation_lowering import UNIT, all_of, named_columns, with_shared_columns
 from sfumato.engine.lowering.relational import (
     AggregateFunction,
     Apply,
@@ -485,7 +485,7 @@ class _ScanBuilder:
         owner_columns = ((_KEY, owner.key), *(() if owner.period is None else ((_PERIOD, owner.period),)))
         owner_rows = Select((*columns, *owner_columns), _staged_source(Source(table.name), rows))
         conditions = [apply(ScalarFunction.EQUAL, Reference(name, "r"), Reference(name, "l")) for name in names]
-        linked_keys = Select(same_named_columns(names), owner.links, group_by=names)
+        linked_keys = Select(named_columns(names), owner.links, group_by=names)
         has_owner = apply(ScalarFunction.CASE, present(Reference(_KEY, "l")), integer_constant(1), integer_constant(0))
         visible_columns = tuple((name, Reference(name, "r")) for name, _ in columns)
         return Select(
@@ -559,7 +559,7 @@ class _ScanBuilder:
             ]
             join = RelationalJoin(owner.links, "l", all_of(conditions if owner.period is not None else conditions[:1]))
             links = Select(tuple(link_columns[: len(names)]), child_rows, joins=(join,))
-        return Select(same_named_columns(names), links, group_by=tuple(names))
+        return Select(named_columns(names), links, group_by=tuple(names))
 
     def _period(self, table: Table, rows: RowLowering) -> Scalar | None:
         """Compute the start of a row's period. No bound is applied before: two days would become one."""

@@ -133,9 +133,7 @@ class QueryableTable:
 
 def _refuse_join(table: str, *_: object) -> int:
     raise Unsupported(
-        "join",
-        f"a synopsis covers a single table, and {table} is not in it",
-        fix="use only the columns of the synopsis",
+        "join", f"a synopsis covers one table, and {table} is not in it", fix="use only the columns of the synopsis"
     )
 
 
@@ -303,8 +301,7 @@ class GroupedTotals:
         grid = np.zeros(self.groups.shape)
         grid.ravel()[self.groups.grid_index] = group_values
         spread_parts = (
-            cell_weights.low * grid[..., index].reshape(self._key_axis_sizes)
-            for index, cell_weights in enumerate(self.weights)
+            cells.low * grid[..., index].reshape(self._key_axis_sizes) for index, cells in enumerate(self.weights)
         )
         return np.asarray(sum(spread_parts, start=np.zeros((1,) * len(self.axes))))
 
@@ -545,15 +542,11 @@ class _QuestionEvaluator:
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))
         self.checked_axes(axes, groups.count)
         counted = self._condition(conditions, axes)
-        weights_of_totals = (
-            [_count_weights(counted)] if measure.value is None else self._contribution_weights(measure, counted, axes)
-        )
+        weights_of_totals = self._sum_weights(measure, counted, axes) if values else [_count_weights(counted)]
         self._record_cut_bins(weights_of_totals, axes)
         return tuple(self._grouped_totals(weights, axes, groups) for weights in weights_of_totals)
 
-    def _contribution_weights(
-        self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet
-    ) -> list[CellWeights]:
+    def _sum_weights(self, measure: AggregateRequest, counted: PossibleTruths, axes: AttributeSet) -> list[CellWeights]:
         assert measure.value is not None
         value = as_ranges(self.cells(measure.value, axes))
         if isinstance(measure, Mean):
@@ -636,19 +629,14 @@ class _QuestionEvaluator:
         """Yield notes on which numbers are bounds, and why."""
         if self.face.where:
             yield f"the synopsis covers only the rows where {self.face.where}"
-        keys = [
-            key.reference for key in self.query.plan.keys if isinstance(key, Column) and self._has_binned_attribute(key)
-        ]
-        binned = {reference.name for reference in keys if isinstance(reference, Field)}
+        keys = [key for key in self.query.plan.keys if isinstance(key, Column) and self._has_binned_attribute(key)]
+        binned = {key.reference.name for key in keys if isinstance(key.reference, Field)}
         for name in sorted(binned):
             yield f"{name}: each key is the start of a bin, and stands for the whole bin"
         for axes in sorted(self.outside):
             names = " and ".join(self.face.attributes[place].name for place in axes)
             reason = "were not published together" if len(axes) > 1 else "was not published"
-            yield (
-                f"{names} {reason}: numbers that need them are shown as two bounds, with a model's estimate between "
-                "them"
-            )
+            yield f"{names} {reason}: numbers that need them are two bounds, with a model's estimate between them"
         for name in sorted(self.decided):
             deciding = self.face.attributes[self.face.decided[name][0]].name
             yield f"{name}: rows without a listed {deciding} may have any {name}, so such numbers are two bounds"
