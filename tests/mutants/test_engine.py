@@ -209,8 +209,8 @@ MUTANTS = (
         "people of one group more than count are not clipped",
         Kind.LIMITS,
         "engine.lowering.bounded_totals:_clip_pairs",
-        "stages = (pairs, _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling)), heavy_pairs",
-        "stages = (pairs, _units_beyond_limit(pair_rows, 1 + _max_unscaled_rows(bounded, scaling)), heavy_pairs",
+        "heavy = _units_beyond_limit(pair_rows, _max_unscaled_rows(bounded, scaling))",
+        "heavy = _units_beyond_limit(pair_rows, 1 + _max_unscaled_rows(bounded, scaling))",
         _reached(_PEOPLE, "CLIP_L1"),
     ),
     Mutant(

@@ -118,8 +118,8 @@ class RelationLowering:
         """Lower a relation's rows to (u, c0, c1, …), in the order of the fields."""
         columns_read = [Column(field, relation.columns[field]) for field in fields]
         flat = self.flat(relation, columns_read, unit=True)
-        named_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
-        return flat.selected((*named_columns("u"), *named_columns))
+        lowered_columns = tuple((f"c{index}", flat.lowering.lower(each)) for index, each in enumerate(columns_read))
+        return flat.selected((*named_columns("u"), *lowered_columns))
 
     def scan(self, base: nodes.Scan, names: Names, unit: bool) -> Select:
         if base.possible_rows is not None:
@@ -216,13 +216,13 @@ class RelationLowering:
         """Join the rows of the two sides that belong to the same unit and match."""
         left, right, on = self._lower_match(base, names)
         left_columns = base.left.columns
-        named_columns = tuple(
+        lowered_columns = tuple(
             (short_name, Reference(short_name, "r" if field in left_columns else "j"))
             for field, short_name in names.items()
         )
         unit_column = (("u", Reference("u", "r")),) if unit else ()
         return Select(
-            (*unit_column, *named_columns) or (("c", integer_constant(0)),),
+            (*unit_column, *lowered_columns) or (("c", integer_constant(0)),),
             left,
             joins=(RelationalJoin(right, "j", on, base.outer),),
         )
@@ -266,9 +266,9 @@ class RelationLowering:
     ) -> Select:
         columns_read = [Column(field, relation.columns[field]) for field in names]
         flat = self.flat(relation, (*match_keys, *columns_read), unit=True)
-        named_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
+        lowered_columns = tuple(zip(names.values(), map(flat.lowering.lower, columns_read), strict=True))
         named_keys = tuple((f"{letter}{index}", flat.lowering.lower(key)) for index, key in enumerate(match_keys))
-        return flat.selected((*named_columns("u"), *named_columns, *named_keys))
+        return flat.selected((*named_columns("u"), *lowered_columns, *named_keys))
 
     def union(self, base: nodes.Union, names: Names, unit: bool) -> Select:
         field_index = {field: index for index, field in enumerate(base.columns)}
@@ -377,8 +377,8 @@ def _distinct_names(fields: Iterable[Field], more: Iterable[str] = ()) -> tuple[
 
 def _rename_columns(rows: Select, names: Names, unit: bool) -> Select:
     """Rename columns c0, c1, … to the requested names."""
-    named_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
-    return Select((*(named_columns("u") if unit else ()), *named_columns) or (("c", integer_constant(0)),), rows)
+    short_columns = tuple((short_name, Reference(f"c{index}")) for index, short_name in enumerate(names.values()))
+    return Select((*(named_columns("u") if unit else ()), *short_columns) or (("c", integer_constant(0)),), rows)
 
 
 def with_shared_columns(source: Select, lowering: RowLowering) -> Select:
