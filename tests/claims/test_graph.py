@@ -119,7 +119,7 @@ def test_messages() -> None:
         found |= claims_of(f"{sets} parts", merging.parts)
         found |= claims_of(f"{sets} above", {str(key): each for key, each in merging.above.items()})
         terms = [(each, numbers(each, turn) + 1) for turn, each in enumerate(laid)]
-        products = merging.multiplied(terms)
+        products = merging.multiply_into_parts(terms)
         found |= claims_of(f"{sets} whole", float(merging.whole(products).sum()))
         added = {str(key): each.reshape(-1)[:6] for key, each in merging.sums(products).items()}
         found |= claims_of(f"{sets} sums", added)

@@ -83,8 +83,8 @@ def _bounds(sum_: Inversion, epsilon: float) -> Claim:
     low, high = sum_.lower(epsilon), sum_.upper(epsilon)
     if not 0.999 * high < low < high < 1:
         return None
-    wide = 0.0 if sum_.wider is None else sum_.wider.at(epsilon, +1)
-    return to_digits((low, high, sum_.at(epsilon, +1), sum_.at(epsilon, -1), wide))
+    wide = 0.0 if sum_.wider is None else sum_.wider.smoothed(epsilon, +1)
+    return to_digits((low, high, sum_.smoothed(epsilon, +1), sum_.smoothed(epsilon, -1), wide))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -115,9 +115,9 @@ def test_small_parts_of_a_sum() -> None:
         "search": tuple(inversion._last_c_where(rising, rounds=n) for n in (1, 2, 6)),
         "search beyond": tuple(inversion._last_c_where(lambda c, k=k: c < k, rounds=2) for k in (1e-9, 1e20)),
         "smoothed": tuple(inversion._smoothing_mu(t, a) for t in (0.5, 40.0, 1e6) for a in (1e-3, 1e-12)),
-        "pieces": tuple(numbers(p.counts) for n in (1, 3, 9) for p in stack.pieces(n, 9)),
-        "pieces of few": tuple(numbers(p.parameters) for p in stack.pieces(4, 8)),
-        "pieces of a pair": numbers([p.counts for p in pair_stack.pieces(9, 1)]),
+        "pieces": tuple(numbers(p.counts) for n in (1, 3, 9) for p in stack.split_members(n, 9)),
+        "pieces of few": tuple(numbers(p.parameters) for p in stack.split_members(4, 8)),
+        "pieces of a pair": numbers([p.counts for p in pair_stack.split_members(9, 1)]),
         "spread": numbers(stack.interleaved().counts),
         "spread parameters": numbers(stack.interleaved().parameters),
         "spread pair": numbers(pair_stack.interleaved().parameters),
@@ -131,8 +131,8 @@ def test_ends_of_a_sum() -> None:
     assert made.wider is not None
     lattices = ([F(1, 2**20), F(1)], [F(1, 2**21), F(1)], [F(1), F(1, 2**21)], [F(2, 3), F(3, 4)], [F(1)], [])
     claims: dict[str, Claim] = {
-        "peaks": tuple(replace(made, log_peak=p).at(0.0, s) for p in (599.0, 600.0, 601.0) for s in (1, -1)),
-        "not finite": tuple(replace(made, lost=math.inf).at(1.0, side) for side in (1, -1)),
+        "peaks": tuple(replace(made, log_peak=p).smoothed(0.0, s) for p in (599.0, 600.0, 601.0) for s in (1, -1)),
+        "not finite": tuple(replace(made, lost=math.inf).smoothed(1.0, side) for side in (1, -1)),
         "equal smoothings": replace(made, wider=replace(made.wider, smoothing=made.smoothing)).lower(1.0),
         "at the top": tuple(replace(made, moments=replace(made.moments, top=1.0)).upper(e) for e in (0.5, 1.0, 1.5)),
         "lattices": tuple(

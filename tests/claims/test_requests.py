@@ -472,7 +472,7 @@ def test_ranges_of_bought_synopses() -> None:
     answer: Any = None
     known = FreeAnswer(answer, {"n": 5.0, "m": 7.0})
     for goals in ({}, {"n": 5}, {"n": 4, "m": 7}, {"m": 6.9}):
-        found |= claims_of(f"misses {goals}", known.misses(goals))
+        found |= claims_of(f"misses {goals}", known.columns_beyond(goals))
     prices = (Fraction(1), Fraction(5), Fraction(10))
     bid = Column(Field(0, "visits", "cost"), Domain("real", bounds=(0, 20)))
     found |= claims_of("reaching", str(table_auctions._reached_prices(bid, prices, 0, 3)).count("cost"))

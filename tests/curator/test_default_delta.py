@@ -13,7 +13,7 @@ import sfumato as sf
 from cli.running import run, spent
 from cli.terminal import ENTER, Terminal
 from sfumato.cli.shell.session import ShellSession, ShellSettings
-from sfumato.curator.previews.explaining import delta_text, offered_delta
+from sfumato.curator.previews.explaining import format_offered_delta, offered_delta
 
 BY_WARD = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 POLICY = """
@@ -115,7 +115,7 @@ def test_an_offer_is_a_power_of_ten_and_affordable(left: str) -> None:
     offered = offered_delta([sf.Budget(1, "1e-6"), budget])
     assert 10 * offered <= max(allowed, 0)
     assert offered <= Fraction(1, 10**9)
-    assert Fraction(delta_text(offered)) == offered
+    assert Fraction(format_offered_delta(offered)) == offered
     assert not allowed or 100 * offered > min(allowed, Fraction(1, 10**8))  # no smaller than it must be
 
 

@@ -48,7 +48,7 @@ def test_the_noise_of_the_covariance_is_its_derivative() -> None:
     data, design = rows(), components_design(NAMES, DOMAINS, 4096)
     moments, step = exact_moments(design, data), 0.1
     fit = ComponentsFit(design, MomentEstimates(moments, np.eye(len(moments))))
-    for direction, change in zip(np.eye(len(moments)), fit._score_noise_matrices, strict=True):
+    for direction, change in zip(np.eye(len(moments)), fit._noise_directions, strict=True):
         above, below = (
             ComponentsFit(design, MomentEstimates(moments + sign * step * direction, np.eye(len(moments)))).covariance
             for sign in (1, -1)

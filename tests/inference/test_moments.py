@@ -137,7 +137,7 @@ def test_times_of_one_day_that_a_question_derives_are_told_apart(tmp_path: Path)
     cases = " ".join(f"WHEN world = {n} THEN TIMESTAMP '{second}'" for n, second in enumerate(SECONDS[:19]))
     with curator(frame, tmp_path, max_rows=1, columns=columns) as made:
         table = made.table("people").derive(z=f"CASE {cases} ELSE TIMESTAMP '{SECONDS[19]}' END")
-        moments, measured = read_worlds(table.regress("y ~ C(z)"), table._row_count_range, 20)
+        moments, measured = read_worlds(table.regress("y ~ C(z)"), table._rows, 20)
         assert (measured.astype(float) ** 2).sum(axis=1).max() <= float(moments.sensitivity.squares)
 
 

@@ -27,7 +27,7 @@ def law(run: Callable[[], list[int]]) -> Law:
             return tuple(np.array(each) for each in zip(*taken, strict=True))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rank_choices.ValueRuns, "chosen", chosen)
+            patch.setattr(rank_choices.ValueRuns, "choose_numbers", chosen)
             result = tuple(run())
         found[result] = found.get(result, 0.0) + chance[0]
         while path and path[-1] + 1 == many[len(path) - 1]:
@@ -39,8 +39,8 @@ def law(run: Callable[[], list[int]]) -> Law:
 
 def _one(runs: rank_choices.ValueRuns, path: list[int], chance: list[float], many: list[int]) -> tuple[int, int, bool]:
     """Take the number that the path says, or the first one; note how likely it is and how many there are."""
-    number = [start + k for start, count in zip(runs.starts, runs.places, strict=True) for k in range(count)]
-    run = [index for index, count in enumerate(runs.places) for _ in range(count)]
+    number = [start + k for start, count in zip(runs.starts, runs.multiplicities, strict=True) for k in range(count)]
+    run = [index for index, count in enumerate(runs.multiplicities) for _ in range(count)]
     weights = [math.exp(-float(runs.distance[index] * runs.rate)) for index in run]
     if len(many) == len(path):
         path.append(0)

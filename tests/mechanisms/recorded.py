@@ -43,8 +43,8 @@ class Keyed(bits.RandomByteStream):
         super().__init__()
         self._name, self._owner, self._keys = name, os.getpid(), 0
 
-    def _key(self) -> None:
-        super()._key()
+    def _rekey(self) -> None:
+        super()._rekey()
         if self._process == self._owner:
             self._keys += 1
             key = hashlib.sha256(f"{self._keys} {self._name}".encode()).digest()

@@ -300,10 +300,10 @@ def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytes
         seen.append(probability_outside(runs, near)(sf.mechanisms.bits.decimal_context(60)))
         far = runs.outside(near)
         assert far.distance.min() > near.distance.max()
-        assert far.places.sum() + near.places.sum() == 10**5 + 1
+        assert far.multiplicities.sum() + near.places.sum() == 10**5 + 1
         return probability_outside(runs, near)
 
-    monkeypatch.setattr(rank_choices.ValueRuns, "suspected", lambda runs: list(range(runs.covered.size)))
+    monkeypatch.setattr(rank_choices.ValueRuns, "groups_to_recheck", lambda runs: list(range(runs.covered.size)))
     monkeypatch.setattr(rank_choices.ValueRuns, "probability_outside", told)
     assert abs(mechanism.choose(data)[0] - 50_000) <= 200
     monkeypatch.setattr(rank_choices.ValueRuns, "falls_outside", lambda *_: True)

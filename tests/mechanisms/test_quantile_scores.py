@@ -23,7 +23,7 @@ def exponents(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
 
     def spied(runs: rank_choices.ValueRuns) -> np.ndarray:
         falls = (float(runs.rate) * runs.distance.astype(np.float64)).tolist()
-        held = zip(runs.starts.tolist(), runs.places.tolist(), falls, strict=True)
+        held = zip(runs.starts.tolist(), runs.multiplicities.tolist(), falls, strict=True)
         seen.append({start + place: fall for start, many, fall in held for place in range(many)})
         return winners(runs)
 

@@ -56,7 +56,7 @@ def parsed(folder: Path, section: str) -> Policy:
 def test_which_releases_need_approval(rules: dict[str, Any], release: dict[str, Any], reason: str | None) -> None:
     asked = {"tables": {"visits"}, "discovers_groups": False, "epsilon": Fraction(1), **release}
     tables = asked.pop("tables")
-    assert ApprovalRules(**rules).reason("questions", tables, **asked) == reason
+    assert ApprovalRules(**rules).reason_for_approval("questions", tables, **asked) == reason
 
 
 @pytest.mark.parametrize(

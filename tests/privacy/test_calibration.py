@@ -74,11 +74,11 @@ class Constant:
 
 
 def test_families_that_cannot_or_need_not() -> None:
-    with pytest.raises(sf.InvalidParameter, match="can meet"):
+    with pytest.raises(sf.InvalidParameter, match="within reach"):
         sf.calibrate(lambda x: Constant(x, "2"), sf.Guarantee(1))
     with pytest.raises(sf.InvalidParameter, match="strict enough to need noise"):
         sf.calibrate(lambda x: Constant(x, "0.5"), sf.Guarantee(1))
-    with pytest.raises(sf.InvalidParameter, match="can meet"):
+    with pytest.raises(sf.InvalidParameter, match="within reach"):
         sf.calibrate(Gaussian, sf.Guarantee(1))
 
 

@@ -611,11 +611,11 @@ def test_a_sum_along_a_line_with_all_that_may_be_wrong_with_it(side: int) -> Non
     lines = (LINE, replace(LINE, smoothing=0.5), replace(LINE, above=(1.25, 700.0)), replace(LINE, log_peak=599.0))
     for line in lines:
         for epsilon in (0.0, 0.7, 2.5, 3.0, 4.0, -1.0):
-            assert abs(line.at(epsilon, side) / on_line(line, epsilon, side) - 1) < 1e-13
+            assert abs(line.smoothed(epsilon, side) / on_line(line, epsilon, side) - 1) < 1e-13
     nothing = 1.0 if side > 0 else 0.0
-    assert replace(LINE, log_peak=600.5).at(0.0, side) == nothing
-    assert replace(LINE, terms=np.array([0.4, math.nan, 0.0])).at(0.5, side) == nothing
-    assert replace(LINE, lost=math.inf).at(0.5, side) == nothing
+    assert replace(LINE, log_peak=600.5).smoothed(0.0, side) == nothing
+    assert replace(LINE, terms=np.array([0.4, math.nan, 0.0])).smoothed(0.5, side) == nothing
+    assert replace(LINE, lost=math.inf).smoothed(0.5, side) == nothing
 
 
 def test_a_sum_on_a_lattice_is_read_between_its_points() -> None:
@@ -625,8 +625,8 @@ def test_a_sum_on_a_lattice_is_read_between_its_points() -> None:
         for epsilon, low in ((0.3, 0.2), (0.69, 0.2), (0.2, 0.2), (1.45, 1.2), (0.1, -0.3)):
             share = (MP.exp(MP.mpf(epsilon)) - MP.exp(MP.mpf(low))) / (MP.exp(MP.mpf(low) + 0.5) - MP.exp(MP.mpf(low)))
             expected = (1 - share) * on_line(line, low, side) + share * on_line(line, low + 0.5, side)
-            assert abs(line._between(epsilon, side) / expected - 1) < 1e-12
-            assert abs(LINE._between(epsilon, side) / on_line(LINE, epsilon, side) - 1) < 1e-12
+            assert abs(line._interpolated(epsilon, side) / expected - 1) < 1e-12
+            assert abs(LINE._interpolated(epsilon, side) / on_line(LINE, epsilon, side) - 1) < 1e-12
 
 
 def test_the_ends_of_what_a_sum_says() -> None:

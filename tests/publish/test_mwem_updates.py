@@ -11,7 +11,7 @@ import pytest
 from plan.readings.test_reading_edges import CELLS, two_keys
 from sfumato.plan.readings.dense_readings import Marginals, MarginalView
 from sfumato.publish import mwem
-from sfumato.publish.mwem import CandidateCounts, CellView, MwemModel, MwemRound, initial_model, replayed
+from sfumato.publish.mwem import CandidateCounts, CellView, MwemModel, MwemRound, initial_model, replay_rounds
 
 
 def test_one_update_of_a_marginal_and_of_some_cells() -> None:
@@ -67,14 +67,14 @@ def test_as_many_passes_as_updates_are_allowed(rounds: int, monkeypatch: pytest.
 
 def test_what_a_model_keeps() -> None:
     first, second = MwemRound(CellView((0,)), (50, 10)), MwemRound(CellView((1,)), (30, 20, 10))
-    textbook = replayed(MwemModel.uniform((2, 3), 60, 2, textbook=True), [first, second])
+    textbook = replay_rounds(MwemModel.uniform((2, 3), 60, 2, textbook=True), [first, second])
     one = mwem.update_weights(np.full((2, 3), 10.0), 60.0, first)
     two = mwem.update_weights(one, 60.0, second)
     assert textbook.weights == pytest.approx(two)
     assert textbook.fitted_weights == pytest.approx((one + two) / 2)
     assert textbook.rounds == (first, second)
     model = MwemModel.uniform((2, 3), 60, 2)
-    again = replayed(MwemModel(model.weights, 60.0, 60, passes=2), [first, second])
+    again = replay_rounds(MwemModel(model.weights, 60.0, 60, passes=2), [first, second])
     weights = model.weights
     for each in (first, first, first, second, first, second):
         weights = mwem.update_weights(weights, 60.0, each)

@@ -84,17 +84,17 @@ def test_gaussian_noise_must_halve_the_error_to_close_the_pure_currency() -> Non
     account = sf.Budget(3, "1e-6")
     options = list(bounded_plans("SELECT region, COUNT(*) AS n FROM visits GROUP BY region", USERS, 4).values())
     kept = price_release(options, Price(1, "1e-7"), account=account)
-    assert isinstance(kept.mechanisms[0], sf.Laplace)
+    assert isinstance(kept.totals_mechanisms[0], sf.Laplace)
     assert "the sum of ε" in kept.reason or "least" in kept.reason
     named = price_release(options, Price(1, "1e-7"), account=account, family=sf.Gaussian)
-    assert isinstance(named.mechanisms[0], sf.Gaussian)
+    assert isinstance(named.totals_mechanisms[0], sf.Gaussian)
     many = list(
         bounded_plans(
             "SELECT region, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY region", _wide(), 400
         ).values()
     )
     free = price_release(many, Price(1, "1e-7"), account=account)
-    assert isinstance(free.mechanisms[0], sf.Gaussian)  # Δ₁ = 400 against Δ₂ = 20
+    assert isinstance(free.totals_mechanisms[0], sf.Gaussian)  # Δ₁ = 400 against Δ₂ = 20
 
 
 def _wide() -> sf.Table:

@@ -106,7 +106,7 @@ def check(tmp_path: Path, measure: str, by: str, strategy: Strategy | None, worl
     for index, (number, other) in enumerate(zip(numbers, without, strict=True)):
         if number is not None and other is not None:
             counts = cuts(worlds[index // per_world], "ward" in by)
-            bound = case.counted(counts)
+            bound = case.proven_shift(counts)
             assert -bound.less <= other - number <= bound.more, (worlds[index // per_world], number, other, bound)
             moved.append(other - number)
     return moved
@@ -294,9 +294,9 @@ def test_a_row_that_a_public_table_doubles_counts_twice_in_the_worst_case(tmp_pa
 
 def test_counts_bound_a_mean_no_further_than_its_range() -> None:
     cell = replace(_case(), limits_rows=False)
-    assert cell.counted(CutCounts(share=Fraction(1, 2))).more == 1
-    assert _case().counted(CutCounts(units=Fraction(9), cells=Fraction(1))) == _case().whole_mean
-    assert _case().counted(CutCounts(units=Fraction(9))) == _case().whole_mean
+    assert cell.proven_shift(CutCounts(share=Fraction(1, 2))).more == 1
+    assert _case().proven_shift(CutCounts(units=Fraction(9), cells=Fraction(1))) == _case().whole_mean
+    assert _case().proven_shift(CutCounts(units=Fraction(9))) == _case().whole_mean
 
 
 def _case() -> WorstCase:

@@ -398,4 +398,4 @@ class LegacyQuantiles(Quantiles):
         )
 
     def __repr__(self) -> str:
-        return f"Earlier{super().__repr__()}"
+        return f"Legacy{super().__repr__()}"

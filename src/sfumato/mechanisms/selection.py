@@ -494,13 +494,16 @@ def best_selection(
     settings = (sensitivity, monotone, neighbours)
     exponential = Exponential(_largest_affordable_epsilon(lambda e: Curve.bounded_range(e), alpha, budget), *settings)
     permute_and_flip = PermuteAndFlip(_largest_affordable_epsilon(lambda e: Curve.pure(e), alpha, budget), *settings)
-    x = np.linspace(0, 60 + math.log(n), 20_000)
+    return exponential if _errs_less(n, exponential.rate, permute_and_flip.rate) else permute_and_flip
+
+
+def _errs_less(candidates: int, exponential_rate: Fraction, flip_rate: Fraction) -> bool:
+    """Return whether the exponential mechanism of this rate falls short by at most as much as permute-and-flip of that."""
+    x = np.linspace(0, 60 + math.log(candidates), 20_000)
     p = np.exp(-x)
-    exponential_shortfall = (x * (1 - 1 / (1 + (n - 1) * p))).max() / float(exponential.rate)
-    flip_shortfall = (x * (1 + np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16))) / (n * p))).max() / float(
-        permute_and_flip.rate
-    )
-    return exponential if exponential_shortfall <= flip_shortfall else permute_and_flip
+    exponential_shortfall = (x * (1 - 1 / (1 + (candidates - 1) * p))).max() / float(exponential_rate)
+    others_win = 1 + np.expm1(candidates * np.log1p(-np.minimum(p, 1 - 1e-16))) / (candidates * p)
+    return bool(exponential_shortfall <= (x * others_win).max() / float(flip_rate))
 
 
 def _largest_affordable_epsilon(curve: Any, order: Fraction, price: Fraction) -> Fraction:

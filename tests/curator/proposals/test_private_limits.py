@@ -17,7 +17,7 @@ import sfumato as sf
 from engine.refilling import refill
 from mechanisms.recorded import seeded
 from sfumato.curator import UnitLimits
-from sfumato.curator.proposals.private_bounds import private_table
+from sfumato.curator.proposals.private_bounds import require_private_table
 from sfumato.engine.duckdb.driver import DuckDB
 from sfumato.errors import InvalidParameter
 
@@ -183,8 +183,8 @@ def test_private_tables_alone_are_named() -> None:
     wards = sf.Table("wards", pd.DataFrame({"ward": ["a"]}), {"ward": {"values": ["a"]}}, public=True)
     declared = policy_of(frame("a"))
     declared = replace(declared, tables={**declared.tables, "wards": wards})
-    assert private_table(declared, "visits") is declared.tables["visits"]
+    assert require_private_table(declared, "visits") is declared.tables["visits"]
     for wrong in ("wards", "beds"):
         with pytest.raises(InvalidParameter) as told:
-            private_table(declared, wrong)
+            require_private_table(declared, wrong)
         assert "one of the private tables: visits;" in f"{told.value};".replace("\n", ";")

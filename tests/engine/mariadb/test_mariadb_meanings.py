@@ -155,7 +155,7 @@ def test_the_server_proves_every_function(hostile: Hostile) -> None:
 @pytest.mark.parametrize(
     ("function", "broken", "told"),
     [
-        ("half_away", lambda x: f"CAST(ROUND({x}, 0) AS DOUBLE)", "ROUND"),
+        ("round_half_away", lambda x: f"CAST(ROUND({x}, 0) AS DOUBLE)", "ROUND"),
         ("floor", lambda x: f"FLOOR({x})", "FLOOR"),
         ("divide_wide", lambda x, y: f"({x} DIV {y})", "// beyond 64 bits"),
         ("least", lambda *xs: f"LEAST({', '.join(xs)})", "LEAST"),

@@ -147,7 +147,7 @@ def test_what_is_proved_of_a_server_holds_of_duckdb_too() -> None:
 @pytest.mark.parametrize(
     ("function", "broken", "told"),
     [
-        ("half_away", lambda x: f"round_even({x}, 0)", "ROUND"),
+        ("round_half_away", lambda x: f"round_even({x}, 0)", "ROUND"),
         ("divide_whole", lambda x, y: f"CAST(floor({x} / {y}) AS BIGINT)", "//"),
         ("like", lambda x, pattern: f"({x} LIKE '{pattern}' ESCAPE '\\')", "LIKE"),
         (

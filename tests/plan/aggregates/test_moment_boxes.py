@@ -41,7 +41,7 @@ def test_the_largest_correlation_in_a_box(product: tuple[float, float]) -> None:
     largest = np.full_like(p, -np.inf)
     for q, r in itertools.product(q_x, q_y):
         largest = np.maximum(largest, ((p - m * w) / np.sqrt((q - m**2) * (r - w**2))).max(axis=(0, 1)))
-    found = moments._most_correlated(p, m_x, m_y, q_x, q_y)
+    found = moments._max_correlation(p, m_x, m_y, q_x, q_y)
     assert (found >= largest - 1e-12).all()
     assert (found <= largest + 2e-3).all()
 
@@ -51,7 +51,7 @@ def test_the_steepest_slope_in_a_box(product: tuple[float, float]) -> None:
     p, m_x, m_y, q_x, _ = boxes(2, product)
     m, w = between(m_x, 401)[:, None], between(m_y, 3)[None, :]
     largest = np.maximum(*(((p - m * w) / (q - m**2)).max(axis=(0, 1)) for q in q_x))
-    found = moments._steepest(p, m_x, m_y, q_x)
+    found = moments._max_slope(p, m_x, m_y, q_x)
     assert (found >= largest - 1e-12).all()
     assert (found <= largest + 1e-4).all()
 
@@ -62,18 +62,18 @@ def test_an_extreme_inside_a_box_is_found() -> None:
     p, m_x, m_y, q = -0.5 * one, (-0.2 * one, 0.7 * one), (0.3 * one, 0.6 * one), (one, one)
     # on the edge m′ = 0.3 the derivative in m is 0 at m = m′·q/p = −0.6, outside; at m = −0.2, m′ = −0.2·q′/p = 0.4
     expected = (-0.5 + 0.2 * 0.4) / np.sqrt((1 - 0.04) * (1 - 0.16))
-    assert moments._most_correlated(p, m_x, m_y, q, q) == pytest.approx(expected)
+    assert moments._max_correlation(p, m_x, m_y, q, q) == pytest.approx(expected)
     around = (-0.2 * one, 0.1 * one), (-0.1 * one, 0.2 * one)
     m, w = np.meshgrid(np.linspace(-0.2, 0.1, 301), np.linspace(-0.1, 0.2, 301))
     best = ((-0.5 - m * w) / np.sqrt((1 - m**2) * (1 - w**2))).max()
-    assert moments._most_correlated(p, *around, q, q) == pytest.approx(best)
+    assert moments._max_correlation(p, *around, q, q) == pytest.approx(best)
 
 
 def test_a_quotient_has_no_limit_where_a_variance_may_be_zero() -> None:
     one = np.ones(1)
     box = 0.9 * one, (0 * one, one), (0 * one, 0.5 * one), (one, one)
-    assert moments._steepest(*box) == np.inf
-    assert moments._most_correlated(*box, (one, one)) == np.inf
+    assert moments._max_slope(*box) == np.inf
+    assert moments._max_correlation(*box, (one, one)) == np.inf
     assert moments._quotient(one, 0 * one) == np.inf
     assert moments._quotient(one, 4 * one) == 0.25
 
@@ -100,10 +100,10 @@ def test_the_range_of_squares_and_products_per_row() -> None:
     assert moments._squares(AXIS, (square[0] / 100, square[1] * 100), Fraction(3, 4), t) == ([0], [25])
     totals = [np.array([8.0]), np.array([24.0]), np.array([4.0]), np.array([4.0])]
     for total, low, high in ((4.0, 0.25 * 2, 0.5 * 6), (-4.0, -0.5 * 6, -0.25 * 2), (1.0, -0.5, 1.5)):
-        pairs = moments._Pairs(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([total]), 2.0, Fraction(1, 4))
+        pairs = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([total]), 2.0, Fraction(1, 4))
         slack = 0.25 + 10 * FINEST
         assert pairs.products(t) == ([low - slack], [high + slack])
-    wide = moments._Pairs(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 100.0, Fraction(0))
+    wide = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 100.0, Fraction(0))
     assert wide.products(t) == ([-10], [10])
 
 
@@ -126,7 +126,7 @@ def test_the_range_of_a_variance(mean: tuple[float, float], squares: tuple[float
 def test_slices_cover_every_number_of_rows_in_equal_quotients() -> None:
     for groups in (1, 3, 2_000, 2**14 + 1):
         fewest, most = np.full(groups, 2.0), np.full(groups, 2.0 * 3**16)
-        batches = list(moments._slices(fewest, most))
+        batches = list(moments._inverse_row_slices(fewest, most))
         cells = max(1, 2**14 // groups)
         assert [len(first) for first, _ in batches] == [min(cells, 16 - start) for start in range(0, 16, cells)]
         first, last = (np.concatenate(ends)[:, 0] for ends in zip(*batches, strict=True))
@@ -137,12 +137,12 @@ def test_slices_cover_every_number_of_rows_in_equal_quotients() -> None:
 
 def test_ranges_are_united_over_slices_and_prior_where_rows_may_be_missing() -> None:
     rows = np.array([4.0, 1.5, 0.5, 9.0]), np.array([8.0, 8.0, 0.75, 3.0])
-    low, high = moments._over_slices(rows, 2, lambda t: (t[0], t[1]), (-5.0, 0.4))
+    low, high = moments._unite_slice_ranges(rows, 2, lambda t: (t[0], t[1]), (-5.0, 0.4))
     assert low == pytest.approx([1 / 8, -5, -5, 1 / 9])
     assert high == pytest.approx([1 / 4, 0.4, 0.4, 1 / 9])
-    exactly = moments._over_slices((np.array([2.0]), np.array([2.0])), 2, lambda t: t, (-5.0, 0.4))
+    exactly = moments._unite_slice_ranges((np.array([2.0]), np.array([2.0])), 2, lambda t: t, (-5.0, 0.4))
     assert exactly == ([0.5], [0.4])
-    assert moments._over_slices((np.array([4.0]), np.array([4.0])), 2, lambda t: t, (0.3, 0.4))[0] == [0.3]
+    assert moments._unite_slice_ranges((np.array([4.0]), np.array([4.0])), 2, lambda t: t, (0.3, 0.4))[0] == [0.3]
 
 
 def test_the_scale_of_a_sample() -> None:
@@ -178,23 +178,23 @@ def test_a_total_that_is_not_negative() -> None:
 def test_both_columns_count_the_rows() -> None:
     """The range of the number of rows is what both allow; what is between two ranges that do not meet, otherwise."""
     totals = [np.array([8.0]), np.array([24.0]), np.array([3.0]), np.array([4.0])]
-    pairs = moments._Pairs(AXIS, Axis(0, 2, 0), totals, [2.0, 6.0, 0.5, 0.5], np.array([6.0]), 2.0, Fraction(0))
+    pairs = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [2.0, 6.0, 0.5, 0.5], np.array([6.0]), 2.0, Fraction(0))
     assert pairs.rows == ([3.0], [4.0])  # [24, 40]/8 and [6, 8]/2
     assert pairs.count == [(4 + 3.5) / 2]
     assert [mean[0] for mean in pairs.mean_values] == [-3 + 8 / 4, 3 / 3.5]
     assert pairs.value == pytest.approx(6 / 3.75 + 3 / 3.5)
-    apart = moments._Pairs(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([6.0]), 2.0, Fraction(0))
+    apart = moments._PairSums(AXIS, Axis(0, 2, 0), totals, [0.0] * 4, np.array([6.0]), 2.0, Fraction(0))
     assert apart.rows == ([3.5], [4.0])
 
 
 def test_a_covariance_is_at_most_the_product_of_both_deviations() -> None:
     """With products unknown, |covariance| reaches √((high − mean)(mean − low)) of each column and no further."""
     totals = [np.array([16.0]), np.array([16.0]), np.array([2.0]), np.array([6.0])]
-    pairs = moments._Pairs(Axis(-2, 6, 1), Axis(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 1e6, Fraction(0))
+    pairs = moments._PairSums(Axis(-2, 6, 1), Axis(0, 2, 0), totals, [0.0] * 4, np.array([0.0]), 1e6, Fraction(0))
     quarter = np.array([0.25]), np.array([0.25])
     limit = np.sqrt((5 - 1) * (1 + 3) * (2 - 0.5) * 0.5)
     assert np.concatenate(pairs.covariance(quarter)) == pytest.approx([-limit, limit])
-    near = moments._Pairs(Axis(-2, 6, 1), Axis(0, 2, 0), totals, [0.0] * 4, np.array([2.0]), 1.0, Fraction(0))
+    near = moments._PairSums(Axis(-2, 6, 1), Axis(0, 2, 0), totals, [0.0] * 4, np.array([2.0]), 1.0, Fraction(0))
     assert np.concatenate(near.covariance(quarter)) == pytest.approx([0.25 - 0.5, 0.75 - 0.5])
 
 

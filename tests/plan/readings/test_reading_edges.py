@@ -329,7 +329,7 @@ def test_marginals_are_counted_from_batches() -> None:
 
 def test_when_rows_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = for_neighbours(bounded_cells(1, ADDED), ADDED)
-    whole = replace(plan, plan=replace(plan.plan, source=replace(plan.bound, strategy=Strategy.WHOLE)))
+    whole = replace(plan, plan=replace(plan.plan, source=replace(plan.bounding_node, strategy=Strategy.WHOLE)))
     for most, counts_row_by_row in ((2, True), (3, False)):
         monkeypatch.setattr(dense_readings, "_MAX_GROUPED", most)
         assert Marginals(whole, CELLS[:1], ((0,),)).counts_row_by_row is counts_row_by_row

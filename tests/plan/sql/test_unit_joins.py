@@ -1,4 +1,4 @@
-"""How conditions between private tables are taken apart: conjuncts, clauses, pairs, and what belongs to one side."""
+"""How conditions between private tables are taken apart: conjuncts, conjunctive_clauses, pairs, and what belongs to one side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfumato.plan.sql.unit_joins import (
     MAX_CLAUSES,
     SubqueryTest,
     check_id_positions,
-    clauses,
+    conjunctive_clauses,
     conjuncts,
     is_subquery_test,
     name_columns,
@@ -61,7 +61,7 @@ CLAUSES = {
 
 @pytest.mark.parametrize("text", CLAUSES)
 def test_clauses_under_or(text: str) -> None:
-    found = [[node.sql() for node in clause] for clause in clauses(condition(text))]
+    found = [[node.sql() for node in clause] for clause in conjunctive_clauses(condition(text))]
     assert found == [[condition(part).sql() for part in clause] for clause in CLAUSES[text]]
 
 
@@ -71,7 +71,7 @@ def test_clauses_hold_where_the_condition_does() -> None:
     for first, second, third in itertools.product(("AND", "OR"), repeat=3):
         for turned in ("", "NOT "):
             text = f"{turned}(({parts[0]} {first} {turned}{parts[2]}) {second} ({parts[1]} {third} {parts[3]}))"
-            found = [[node.sql() for node in clause] for clause in clauses(condition(text))]
+            found = [[node.sql() for node in clause] for clause in conjunctive_clauses(condition(text))]
             for truths in itertools.product((False, True), repeat=4):
                 meanings = dict(zip(parts, truths, strict=True))
 
@@ -86,9 +86,9 @@ def test_clauses_hold_where_the_condition_does() -> None:
 def test_no_more_clauses_than_are_allowed() -> None:
     pairs = [f"(a{index} AND x IN (SELECT y FROM s))" for index in range(7)]
     assert MAX_CLAUSES == 2**6
-    assert len(clauses(condition(" OR ".join(pairs[:6])))) == 2**6
+    assert len(conjunctive_clauses(condition(" OR ".join(pairs[:6])))) == 2**6
     with pytest.raises(Unsupported, match="at most 64"):
-        clauses(condition(" OR ".join(pairs)))
+        conjunctive_clauses(condition(" OR ".join(pairs)))
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,11 @@ CASES: dict[str, Case] = {
 
 
 def _parent(proposal: LinkedTablesProposal) -> SynthesisProposal:
-    return proposal.parts[proposal.link.parent]
+    return proposal.parts[proposal.first_link.parent]
 
 
 def _child(proposal: LinkedTablesProposal) -> SynthesisProposal:
-    return proposal.parts[proposal.link.child]
+    return proposal.parts[proposal.first_link.child]
 
 
 def _marginals(reading: CellRows, rows: Any) -> list[Any]:
@@ -108,9 +108,9 @@ def test_the_number_of_children_is_counted_before_any_is_left_out() -> None:
     """Patient 7 has 20 visits, of which 3 count: in both tables their number is in the top band."""
     world: Any = ([(7, "f", 30)], [(7, "A", day) for day in range(20)])
     proposal, exact = exact_counts(clinic_policy(world), PRICE, ["patients", "visits"])
-    assert proposal.link.band_labels == ("0", "1", "2", f"{LIMIT} or more")
+    assert proposal.first_link.band_labels == ("0", "1", "2", f"{LIMIT} or more")
     for part, rows, counted in zip((_parent(proposal), _child(proposal)), exact, (1, LIMIT), strict=True):
-        place = [attribute.name for attribute in part.attributes].index(proposal.link.count_column)
+        place = [attribute.name for attribute in part.attributes].index(proposal.first_link.count_column)
         cells = [getattr(cell, "value", None) for cell in part.attributes[place].cells]
         totals = rows.marginal((place,)) * part.setting(PRICE).unit_value
         assert totals[cells.index(f"{LIMIT} or more")] == totals.sum() == counted
@@ -197,7 +197,7 @@ def test_the_previous_child_is_one_of_the_same_parent() -> None:
 
 def test_a_child_may_equal_the_previous_one_and_not_be_below_it() -> None:
     proposal, _ = exact_counts(pharmacy_policy(([], [])), PRICE, ["visits", "drugs"], order="drug")
-    ((_, impossible),) = backward_cells(_child(proposal).attributes, proposal.link)
+    ((_, impossible),) = backward_cells(_child(proposal).attributes, proposal.first_link)
     assert impossible.tolist() == [[False, True, False], [False, False, False], [False, False, False]]
 
 

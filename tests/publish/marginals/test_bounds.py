@@ -121,9 +121,9 @@ def test_weights_of_cells() -> None:
 
 def test_the_largest_parts_that_marginals_have_of_a_question() -> None:
     sets = ((0, 1, 3), (1, 2), (2,), (4,))
-    assert bounds._largest((0, 1, 2), sets) == [(), (0, 1), (1, 2)]
-    assert bounds._largest((3, 4), sets) == [(), (3,), (4,)]
-    assert bounds._largest((0, 5), ((0, 1),)) == [(), (0,)]
+    assert bounds._maximal_measured_parts((0, 1, 2), sets) == [(), (0, 1), (1, 2)]
+    assert bounds._maximal_measured_parts((3, 4), sets) == [(), (3,), (4,)]
+    assert bounds._maximal_measured_parts((0, 5), ((0, 1),)) == [(), (0,)]
 
 
 def test_the_model_has_the_marginals_that_were_measured() -> None:

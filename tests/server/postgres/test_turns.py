@@ -309,7 +309,7 @@ def test_turns_are_told_from_their_begin_to_their_end() -> None:
     class Work:
         user = "ana"
 
-        def begin(self) -> bool:
+        def try_begin(self) -> bool:
             return True
 
         def run(self) -> None:

@@ -208,7 +208,7 @@ def test_kept_answers_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> 
             computed.append(key)
             return "x" * letters
 
-        return shared.cached((key,), compute)
+        return shared.get_or_compute((key,), compute)
 
     for _ in range(2):
         assert len(text("short", 30_000)) == 30_000
