@@ -300,7 +300,7 @@ def test_what_lies_beyond_the_nearest_runs_is_decided_exactly(monkeypatch: pytes
         seen.append(probability_outside(runs, near)(sf.mechanisms.bits.decimal_context(60)))
         far = runs.outside(near)
         assert far.distance.min() > near.distance.max()
-        assert far.multiplicities.sum() + near.places.sum() == 10**5 + 1
+        assert far.multiplicities.sum() + near.multiplicities.sum() == 10**5 + 1
         return probability_outside(runs, near)
 
     monkeypatch.setattr(rank_choices.ValueRuns, "groups_to_recheck", lambda runs: list(range(runs.covered.size)))

@@ -137,7 +137,7 @@ def test_public_tables_are_joined_by_dates_and_times(kind: str) -> None:
     known = replace(CATALOG, tables={**CATALOG.tables, "calendar": calendar})
     column = "day" if kind == "date" else "at"
     query = parse(f"SELECT COUNT(*) FROM visits JOIN calendar ON {column} = calendar.k WHERE holiday", known)
-    assert [type(node).__name__ for node in relations(query.plan.source)] == ["Filter", "Join", "Scan"]
+    assert [type(node).__name__ for node in relations(query.plan.source)] == ["Filter", "PublicJoin", "Scan"]
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_columns_that_decide_the_unit_have_no_rules() -> None:
 
 def test_a_table_without_columns_has_no_nulls(tmp_path: Path) -> None:
     text = MESSY + '\n[tables.hospitals]\nsource = "hospitals.csv"\npublic = true\nnulls = ["NA"]\n'
-    with pytest.raises(InvalidPolicy, match="declared columns"):
+    with pytest.raises(InvalidPolicy, match="columns of the table are declared"):
         parsed(tmp_path, text)
 
 

@@ -244,6 +244,12 @@ def _allowance_units() -> Iterator[Vector]:
         yield exact(units, numbers.allowance_units, amount)
 
 
+@REGISTRY.formula("privacy.numbers.least_whole")
+def _least_whole() -> Iterator[Vector]:
+    for start, least in ((0, 0), (0, 1), (1, 2), (3, 7), (5, 5), (2, 10**9 + 7), (0, 2**60 + 1)):
+        yield exact(least, lambda s=start, n=least: numbers.least_whole(lambda number: number >= n, s))
+
+
 @REGISTRY.formula("privacy.budget.Budget.share")
 def _share() -> Iterator[Vector]:
     account = sf.Budget(1, "1e-6")
