@@ -106,7 +106,8 @@ def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
         "moments_known",
         "sort_key",
     ):
-        yield name, outcome(lambda name={"trivial": "is_trivial"}.get(name, name): getattr(loss, name))
+        attribute = "is_trivial" if name == "trivial" else name
+        yield name, outcome(lambda attribute=attribute: getattr(loss, attribute))
     yield "renyi", outcomes(loss.renyi, ORDERS)
     yield "delta", outcomes(loss.delta, [x for x in EPSILONS if not loss.is_trivial])
     yield "reversed", numbers(loss.reversed())

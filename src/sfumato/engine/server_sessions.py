@@ -92,7 +92,7 @@ class SessionPool(ABC):
             session = self._begin_or_none(self.open())
         if session is None:
             raise InvalidPolicy(
-                "the server does not allow a session to make the settings that results depend on",
+                "the server does not let a session change settings that results depend on, such as the time zone",
                 place=self.place,
                 fix=f"connect to {self.server_name} directly, not through a connection pool that keeps its own "
                 "settings",

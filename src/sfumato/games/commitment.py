@@ -227,7 +227,8 @@ def _gap(environment: Environment) -> Gap:
             "environment",
             environment,
             f"one with a gap γ above 0; here γ = 0, since {reason}",
-            fix="merge these types, or give each type its own best reaction, such as with two facilities",
+            fix="give each of two or more types a best reaction of its own, as line and graph do with two facilities, "
+            "or merge types that share one",
         )
     return gap
 

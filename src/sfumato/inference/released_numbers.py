@@ -44,7 +44,7 @@ class ReleasedNumbers:
         if max_rows > 1:
             raise Unsupported(
                 "test-of-several-rows",
-                f"a test needs independent rows, but here up to {max_rows} rows of one unit count",
+                f"a test needs independent rows, but here up to {max_rows} rows of the same unit are counted",
                 fix="ask with .limit(rows=1), or declare max_rows = 1 for the table",
             )
         names: dict[int, str] = {}

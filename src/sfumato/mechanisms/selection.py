@@ -498,7 +498,7 @@ def best_selection(
 
 
 def _errs_less(candidates: int, exponential_rate: Fraction, flip_rate: Fraction) -> bool:
-    """Return whether the exponential mechanism of this rate falls short by at most as much as permute-and-flip of that."""
+    """Return whether the exponential mechanism of this rate falls short by at most as much as permute-and-flip."""
     x = np.linspace(0, 60 + math.log(candidates), 20_000)
     p = np.exp(-x)
     exponential_shortfall = (x * (1 - 1 / (1 + (candidates - 1) * p))).max() / float(exponential_rate)

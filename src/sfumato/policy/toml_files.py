@@ -185,7 +185,7 @@ def _parse_budget(unit: Mapping[str, Any]) -> Budget:
         raise InvalidPolicy(
             "a budget needs an epsilon",
             place="unit.budget.epsilon",
-            fix="add epsilon = <the privacy loss you accept for life>",
+            fix="add epsilon = <the privacy loss that you accept for all answers together>",
         )
     relation = unit.get("neighbours", "add-remove")
     if relation not in ("add-remove", "replace"):

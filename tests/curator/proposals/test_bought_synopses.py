@@ -199,7 +199,7 @@ def test_no_synopsis_no_free_answer(curator: sf.Curator) -> None:
     [{"epsilon": 1}, {"rho": 1}, {"delta": "1e-9"}, {"fresh": True}, {"request_id": "r"}, {"weights": {"n": 1}}],
 )
 def test_a_free_answer_has_no_price(price: dict[str, Any], curator: sf.Curator) -> None:
-    with pytest.raises(InvalidParameter, match="left out if a price or its terms are given"):
+    with pytest.raises(InvalidParameter, match="left out if a price, mechanism"):
         curator.sql("SELECT COUNT(*) AS n FROM people").release(free=True, **price)
 
 

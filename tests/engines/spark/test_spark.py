@@ -356,7 +356,7 @@ def test_no_more_rows_are_received_than_there_are_groups(cluster: Cluster, monke
     [
         ({"relation": "nowhere.nothing"}, "Spark cannot read this table"),
         ({"path": "/nowhere/at/all", "format": "parquet"}, "Spark cannot read this table"),
-        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot read a version of this delta table"),
+        ({"path": "/nowhere/at/all", "format": "delta"}, "cannot open this delta table"),
         (
             {"path": "/nowhere/at/all", "format": "parquet", "version": "3"},
             "only Delta and Iceberg tables have a version",

@@ -119,7 +119,7 @@ def test_a_version_that_may_move_is_refused(form: str, version: str) -> None:
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_a_table_without_a_version_is_refused(form: str) -> None:
-    with pytest.raises(InvalidPolicy, match=f"cannot read a version of this {form} table"):
+    with pytest.raises(InvalidPolicy, match=f"cannot open this {form} table"):
         _opened(form, Said(), relation="visits")
 
 

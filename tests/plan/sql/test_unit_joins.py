@@ -1,4 +1,4 @@
-"""How conditions between private tables are taken apart: conjuncts, conjunctive_clauses, pairs, and what belongs to one side."""
+"""How conditions between private tables are taken apart: conjuncts, clauses, pairs, and what belongs to one side."""
 
 from __future__ import annotations
 

@@ -109,7 +109,10 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
     "Repeatable.",
 )
 @click.option(
-    "--nulls", multiple=True, metavar="[TABLE=]…", help="Texts that mean a missing value in every column, such as NA,?"
+    "--nulls",
+    multiple=True,
+    metavar="[TABLE=]…",
+    help="Texts that mean a missing value in every column, separated by commas, such as 'NA,?'.",
 )
 @click.option("--relation", multiple=True, help="Use only this table of a database file. Repeatable.")
 @click.option(

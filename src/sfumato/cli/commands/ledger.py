@@ -75,7 +75,9 @@ def export(file: Path | str, out: Path, form: str, complete: bool) -> None:
     with Ledger.open(file) as ledger:
         ledger.export(form, out, complete=complete)
     if complete:
-        click.echo(f"{out} is as secret as the ledger: its key allows guesses about rows to be tested.", err=True)
+        click.echo(
+            f"Keep {out} as secret as the ledger: whoever has the key in it can test guesses about rows.", err=True
+        )
 
 
 @command.command(epilog=EXIT_CODES_HELP)
@@ -166,7 +168,7 @@ def acknowledge(file: Path | str, reason: str, anchor: Path | None, yes: bool) -
             accounts = ", ".join(account.name for account in lost_anchor.accounts)
             click.echo(f"Line {lost_anchor.number:,} is lost, with its charges to the accounts {accounts}.")
         if not lost_anchors:
-            click.echo("Nothing is lost: every line recorded in an anchor is present, or its loss was acknowledged.")
+            click.echo("There is nothing to acknowledge: every anchored line is present, or was acknowledged as lost.")
             return
         if not yes:
             click.confirm("Add the recorded spending to the totals and continue charging?", abort=True)

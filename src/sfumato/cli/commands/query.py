@@ -382,7 +382,7 @@ def _ask_clipped(
 ) -> None:
     """Explain, forecast or release the counts of what limits and bounds cut."""
     if question.free:
-        raise click.UsageError("leave out --clipped: a list of tables or columns has no limits")
+        raise click.UsageError("leave out --clipped: a list of tables or columns reads no rows, so nothing is clipped")
     if not (values["explain"] or any(terms[name] for name in _PRICES)):
         raise click.UsageError(_ONE_PRICE)
     _ask_proposal(cast("Question", question).clipped(), terms, progress, values)
@@ -468,7 +468,7 @@ def _apply_limits(question: Question | Listing, texts: tuple[str, ...]) -> Quest
     if not pairs:
         return question
     if question.free:
-        raise click.UsageError("leave out --limit: a list of tables or columns has no limits")
+        raise click.UsageError("leave out --limit: a list of tables or columns reads no rows that could be limited")
     limits: dict[str, Any] = {name: int(number) for name, _, number in pairs}
     return cast("Question", question).limit(**limits)
 

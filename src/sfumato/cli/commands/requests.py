@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from sfumato.curator.request_views import RequestView
 
 _server = click.option(
-    "--server", required=True, metavar="URL", help="The server, with the token saved by sfumato login."
+    "--server",
+    required=True,
+    metavar="URL",
+    help="The address of the server (https://… or unix:/path); the token is the one saved by sfumato login.",
 )
 _policy = click.argument("policy")
 _number = click.argument("number", type=int)

@@ -282,7 +282,7 @@ class ShellSession:
     def history(self, count: str) -> None:
         """Print the last lines of the account, 20 or as many as asked for."""
         if count and not count.isdecimal():
-            raise InvalidParameter("history", count, "left out, or a number of lines", fix="write \\history 50")
+            raise InvalidParameter("lines", count, "a whole number, or left out", fix="write \\history or \\history 50")
         rows = [line.words() for line in self.curator.history()][-int(count or _DEFAULT_HISTORY) :]
         if not rows:
             click.echo("Nothing has been asked yet.")

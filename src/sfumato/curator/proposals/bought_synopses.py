@@ -449,4 +449,6 @@ def require_no_price(request: PriceRequest, *, fresh: bool, request_id: str | No
     price_terms = (request.epsilon, request.rho, request.mechanism, request.weights, request.range, request_id)
     if fresh or exact(request.delta, "delta") or any(term is not None for term in price_terms):
         fix = "leave out free to buy an answer, or leave out the price to use a bought synopsis"
-        raise InvalidParameter("free", True, "left out if a price or its terms are given", fix=fix)
+        raise InvalidParameter(
+            "free", True, "left out if a price, mechanism, weights, range, fresh or request_id is given", fix=fix
+        )

@@ -103,8 +103,8 @@ def propose_clipped(context: Context, question: Question) -> WorkloadProposal:
     if not counts:
         raise Unsupported(
             "nothing-clipped",
-            "no limit or bound whose effect can be counted applies to this answer",
-            fix="ask for the answer itself; the note below each number says what else can change it",
+            "there is nothing to count: no limit or bound cuts this answer, or what it cuts cannot be counted",
+            fix="ask the question itself, without clipped; the note below each number says what can change it",
         )
     return ClippedProposal(context, {count.name: _as_question(context, count, question) for count in counts}, question)
 

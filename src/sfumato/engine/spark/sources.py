@@ -298,9 +298,10 @@ def _open_version(
         return _source_of_frame(load(), addresses, lambda: _version_token(source, form, session.spark, version, load))
     except Exception:
         raise InvalidPolicy(
-            f"this Spark cannot read a version of this {form} table, or the table does not exist",
+            f"this Spark cannot open this {form} table",
             place=place,
-            fix=f"install the {form} extension on the server, or use Parquet files",
+            fix=f"check that the table and its version exist and that the server has the {form} extension, or "
+            "use Parquet files",
         ) from None
 
 

@@ -71,8 +71,8 @@ class Tab:
             raise InvalidParameter(
                 "entry",
                 [type(mechanism).__name__ for mechanism in entry.mechanisms],
-                "a complete release",
-                fix="open another tab for a mechanism with hidden state, which is charged in full at once",
+                "a release that is complete when it is charged, unlike AboveThreshold, which goes on answering",
+                fix="open a tab of its own for this mechanism: it is charged in full when that tab opens",
             )
         owner = self.opening.analyst
         if entry.analyst not in (None, owner):

@@ -130,8 +130,8 @@ def amended_budget(old: Budget, epsilon: Number, delta: Fraction, reserve: Fract
         raise InvalidParameter(
             "epsilon",
             format_exact(promise.epsilon),
-            f"a number above {float(min_epsilon):.6g} at this δ: the account counts Rényi divergence of order "
-            f"{float(old.order or 0):.6g} for life, and a smaller ε would leave no budget",
+            f"a number above {float(min_epsilon):.6g} at this δ: the account was opened for Rényi divergence of order "
+            f"{float(old.order or 0):.6g}, which cannot be changed, and a smaller ε would leave no budget",
             fix="choose a larger ε or δ",
         )
     raise InvalidParameter(

@@ -206,7 +206,11 @@ def as_ranges(cells: CellOutcomes) -> ValueRanges:
         return ranges_with_overflow(low, high, cells.true | cells.false, cells.null)
     if bool(cells.null.all()):
         return null_ranges(cells.value.shape)
-    raise Unsupported("type-mismatch", "a text is not a number", fix="compare it with a text")
+    raise Unsupported(
+        "type-mismatch",
+        "a number is needed here, not text",
+        fix="use a column of numbers, or compare text with text, such as 'north'",
+    )
 
 
 def as_truths(cells: CellOutcomes) -> PossibleTruths:

@@ -163,7 +163,9 @@ def group_cells(keys: Sequence[GroupKeyCells], attributes: Sequence[Attribute]) 
     group_count = int(np.prod(sizes, dtype=object)) * count
     if group_count > MAX_GROUPS:
         rule = f"an answer can have at most {MAX_GROUPS:,} groups; this one would have {group_count:,}"
-        raise Unsupported("too-many-groups", rule, fix="group by fewer columns, or by levels")
+        raise Unsupported(
+            "too-many-groups", rule, fix="group by fewer columns, or by coarser levels, such as icd_level_1"
+        )
     shown_index = (
         np.flatnonzero(np.logical_and.reduce([key_codes >= 0 for key_codes in code_columns]))
         if code_columns

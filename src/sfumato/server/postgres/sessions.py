@@ -363,7 +363,9 @@ class Session:
             raise Refusal("42P03", "this portal exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS and message.portal not in self._portals:
             raise Refusal(
-                "54000", f"a connection can have at most {MAX_PORTALS} portals", hint="Close some: CLOSE ALL."
+                "54000",
+                f"a connection can have at most {MAX_PORTALS} open portals (cursors)",
+                hint="Close one with CLOSE name, or all with CLOSE ALL.",
             )
         expected = len(prepared.parameter_oids)
         if len(message.parameters) != expected or len(message.parameter_formats) not in (0, 1, expected):
@@ -651,7 +653,9 @@ class Session:
             raise Refusal("42P03", "this cursor exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS:
             raise Refusal(
-                "54000", f"a connection can have at most {MAX_PORTALS} portals", hint="Close some: CLOSE ALL."
+                "54000",
+                f"a connection can have at most {MAX_PORTALS} open portals (cursors)",
+                hint="Close one with CLOSE name, or all with CLOSE ALL.",
             )
         self._portals[statement.name] = Portal(
             statement.rows, portal.parameters, ranges=portal.ranges, holds=statement.holds
