@@ -121,8 +121,8 @@ def facts_of(loss: Loss) -> Iterator[tuple[str, Any]]:
 def moments_of(loss: Loss) -> Iterator[tuple[str, Any]]:
     if not isinstance(loss, ClosedFormLoss) or loss.is_trivial:
         return
-    parameters = [each if isinstance(each, np.ndarray) else np.array([[each]]) for each in loss.moment_arguments]
-    yield "parameters", numbers(loss.moment_arguments)
+    parameters = [each if isinstance(each, np.ndarray) else np.array([[each]]) for each in loss.log_moment_parameters]
+    yield "parameters", numbers(loss.log_moment_parameters)
     yield "log_moment", logarithms(type(loss).log_moment(POINTS, *parameters))
     heights = np.array([0.0, 0.1, 0.7, 3.0, 11.0, 100.0])
     for c in (0.02, 0.8, 6.0):

@@ -369,8 +369,8 @@ MUTANTS = (
         "a source may have one row more than its ceiling",
         Kind.LIMITS,
         "engine.duckdb.connection:Sources._check_ceiling",
-        "if self._count_source_rows(table) > table.row_ceiling:",
-        "if self._count_source_rows(table) > table.row_ceiling + 1:",
+        "if self._count_rows_with_copies(table) > table.row_ceiling:",
+        "if self._count_rows_with_copies(table) > table.row_ceiling + 1:",
         ("engine/spark/test_sources.py::test_a_source_has_no_more_rows_than_its_ceiling",),
     ),
     Mutant(

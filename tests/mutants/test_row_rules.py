@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a condition does not fix the value within its bin",
         Kind.KEYS,
-        "publish.row_rules:RowRules.fix_values",
+        "publish.row_rules:RowRules.set_fixed_values",
         "column.set_values(rows, source)",
         "pass",
         _LAW,

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "any column that is tested for NULL is taken for an id",
         Kind.NAN,
-        "plan.sql.unit_joins:without_id_tests",
+        "plan.sql.unit_joins:without_id_null_tests",
         "isinstance(part.expression, exp.Null) and source.is_unit(part.this)",
         "isinstance(part.expression, exp.Null)",
         ("plan/test_joins.py::test_only_an_outer_join_makes_an_id_null",),
@@ -137,7 +137,7 @@ MUTANTS = (
     Mutant(
         "copies for owners do not count toward the ceiling",
         Kind.LIMITS,
-        "engine.duckdb.connection:Sources._count_source_rows",
+        "engine.duckdb.connection:Sources._count_rows_with_copies",
         "return int(self.run(count_with_copies(relation.sql, scan.owner))[0][0])",
         "pass",
         (f"{_OWNERS}::test_copies_count_toward_the_ceiling",),

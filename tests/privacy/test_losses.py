@@ -196,7 +196,9 @@ DECAYING = [
 def test_cheap_bounds_of_decay_are_bounds(curve: sf.Curve, c: float) -> None:
     ((loss, _),) = curve.parts
     parameters = (
-        loss.moment_arguments if isinstance(loss, PairLoss) else [np.array([[x]]) for x in loss.moment_arguments]
+        loss.log_moment_parameters
+        if isinstance(loss, PairLoss)
+        else [np.array([[x]]) for x in loss.log_moment_parameters]
     )
     heights = np.concatenate([np.linspace(0, 40, 4001), np.linspace(0, 12000, 4001), [1e7]])
     cheap = type(loss).log_decay(c, heights, *parameters)

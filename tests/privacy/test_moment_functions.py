@@ -44,7 +44,7 @@ POINTS = (0.5 + 0j, 2.0 + 0.7j, 0.03 + 11.5j, 9.0 - 3.2j, 1.5 + 1e-9j)
 
 def columns(losses: list[ClosedFormLoss]) -> tuple[Any, ...]:
     """The parameters of several members side by side, as compositions hold them."""
-    return tuple(np.array(each)[:, None] for each in zip(*(loss.moment_arguments for loss in losses), strict=True))
+    return tuple(np.array(each)[:, None] for each in zip(*(loss.log_moment_parameters for loss in losses), strict=True))
 
 
 def response_moment(x: float, k: float, reveal: float, z: Real) -> Real:
@@ -99,7 +99,7 @@ def test_a_moment_function_is_the_sum_that_it_stands_for(
     assert found.shape == (len(losses), len(POINTS))
     for loss, row in zip(losses, found, strict=True):
         for z, value in zip(POINTS, row, strict=True):
-            expected = truth(*map(float, loss.moment_arguments), MP.mpc(z))
+            expected = truth(*map(float, loss.log_moment_parameters), MP.mpc(z))
             assert abs(MP.exp(MP.mpc(value)) - expected) <= 4e-14 * (1 + abs(z)) * abs(expected)
 
 
@@ -112,7 +112,7 @@ def test_bounds_along_a_line_are_those_that_are_proved(
         bounds = family.log_bound(c, t, *columns(losses))
         decays = family.log_decay(c, np.array([t, 2.5 * t, 3.0]), *columns(losses))
         for place, loss in enumerate(losses):
-            parameters = tuple(map(float, loss.moment_arguments))
+            parameters = tuple(map(float, loss.log_moment_parameters))
             at_c = MP.log(truth(*parameters, MP.mpf(c)).real)
             bound = min(at_c, line_bound(loss, MP.mpf(c), MP.mpf(t)))
             assert abs(MP.mpf(float(bounds.ravel()[place])) - bound) <= 1e-13 * (1 + abs(bound))
@@ -134,7 +134,7 @@ def line_bound(loss: ClosedFormLoss, c: Real, t: Real) -> Real:
 
 def decay_bound(loss: ClosedFormLoss, c: Real, height: Real, at_c: Real, truth: Callable[..., Real]) -> Real:
     """Two atoms at ±x and anything else, or what e^{−t²s²/2σ²} leaves within the middle period."""
-    parameters = tuple(map(float, loss.moment_arguments))
+    parameters = tuple(map(float, loss.log_moment_parameters))
     if isinstance(loss, (ResponseLoss, LaplaceLoss)):
         x = MP.mpf(parameters[0])
         if isinstance(loss, ResponseLoss):
@@ -175,7 +175,7 @@ def test_large_gaussian_noise_decays_within_its_period() -> None:
 
 def test_a_pair_of_atoms_has_the_moments_of_its_sum() -> None:
     loss = PairLoss((F(1, 2), F(3, 10), F(1, 5)), (F(1, 10), F(2, 5), F(1, 2)))
-    mass, values = loss.moment_arguments
+    mass, values = loss.log_moment_parameters
     found = AtomLoss.log_moment(np.array(POINTS), mass, values)[0]
     c = 0.75
     decay = AtomLoss.log_decay(c, np.array([0.0, 2.0, 40.0]), mass, values)[0]

@@ -191,7 +191,7 @@ def test_one_pair_dominates_and_is_dominated_by_another_at_every_epsilon(curve: 
     forward = curve.subsampled("0.3").parts[0][0]
     for loss in (forward, forward.reversed()):
         outer, inner = loss.lattice_pair, loss.tangent_pair
-        mass, value = (column[:, 0] for column in outer.moment_arguments)
+        mass, value = (column[:, 0] for column in outer.log_moment_parameters)
         assert math.fsum(mass) + outer.lost == pytest.approx(1, abs=1e-12)
         q_mass = math.fsum(mass * [math.exp(-each) for each in value])
         assert q_mass + outer.lost_backward == pytest.approx(1, abs=1e-12)
@@ -205,7 +205,7 @@ def test_one_pair_dominates_and_is_dominated_by_another_at_every_epsilon(curve: 
 
 
 def _profile(pair: Any, epsilon: float) -> float:
-    mass, value = (column[:, 0] for column in pair.moment_arguments)
+    mass, value = (column[:, 0] for column in pair.log_moment_parameters)
     above = [p - math.exp(epsilon - each) * p for p, each in zip(mass, value, strict=True) if each > epsilon]
     return pair.lost + math.fsum(above)
 

@@ -105,7 +105,7 @@ def linkage(
         diagnoses = [person.diagnosis for person in homogeneous_people]
         findings.append(
             _linkage_finding(
-                f"{k}-anonymous, groups alike", homogeneous_people, diagnoses, _most_common_share(all_people)
+                f"{k}-anonymous, groups alike", homogeneous_people, diagnoses, _most_common_diagnosis_share(all_people)
             )
         )
     findings.append(_private_finding(all_people, price, Neighbours.of(neighbours)))
@@ -146,7 +146,7 @@ def _private_finding(people: Sequence[Person], price: Fraction, neighbours: Neig
         diagnosis_counts[area_number][diagnosis] = count
     guesses = [_most_common(diagnosis_counts[area_of[person.coarse]]) for person in people]
     promise = replacement_guarantee(Guarantee(price), neighbours)
-    chance = _most_common_share(people)
+    chance = _most_common_diagnosis_share(people)
     ceiling = guess_ceiling(promise, chance, max(2, len(diagnoses)))
     return _linkage_finding(f"private, ε = {format_exact(price)}", people, guesses, chance, ceiling)
 
@@ -159,11 +159,11 @@ def _linkage_finding(
     ceiling: float | None = None,
 ) -> Finding:
     correct = sum(person.diagnosis == guess for person, guess in zip(people, guesses, strict=True))
-    blind = float(_most_common_share(people) if chance is None else chance)
+    blind = float(_most_common_diagnosis_share(people) if chance is None else chance)
     return Finding(NAME, answers, correct, len(people), blind, ceiling, 1)
 
 
-def _most_common_share(people: Sequence[Person]) -> Fraction:
+def _most_common_diagnosis_share(people: Sequence[Person]) -> Fraction:
     """Return the share of the most common diagnosis: the success of blind guessing."""
     return Fraction(max(Counter(person.diagnosis for person in people).values()), len(people))
 

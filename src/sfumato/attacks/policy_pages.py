@@ -115,7 +115,7 @@ def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
         + paragraph(
             f"With the answers of this policy, no method whatever is right more than {_format_up(worst)} times of 100 "
             "in the long run. It makes no difference how the budget is divided into questions: asking again is paid "
-            f"for again, and when the budget is spent nothing more is answered. {_describe_strength(worst)}"
+            f"for again, and when the budget is spent nothing more is answered. {_describe_promise(worst)}"
         )
         + paragraph(
             "This is the worst that can happen to one of them. An analyst who spends the budget on statistics of all "
@@ -124,7 +124,7 @@ def _overview(promise: Guarantee, neighbours: Neighbours) -> str:
     )
 
 
-def _describe_strength(worst: float) -> str:
+def _describe_promise(worst: float) -> str:
     """Return in words how strong the promise is against the whole budget on one victim."""
     if worst <= 0.75:
         return "That is a strong promise: even this analyst stays in doubt."

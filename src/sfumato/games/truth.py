@@ -133,7 +133,7 @@ def truthfulness(mechanism: Any, game: Environment, *, coalition: int = 1, sampl
     if len(game.types) < 2:
         raise InvalidParameter("game", game, "an environment with at least two types")
     exact = _case_count(rule, k) <= _MAX_CASES
-    cases = _enumerate_cases(rule, k) if exact else _sample_cases(game, k, sample_count)
+    cases = _enumerate_misreports(rule, k) if exact else _sample_cases(game, k, sample_count)
     gain, cost, witness = _find_extremes(rule, cases)
     proven = rule.proven_bounds(k)
     if not exact:
@@ -179,7 +179,7 @@ def _case_count(rule: TruthRule, k: int) -> int:
     return lies * types ** (game.players - k) * math.comb(game.players, k)
 
 
-def _enumerate_cases(rule: TruthRule, k: int) -> Iterator[Case]:
+def _enumerate_misreports(rule: TruthRule, k: int) -> Iterator[Case]:
     """Enumerate coalitions, true types and joint misreports.
 
     Where players are interchangeable, the first k stand for every coalition, and the others matter only by how many

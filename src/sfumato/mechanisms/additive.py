@@ -145,7 +145,7 @@ class Laplace:
         return width * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
-        return f"Laplace, scale {_format_largest(self.scale, unit_value, digits)}"
+        return f"Laplace, scale {_format_largest_scale(self.scale, unit_value, digits)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -256,7 +256,7 @@ class Gaussian:
         return width * (self.grid or Fraction(1))
 
     def words(self, unit_value: Fraction = Fraction(1), digits: int = 6) -> str:
-        return f"Gaussian, σ {_format_largest(self.sigma, unit_value, digits)}"
+        return f"Gaussian, σ {_format_largest_scale(self.sigma, unit_value, digits)}"
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -329,7 +329,7 @@ def _whole_steps(mechanism: Laplace | Gaussian, value: Any, name: str, *, rounde
     return int(steps)
 
 
-def _format_largest(size: Size, unit_value: Fraction, digits: int) -> str:
+def _format_largest_scale(size: Size, unit_value: Fraction, digits: int) -> str:
     return format_number(float(max(size) if isinstance(size, tuple) else size) * float(unit_value), digits)
 
 

@@ -323,7 +323,7 @@ def limit_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLim
             *_unit_limit_phrases(plan, measure, row_limits),
             *_tree_limit_phrases(plan, row_limits),
             *_bound_phrases(plan, value, row_limits),
-            *_impossible_phrases(plan, (*plan.expressions, *_row_conditions(plan)), row_limits),
+            *_outer_range_phrases(plan, (*plan.expressions, *_row_deciding_expressions(plan)), row_limits),
         )
     )
 
@@ -336,7 +336,7 @@ def caveat_phrases_by_result(query: Query, row_limits: RowLimits) -> list[frozen
 def can_bounds_change_rows(plan: Aggregate, measure: AggregateRequest) -> bool:
     """Return whether a bound can move which rows a result is computed from, or their group."""
     where = () if measure.where is None else (measure.where,)
-    return bool(_clipping_columns(plan, (*_row_conditions(plan), *plan.keys, *where)))
+    return bool(_clipping_columns(plan, (*_row_deciding_expressions(plan), *plan.keys, *where)))
 
 
 def limits_rows(plan: Aggregate, limits: Limits) -> bool:
@@ -365,7 +365,7 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
     """Name the bounds and undeclared values that a measure's own value and condition are moved by."""
     operands = [operand for operand in (measure.value, measure.where) if operand is not None]
     yield from _bound_phrases(plan, operands, row_limits)
-    yield from _impossible_phrases(plan, operands, row_limits)
+    yield from _outer_range_phrases(plan, operands, row_limits)
     undeclared = _undeclared_value_warnings(plan)
     if measure.where is not None:
         yield from map(_as_phrase, undeclared.warn_of_conditions(measure.where, positive=True))
@@ -381,9 +381,9 @@ def _value_phrases(plan: Aggregate, measure: AggregateRequest, row_limits: RowLi
 def _shared_phrases(query: Query, row_limits: RowLimits) -> Iterator[str]:
     """Name what moves every number: conditions, joins and keys on columns that are bounded or have declared values."""
     plan = query.plan
-    tree = _row_conditions(plan)
+    tree = _row_deciding_expressions(plan)
     yield from _bound_phrases(plan, (*tree, *plan.keys), row_limits)
-    yield from _impossible_phrases(plan, (*tree, *plan.keys), row_limits)
+    yield from _outer_range_phrases(plan, (*tree, *plan.keys), row_limits)
     undeclared = _undeclared_value_warnings(plan)
     yield from (
         _as_phrase(sentence)
@@ -414,7 +414,7 @@ def _key_over_rows(plan: Aggregate, key: Expression) -> Expression:
     return key if value is None else value
 
 
-def _row_conditions(plan: Aggregate) -> list[Expression]:
+def _row_deciding_expressions(plan: Aggregate) -> list[Expression]:
     """Return the expressions that decide which rows there are; those of computed columns move only who reads them."""
     conditions: list[Expression] = []
     for node in relations(plan.source):
@@ -437,7 +437,7 @@ def _as_phrase(sentence: str) -> str:
 
 def clipping_columns(plan: Aggregate) -> dict[Field, tuple[Domain, Ends]]:
     """Return the private columns whose bounds can move some number of a question, and beyond which ends."""
-    return _clipping_columns(plan, (*plan.expressions, *_row_conditions(plan)))
+    return _clipping_columns(plan, (*plan.expressions, *_row_deciding_expressions(plan)))
 
 
 def _clipping_columns(plan: Aggregate, operands: Sequence[Expression]) -> dict[Field, tuple[Domain, Ends]]:
@@ -508,7 +508,7 @@ def _bound_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: 
         yield _bound_phrase(str(field) if field.table else _derived_name(plan, field), domain, ends)
 
 
-def _impossible_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
+def _outer_range_phrases(plan: Aggregate, operands: Sequence[Expression], row_limits: RowLimits) -> Iterator[str]:
     """Name the outer ranges of the columns that these expressions are computed from."""
     derived, pending, visited = _derived_columns(plan), list(reversed(operands)), set[Field]()
     while pending:

@@ -173,8 +173,8 @@ def _stack_family(group: list[tuple[ClosedFormLoss, int]]) -> _LossStack:
     first = group[0][0]
     counts = np.array([[float(count)] for _, count in group])
     if isinstance(first, AtomLoss):
-        return _LossStack(type(first), first.moment_arguments, counts)
-    columns = zip(*(loss.moment_arguments for loss, _ in group), strict=True)
+        return _LossStack(type(first), first.log_moment_parameters, counts)
+    columns = zip(*(loss.log_moment_parameters for loss, _ in group), strict=True)
     return _LossStack(type(first), tuple(np.array(column)[:, None] for column in columns), counts)
 
 

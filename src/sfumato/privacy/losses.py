@@ -158,7 +158,7 @@ class ClosedFormLoss(LossPair):
 
     @property
     @abstractmethod
-    def moment_arguments(self) -> tuple[Any, ...]:
+    def log_moment_parameters(self) -> tuple[Any, ...]:
         """The arguments of ``log_moment``, as floats (for a finite pair, arrays)."""
 
     @staticmethod
@@ -184,7 +184,7 @@ class AtomLoss(ClosedFormLoss):
 
     def renyi(self, order: float) -> float:
         """Compute D_α of P given Q > 0 against Q given P > 0, from sums over the atoms."""
-        mass, loss = (column[:, 0] for column in self.moment_arguments)
+        mass, loss = (column[:, 0] for column in self.log_moment_parameters)
         log_q = math.log(math.fsum(mass * np.exp(-loss)))
         log_p = math.log(math.fsum(mass))
         shifted = loss + (log_q - log_p)
@@ -282,11 +282,11 @@ class ResponseLoss(ClosedFormLoss, Loss):
         return (2 * self.epsilon, self.epsilon) if self.choices == 2 else (self.epsilon, ZERO)
 
     @property
-    def moment_arguments(self) -> tuple[float, float, float]:
+    def log_moment_parameters(self) -> tuple[float, float, float]:
         return float(self.epsilon), float(self.choices), float(self.reveal)
 
     def renyi(self, order: float) -> float:
-        x, k, _ = self.moment_arguments
+        x, k, _ = self.log_moment_parameters
         z, normaliser = order - 1, 1 + (k - 1) * math.exp(-x)
         if z == 0:
             return x * -math.expm1(-x) / normaliser
@@ -313,7 +313,7 @@ class ResponseLoss(ClosedFormLoss, Loss):
         return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        x, k, reveal = self.moment_arguments
+        x, k, reveal = self.log_moment_parameters
         gap = -math.expm1(min(0.0, epsilon - x))
         value = reveal + (1 - reveal) * gap / (1 + (k - 1) * math.exp(-x))
         return value, ROUNDING * (value + x * (1 - gap))
@@ -361,7 +361,7 @@ class BoundedRangeLoss(ClosedFormLoss, Loss):
         return self.eta
 
     @property
-    def moment_arguments(self) -> tuple[float]:
+    def log_moment_parameters(self) -> tuple[float]:
         return (float(self.eta),)
 
     def renyi(self, order: float) -> float:
@@ -512,7 +512,7 @@ class PairLoss(AtomLoss, Loss):
         return math.fsum(math.exp(math.log(b) + y) * y for b, y in self._conditioned_losses if b)
 
     @property
-    def moment_arguments(self) -> tuple[Real, Real]:
+    def log_moment_parameters(self) -> tuple[Real, Real]:
         mass = np.array([float(a) for a, _ in self._common_outcomes])[:, None]
         return mass, np.array([log_ratio(a, b) for a, b in self._common_outcomes])[:, None]
 

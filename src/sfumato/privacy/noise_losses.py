@@ -62,11 +62,11 @@ class LaplaceLoss(ClosedFormLoss, Loss):
         return (2 * self.step, self.epsilon) if self.step else None
 
     @property
-    def moment_arguments(self) -> tuple[float, float]:
+    def log_moment_parameters(self) -> tuple[float, float]:
         return float(self.epsilon), float(self.step)
 
     def renyi(self, order: float) -> float:
-        x, beta = self.moment_arguments
+        x, beta = self.log_moment_parameters
         z = order - 1
         if z == 0:
             lattice_factor = 1.0 if beta == 0 else beta / math.sinh(beta) if beta < 700 else 0.0
@@ -119,7 +119,7 @@ class LaplaceLoss(ClosedFormLoss, Loss):
         return two_atoms(np.exp(c * x + log_scale), np.exp(-(c + 1) * x + log_scale), x * heights)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        x, beta = self.moment_arguments
+        x, beta = self.log_moment_parameters
         if epsilon > x * (1 + ROUNDING):  # surely beyond the largest loss, not by rounding alone
             return 0.0, 0.0
         if beta == 0:
@@ -203,7 +203,7 @@ class DiscreteGaussianLoss(ClosedFormLoss, Loss):
         return self.shift / self.sigma_squared, self.shift**2 / (2 * self.sigma_squared)
 
     @property
-    def moment_arguments(self) -> tuple[float, float]:
+    def log_moment_parameters(self) -> tuple[float, float]:
         return float(self.sigma_squared), float(self.shift)
 
     def renyi(self, order: float) -> float:
@@ -245,7 +245,7 @@ class DiscreteGaussianLoss(ClosedFormLoss, Loss):
 
     @property
     def magnitude(self) -> float:
-        variance, shift = self.moment_arguments
+        variance, shift = self.log_moment_parameters
         return (shift * shift + shift) / variance
 
     def group(self, k: int) -> DiscreteGaussianLoss:

@@ -309,7 +309,7 @@ class LatticeLoss(AtomLoss):
         return LatticeLoss(self.spacing, steps, tuple(reversed(masses)), self.lost_backward, self.lost)
 
     @cached_property
-    def moment_arguments(self) -> tuple[Real, Real]:
+    def log_moment_parameters(self) -> tuple[Real, Real]:
         return np.array(self.masses)[:, None], np.array([float(step * self.spacing) for step in self.steps])[:, None]
 
     @property
@@ -343,7 +343,7 @@ class TangentLoss(AtomLoss):
     """P where Q is 0."""
 
     @cached_property
-    def moment_arguments(self) -> tuple[Real, Real]:
+    def log_moment_parameters(self) -> tuple[Real, Real]:
         return np.array(self.masses)[:, None], np.array(self.values)[:, None]
 
     @property

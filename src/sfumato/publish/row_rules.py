@@ -195,7 +195,7 @@ class RowRules:
         accepted[offending_rows(rows, impossible, face, everywhere)] = False
         return accepted
 
-    def fix_values(self, rows: SampledRows, source: ByteSource | None) -> None:
+    def set_fixed_values(self, rows: SampledRows, source: ByteSource | None) -> None:
         """Set the values that conditions fix."""
         for column in self.fixed:
             column.set_values(rows, source)

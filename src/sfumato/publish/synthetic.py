@@ -256,7 +256,7 @@ class Synthetic:
         sampled = SampledRows.of(self._row_columns, codes, source)
         for deciding, place in self._decided_binned_columns:
             sampled.set_to_middles(place, deciding_cells(self.attributes, deciding)[codes[:, deciding]])
-        rules.fix_values(sampled, source)
+        rules.set_fixed_values(sampled, source)
         unchanged = rules.fixed_places | {place for _, place in self._decided_binned_columns}
         remove_impossible_rows(sampled, self._conditions, self._row_face, unchanged, source)
         rules.compute_values(sampled, self._row_face)

@@ -217,7 +217,7 @@ def test_every_charged_release_answers(tmp_path: Path, data: pd.DataFrame) -> No
         ({"time": "years", "every": "0.001"}, f"at most {MAX_PERIODS} periods"),
         ({"where": "months >"}, "SQL"),
         ({"where": "1 = 1) OR (1 = 1"}, "SQL"),
-        ({"by": "died"}, "another column"),
+        ({"by": "died"}, "a column other than"),
     ],
 )
 def test_bad_input_is_refused_before_any_charge(clinic: sf.Curator, changed: dict[str, Any], rule: str) -> None:

@@ -16,7 +16,7 @@ from sfumato.plan.aggregates.measures import GroupEstimate
 from sfumato.plan.sql.statements import parse
 from sfumato.release.noisy_rows.finishing import (
     Finished,
-    count_noise_draws,
+    count_noises_behind_answer,
     finish,
     jointly_held_ranges,
     selects_by_noise,
@@ -183,7 +183,7 @@ INNER = "SELECT region, COUNT(*) AS n, AVG(age) AS m FROM visits GROUP BY region
 def test_ranges_that_hold_at_once_are_counted(text: str, selecting: bool, ranges: int, draws: int) -> None:
     asked = query(text)
     assert selects_by_noise(asked) == selecting
-    assert count_noise_draws(asked, 7) == draws
+    assert count_noises_behind_answer(asked, 7) == draws
     assert jointly_held_ranges(asked, lambda: 7, False) == ranges
     assert jointly_held_ranges(asked, lambda: 7, True) == max(1, draws)
 

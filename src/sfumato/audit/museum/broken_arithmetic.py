@@ -56,10 +56,10 @@ def _exponential_with_overflow(noise: Noise, scores: Sequence[int], runs: int) -
         probabilities = weights / weights.sum()
     if np.isnan(probabilities).any():
         return np.full(runs, _FAILURE)
-    return _exponential_shifted(noise, scores, runs)
+    return _exponential_without_overflow(noise, scores, runs)
 
 
-def _exponential_shifted(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
+def _exponential_without_overflow(noise: Noise, scores: Sequence[int], runs: int) -> Outputs:
     weights = np.exp((np.array(scores) - max(scores)) / 2)
     return np.asarray(np.searchsorted(np.cumsum(weights / weights.sum()), noise.generator.random(runs)))
 
@@ -166,7 +166,7 @@ ROOM = Room(
             inputs=((1419, 0), (1420, 0)),
             worlds="a largest score of 1419, and of 1420",
             broken=_exponential_with_overflow,
-            correct=_exponential_shifted,
+            correct=_exponential_without_overflow,
         ),
         Exhibit(
             "Rounded as the exact count suggests",

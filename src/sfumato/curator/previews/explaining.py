@@ -49,7 +49,7 @@ from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy import Budget, codec
 from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_exact as number, format_number, format_percent
 from sfumato.quick_dataclass import dataclass
-from sfumato.release.noisy_rows.finishing import count_noise_draws, selects_by_noise
+from sfumato.release.noisy_rows.finishing import count_noises_behind_answer, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
 from sfumato.release.pricing import PricedRelease
 from sfumato.untrusted import escape_unprintable
@@ -287,7 +287,7 @@ def explain(
     ):
         shown_rows = len(rows.keys) if rows.sums else max_groups
         results_draws = max(member.coordinates for member in scaled.members(0))
-        joint_draws = max(1, count_noise_draws(query, shown_rows) if selects_rows else results_draws)
+        joint_draws = max(1, count_noises_behind_answer(query, shown_rows) if selects_rows else results_draws)
         width = mechanism.error(confidence, joint_draws) * scaled.unit_value + scaled.rounding
         operators.append(Operator("measure", describe_measure(scaled.measure), _sensitivity_text(scaled)))
         per_sum = f" on each of its {scaled.coordinates} sums" if scaled.coordinates > 1 else ""

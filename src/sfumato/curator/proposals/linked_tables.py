@@ -20,7 +20,7 @@ from sfumato.curator.previews.explaining import Explanation, Operator
 from sfumato.curator.proposals.synthesis import SynthesisProposal, parse_memory, propose_synthesis
 from sfumato.curator.proposals.synthesis_columns import SynthesisOptions
 from sfumato.curator.proposals.synthesis_series import SynthesisSeries, amount_to_hold, run_steps
-from sfumato.curator.proposals.table_links import LinkOptions, describe_links, link_tables, table_select
+from sfumato.curator.proposals.table_links import LinkOptions, describe_links, fitted_rows_select, link_tables
 from sfumato.curator.tab_series import TabSeries
 from sfumato.ledger import Charged, StoredAnswer, Tab
 from sfumato.plan.canonical import PlanKey, digest
@@ -347,7 +347,7 @@ def propose_linked_tables(context: Context, catalog: Catalog, spec: LinkedTables
     for table in linked.tables:
         limit = table.max_rows if table.max_rows != 1 else None
         ways = _limit_ways(spec.ways, _column_count(links, table.name))
-        select = table_select(linked, links, table)
+        select = fitted_rows_select(linked, links, table)
         part = propose_synthesis(context, catalog, SynthesisOptions(select, ways=ways, rows=limit, memory=spec.memory))
         parts[table.name] = _with_declared_rules(part, table, link_to_parent(links, table.name))
     return LinkedTablesProposal(context, links, parts)

@@ -102,11 +102,11 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan, restricted to the periods whose accounts pay."""
-        (bounded,) = bounding_strategies(self._period_plan[0], ONE_ROW, len(self.ladder))
+        (bounded,) = bounding_strategies(self._plan_within_periods[0], ONE_ROW, len(self.ladder))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
-    def _period_plan(self) -> tuple[Aggregate, Context]:
+    def _plan_within_periods(self) -> tuple[Aggregate, Context]:
         return restrict_to_periods(self._plan, self._context)
 
     @property
@@ -135,7 +135,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
             Operator("limit", row_limit, "missing values and non-numbers are skipped"),
             Operator("steps", f"{len(self.ladder)} public steps from {low} to {high}", "the same for every table"),
             *search.operators("values", f"steps that cover {format_percent(self.cover)}", confidence),
-            *charge_operators(self._period_plan[1]),
+            *charge_operators(self._plan_within_periods[1]),
         )
         reason = "each unit is on one step, so one price pays for both bounds, and empty steps look empty"
         return Explanation(self.text, str(Price(epsilon)), operators, reason, ())
@@ -156,7 +156,7 @@ class BoundsProposal(EpsilonPricedProposal[Bounds]):
 
     @property
     def _paying_context(self) -> Context:
-        return self._period_plan[1]
+        return self._plan_within_periods[1]
 
     @property
     def _policy_table(self) -> Table:

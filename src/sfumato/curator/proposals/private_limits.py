@@ -184,11 +184,11 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
     @cached_property
     def bounded(self) -> BoundedPlan:
         """The plan that counts units by their numbers of rows and groups."""
-        (bounded,) = bounding_strategies(self._period_plan[0], self._unit_relation.limits, len(self._step_keys))
+        (bounded,) = bounding_strategies(self._plan_within_periods[0], self._unit_relation.limits, len(self._step_keys))
         return for_neighbours(bounded, self._context.policy.neighbours)
 
     @cached_property
-    def _period_plan(self) -> tuple[Aggregate, Context]:
+    def _plan_within_periods(self) -> tuple[Aggregate, Context]:
         """The plan restricted to the periods whose accounts pay, and their context."""
         counts = [Column(count_field, domain) for count_field, domain in self._unit_relation.columns.items()]
         plan = Aggregate(self._unit_relation, tuple(map(self.ladder.step_expression, counts)), (Count(),))
@@ -210,7 +210,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
         for name, search in zip(self._limit_names, draw.searches, strict=True):
             selection = f"smallest limit of {name} that {format_percent(self.share)} of the units stay within"
             operators += search.operators("units", selection, confidence)
-        operators += charge_operators(self._period_plan[1])
+        operators += charge_operators(self._plan_within_periods[1])
         reason = "one unit has one number of rows, however large, so it changes the counts by one"
         return Explanation(self.text, str(draw.total), tuple(operators), reason, ())
 
@@ -230,7 +230,7 @@ class LimitsProposal(EpsilonPricedProposal[UnitLimits]):
 
     @property
     def _paying_context(self) -> Context:
-        return self._period_plan[1]
+        return self._plan_within_periods[1]
 
     @property
     def _policy_table(self) -> Table:

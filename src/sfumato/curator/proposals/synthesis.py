@@ -207,7 +207,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
                 _SELECTION_WORDS[self.method],
             ),
             Operator("model", f"at most {self.max_cells:,} cells in addition to single columns", "largest clique"),
-            *self._implication_operators,
+            *self._explain_implications,
             Operator(
                 "rounds", _ROUND_WORDS[self.method].format(few=2 * columns, many=4 * columns, columns=columns), ""
             ),
@@ -230,7 +230,7 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         return (Operator("cells", shown, f"{share} of the price; values within them are drawn evenly"),)
 
     @property
-    def _implication_operators(self) -> tuple[Operator, ...]:
+    def _explain_implications(self) -> tuple[Operator, ...]:
         """Describe which columns determine others in every row, and which declared implications are lost."""
         names = [attribute.name for attribute in self.attributes]
         learned = [f"{names[by]} → {names[decided]}" for by, decided in self.learned_implications]

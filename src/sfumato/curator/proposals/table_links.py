@@ -370,7 +370,7 @@ def _previous_columns(child: Table, names: tuple[str, ...], order: str, room: in
     return tuple(chosen), max(1, room // _joint_cells(child, chosen))
 
 
-def table_select(linked: LinkedTables, links: Sequence[TableLink], table: Table) -> str:
+def fitted_rows_select(linked: LinkedTables, links: Sequence[TableLink], table: Table) -> str:
     """Return the SELECT that a table's model is fitted to: rows with columns of their parents, the band of the number
     of their siblings, the previous row, and the band of the number of their children in each table below.
     """

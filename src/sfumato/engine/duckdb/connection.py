@@ -278,14 +278,14 @@ class Sources:
 
         Rows are not truncated to the ceiling: which rows remain would depend on other units' rows.
         """
-        if self._count_source_rows(table) > table.row_ceiling:
+        if self._count_rows_with_copies(table) > table.row_ceiling:
             raise InvalidPolicy(
                 f"the source of {table.name} has more rows than row_ceiling allows",
                 place=f"tables.{table.name}.row_ceiling",
                 fix="raise row_ceiling if queries may take longer, or use a source with fewer rows",
             )
 
-    def _count_source_rows(self, table: Table) -> int:
+    def _count_rows_with_copies(self, table: Table) -> int:
         """Count the rows of a source: the lines of CSV files and tables in memory were counted when they were read,
         most other formats store the number.
 
@@ -346,7 +346,7 @@ class Sources:
                 fix="rename the columns: printable, at most 63 characters, not beginning with sf_",
             )
         if table.name not in self._files or self._files[table.name].kind != "csv":
-            kinds = {column: discovery.type_of_cell(cell) for column, cell in cells.items()}
+            kinds = {column: discovery.type_from_stored_type(cell) for column, cell in cells.items()}
             typed = {column: (cell, Domain(kinds[column]), None) for column, cell in cells.items()}
             return discovery.discovered_domains(kinds, f"({TableScan(relation.sql, typed, None).statement})", self.run)
         table_files = self._files[table.name]

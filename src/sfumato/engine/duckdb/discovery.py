@@ -49,7 +49,7 @@ _domains_by_content: dict[str, dict[str, Domain]] = {}
 _STATISTICS = ("count(*) > count({0})", "approx_count_distinct({0})", "min({0})", "max({0})")
 
 
-def type_of_cell(cell: Cell) -> Type:
+def type_from_stored_type(cell: Cell) -> Type:
     """Return our type for a cell's stored type."""
     is_integer = cell.family.removeprefix("U").endswith(("INT", "INTEGER")) and not cell.stored_type.endswith("]")
     return Type.INTEGER if is_integer else _STORED_TYPES.get(cell.family, Type.TEXT)

@@ -77,7 +77,7 @@ def schema(source: Path, relation: str | None = None) -> dict[str, Type | None]:
         execute = partial(_fetch_rows, connection)
         table_files, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         return {
-            column: None if table_files.kind == "csv" else discovery.type_of_cell(cell)
+            column: None if table_files.kind == "csv" else discovery.type_from_stored_type(cell)
             for column, cell in opened.usable_columns()
         }
 
@@ -115,7 +115,7 @@ def inferred_types(source: Path, relation: str | None = None, nulls: Collection[
         execute = partial(_fetch_rows, connection)
         _, opened = owners.open_relation(Table("data", source, relation=relation, public=True), {}, execute)
         cells = dict(opened.usable_columns())
-        kinds = {column: discovery.type_of_cell(cell) for column, cell in cells.items()}
+        kinds = {column: discovery.type_from_stored_type(cell) for column, cell in cells.items()}
         texts = {column: cell for column, cell in cells.items() if cell.family == "VARCHAR"}
         sniffed = dict(list(texts.items())[:_SNIFFED_COLUMNS])
         if not sniffed:
@@ -180,7 +180,7 @@ def types_in_memory(table: Any) -> dict[str, Type]:
         connection.register("arriving", arrow_table.slice(0, 0))
         described = _fetch_rows(connection, "DESCRIBE SELECT * FROM arriving")
     relation = owners.memory_relation(source, positions, described, "arriving")
-    return {column: discovery.type_of_cell(cell) for column, cell in relation.usable_columns()}
+    return {column: discovery.type_from_stored_type(cell) for column, cell in relation.usable_columns()}
 
 
 def tables(source: Path) -> list[str]:

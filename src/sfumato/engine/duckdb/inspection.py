@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sfumato.engine.duckdb import memory
 from sfumato.engine.duckdb.connection import Sources
-from sfumato.engine.duckdb.discovery import inferred_types, type_of_cell
+from sfumato.engine.duckdb.discovery import inferred_types, type_from_stored_type
 from sfumato.engine.duckdb.file_inspection import schema
 from sfumato.engine.duckdb.files import find_files, first_misquoted_line
 from sfumato.engine.duckdb.scan import UNIT, Cell, TableScan, clean_cell, convert_cell
@@ -309,7 +309,7 @@ def _open_table(sources: Sources, table: str) -> _ComparedTable:
     """Find the types of a table's columns; a CSV file, whose cells are text, is read once, into a copy."""
     scan = sources.table_scan(table)
     source, cells = scan.source, {column: cell for column, (cell, *_) in scan.columns.items()}
-    kinds = {column: type_of_cell(cell) for column, cell in cells.items()}
+    kinds = {column: type_from_stored_type(cell) for column, cell in cells.items()}
     if source.startswith("read_csv("):
         source, cells = sources.copy(table), {column: Cell(quote_identifier(column), "VARCHAR") for column in cells}
         kinds = inferred_types(cells, source, sources.run)

@@ -54,7 +54,7 @@ class Listener(NamedTuple):
     port: str
 
 
-def possible_listeners(conninfo: str, timeout: float) -> tuple[str, list[Listener]]:
+def database_and_possible_listeners(conninfo: str, timeout: float) -> tuple[str, list[Listener]]:
     """Return the name of the database that the driver would ask for, and the places at which somebody listens, or may.
 
     The hosts are those that libpq takes from the address, the environment and the service together. Nobody listens
@@ -357,7 +357,7 @@ def key_and_last_line(address: ServerAddress, timeout: float) -> tuple[str, list
         connection = _open_connection(address, timeout)
     except psycopg.Error as error:
         with translate_errors(place):
-            database, candidates = possible_listeners(
+            database, candidates = database_and_possible_listeners(
                 make_conninfo(address.url, **_connection_options(address, timeout)), timeout
             )
             if all(_lacks_database(listener, database, address, timeout) for listener in candidates):

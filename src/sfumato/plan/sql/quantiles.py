@@ -43,7 +43,7 @@ def lower_quantile(node: exp.Expr, where: Expression | None, read: Reading, shar
     if isinstance(value, exp.Distinct):
         rule = "a quantile is taken over all rows, so DISTINCT is not supported"
         raise refuse(node, "distinct", rule, "leave out DISTINCT")
-    operand, origin = _rank_by_number(read(value), value)
+    operand, origin = _rank_number_and_origin(read(value), value)
     if isinstance(node, exp.Min | exp.Max | exp.Median):
         is_listed = not isinstance(node, exp.Median)
         return _make_quantile(operand, _FIXED_PROBABILITIES[type(node)], where, is_listed, origin)
@@ -95,7 +95,7 @@ def _parse_probability(node: exp.Expr, share: exp.Expr | None) -> Fraction:
     return Fraction(millionths, MAX_DECIMALS)
 
 
-def _rank_by_number(value: Expression, node: exp.Expr) -> tuple[Expression, str | None]:
+def _rank_number_and_origin(value: Expression, node: exp.Expr) -> tuple[Expression, str | None]:
     """Return the bounded number that a value is ranked by; of dates and times, days or seconds from an origin."""
     if not value.domain.type.temporal:
         return _require_bounded_number(value, node), None

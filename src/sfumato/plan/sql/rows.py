@@ -48,7 +48,7 @@ from sfumato.plan.sql.unit_joins import (
     semi_join,
     union_selects,
     unit_join,
-    without_id_tests,
+    without_id_null_tests,
 )
 from sfumato.plan.values.expressions import Column, Expression, Field
 from sfumato.plan.values.functions import call
@@ -80,7 +80,7 @@ def _lower_where(source: RowSource, where: exp.Expr | None, catalog: Catalog, ct
     """Keep the rows that meet a WHERE: conditions on one row, and tests for rows of the same unit elsewhere."""
     if where is None:
         return source
-    condition = without_id_tests(where.this, source)
+    condition = without_id_null_tests(where.this, source)
     where_conjuncts = [] if condition is None else conjuncts(condition)
     where_clauses = [clause for conjunct in where_conjuncts for clause in conjunctive_clauses(conjunct)]
     tests = [clause for clause in where_clauses if any(map(is_subquery_test, clause))]

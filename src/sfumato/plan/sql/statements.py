@@ -210,10 +210,10 @@ class _SelectBuilder:
         """The definitions of the answer's own names in lower case."""
         self.outputs: dict[str, tuple[exp.Expr, Expression]] = {}
         """The answer's own names in lower case: the tree of each, and what it was lowered to."""
-        self._named = {key: Column(Key(index), self._output_domain(index)) for index, key in enumerate(self.keys)}
+        self._named = {key: Column(Key(index), self._key_output_domain(index)) for index, key in enumerate(self.keys)}
         self.attempt = cached_lowering(source.resolve)
 
-    def _output_domain(self, index: int) -> Domain:
+    def _key_output_domain(self, index: int) -> Domain:
         """Return the domain of a key in the answer: nullable if a grouping set lacks it."""
         domain = self.keys[index].domain
         return replace(domain, nullable=domain.nullable or any(index not in grouping_set for grouping_set in self.sets))

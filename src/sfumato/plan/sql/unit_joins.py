@@ -294,7 +294,7 @@ def _is_unit(side: NamedRelation, node: exp.Expr) -> bool:
     return (not qualifier or qualifier in {alias.lower() for alias in side.scope}) and side.is_unit(node)
 
 
-def without_id_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | None:
+def without_id_null_tests(node: exp.Expr, source: NamedRelation) -> exp.Expr | None:
     """Drop ``id IS NOT NULL`` from a condition, None if nothing is left, and replace ``id IS NULL`` by FALSE.
 
     A scan drops rows without an owner. An outer join makes ids NULL, but those are no id of its rows.

@@ -93,7 +93,7 @@ class QueryableTable:
         domains_by_name = {
             attribute.name: domain for attribute, domain in zip(self.attributes, self.domains, strict=True)
         }
-        for name, (place, level) in self.level_columns.items():
+        for name, (place, level) in self.attribute_and_level_by_column.items():
             labels = tuple(dict.fromkeys(filter(None, self._labels(place, level))))
             domains_by_name[name] = Domain(Type.TEXT, values=labels, nullable=self.domains[place].nullable)
         for name, (place, texts) in self.decided.items():
@@ -110,7 +110,7 @@ class QueryableTable:
         return tuple(column_outcomes(*pair) for pair in zip(self.attributes, self.domains, strict=True))
 
     @cached_property
-    def level_columns(self) -> Mapping[str, tuple[int, int]]:
+    def attribute_and_level_by_column(self) -> Mapping[str, tuple[int, int]]:
         """The columns that stand for levels, from fine to coarse: code_level_1, code_level_2. Names that are taken and
         levels with very long labels are left out.
         """
@@ -338,7 +338,7 @@ class GroupedTotals:
         return self._grid([total.measured.astype(float) for total in self.totals]) > 0
 
     @property
-    def basis_codes(self) -> Codes:
+    def evidence_ranks(self) -> Codes:
         """The basis of each total, as an index into the bases by strength."""
         return np.where(self.measured, _BASES_BY_STRENGTH.index(MEASURED), _BASES_BY_STRENGTH.index(BOUNDED))
 
@@ -359,7 +359,7 @@ class ResolvedTotals:
         return np.clip(self.values, low, high), low, high
 
     @property
-    def basis_codes(self) -> Codes:
+    def evidence_ranks(self) -> Codes:
         """The basis of each total, as an index into the bases by strength."""
         return np.full(len(self.values), _BASES_BY_STRENGTH.index(self.basis))
 
@@ -426,7 +426,7 @@ class _QuestionEvaluator:
         if reference.name in self.face.decided:
             self.decided.add(reference.name)
             return self.face.decided[reference.name][0], DECIDED
-        levels = self.face.level_columns
+        levels = self.face.attribute_and_level_by_column
         if reference.name in levels:
             return levels[reference.name]
         return self.places[reference.name.lower()], None
@@ -654,7 +654,7 @@ class _QuestionEvaluator:
 
 
 def _weakest_basis(totals: tuple[GroupedTotals | ResolvedTotals, ...]) -> Codes:
-    return np.asarray(np.maximum.reduce([total.basis_codes for total in totals]))
+    return np.asarray(np.maximum.reduce([total.evidence_ranks for total in totals]))
 
 
 def _count_weights(counted: PossibleTruths) -> CellWeights:

@@ -98,7 +98,7 @@ class LevelDifference:
         """Sum the cells of each part that is measured."""
         if not self.parts:
             return np.take(values, [], axis)
-        ordered = values if self._in_order else np.take(values, self.cells, axis)
+        ordered = values if self._covers_cells_in_order else np.take(values, self.cells, axis)
         return ordered if self.parts == len(self.cells) else np.add.reduceat(ordered, self.starts, axis)
 
     def measured(self, sums: Integers, axis: int) -> Integers:
@@ -134,23 +134,23 @@ class LevelDifference:
         shared = (
             per_cell if self.parts == len(self.cells) else per_cell * reshape_along(self.shares, axis, per_cell.ndim)
         )
-        if self._in_order:
+        if self._covers_cells_in_order:
             return shared
         spread_cells = np.zeros(shape)
         spread_cells[(slice(None),) * axis + (self.cells,)] = shared
         return spread_cells
 
     @cached_property
-    def _in_order(self) -> bool:
+    def _covers_cells_in_order(self) -> bool:
         """Whether all cells are measured, in their own order."""
         return len(self.cells) == self.size and bool((np.diff(self.cells) == 1).all())
 
     def coefficients(self, query: Floats, axis: int) -> Floats:
         """Compute the coefficients of a query over cells in the differences: the transpose of spreading, centred."""
-        return self.centred(self.sums(query * reshape_along(self._cell_shares, axis, query.ndim), axis), axis)
+        return self.centred(self.sums(query * reshape_along(self._share_in_part_by_cell, axis, query.ndim), axis), axis)
 
     @cached_property
-    def _cell_shares(self) -> Floats:
+    def _share_in_part_by_cell(self) -> Floats:
         cell_shares = np.zeros(self.size)
         cell_shares[self.cells] = self.shares
         return cell_shares

@@ -76,7 +76,7 @@ def jointly_held_ranges(query: Query, max_groups: Callable[[], int], joint: bool
     The number of groups is asked for only if it matters: some questions refuse to tell it.
     """
     if joint or selects_by_noise(query) or query.finish.windows or query.outer:
-        return max(1, count_noise_draws(query, max_groups()))
+        return max(1, count_noises_behind_answer(query, max_groups()))
     return max([1, *(noise_count(output.expression) for output in query.finish.outputs)])
 
 
@@ -151,7 +151,7 @@ def selects_by_noise(query: Query) -> bool:
     return noisy_rows.selects_by_noise(query.finish, query.outer)
 
 
-def count_noise_draws(query: Query, rows: int) -> int:
+def count_noises_behind_answer(query: Query, rows: int) -> int:
     """Count the noise draws behind all cells of an answer, and behind the selection and aggregation of its rows.
 
     Each sum of rows has its own interval, and an aggregate or a window has at most as many sums as there are rows.

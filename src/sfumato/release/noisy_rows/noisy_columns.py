@@ -551,7 +551,7 @@ def as_linear(column: Evaluated, like: LinearColumn) -> LinearColumn | None:
         return column
     if isinstance(column, TruthColumn) or (isinstance(column, ExactColumn) and column.chosen_by_noise):
         return None
-    if isinstance(column, ExactColumn) and not all(_is_number(value) for value in column.value):
+    if isinstance(column, ExactColumn) and not all(_is_number_or_null(value) for value in column.value):
         return None
     value = numbers(column)
     if not (is_sure(value) | np.isnan(value.low)).all():
@@ -559,7 +559,7 @@ def as_linear(column: Evaluated, like: LinearColumn) -> LinearColumn | None:
     return like.derived(value.value, value.value, NoiseForm.zero(len(value.value)))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number_or_null(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float, Fraction)) and not isinstance(value, bool))
 
 

@@ -262,7 +262,7 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
         raise Unsupported("time-bucket", rule, fix="write TIME_BUCKET(INTERVAL '2 week', x)")
     if origin is None:
         origin = literal(Type.DATE, calendar.NEW_YEAR if name in ("year", "quarter", "month") else calendar.MONDAY)
-    origin = _bucket_origin(origin, name, x.domain.type)
+    origin = _require_bucket_origin(origin, name, x.domain.type)
     bucket, date_range = written_bucket(amount, unit, origin), x.domain.range
     starts: Any = date_range and tuple(bucket.start(end) for end in date_range)
     known = starts if starts and None not in starts else None
@@ -270,7 +270,7 @@ def _time_bucket(amount: Expression, unit: Expression, x: Expression, origin: Ex
     return (amount, unit, x, origin), Domain(x.domain.type, bounds=known, nullable=nullable)
 
 
-def _bucket_origin(origin: Expression, unit: str, kind: Type) -> Expression:
+def _require_bucket_origin(origin: Expression, unit: str, kind: Type) -> Expression:
     """Require a literal at which a bucket of this unit may start: the first of a month for months, a whole second."""
     origin = require_temporal(origin)
     value: Any = require_literal(origin, origin.domain.type, "the origin")
