@@ -321,5 +321,5 @@ def test_every_column_without_cells_is_named_at_once(tmp_path: Path) -> None:
     )
     with sf.Curator(policy, tmp_path / "a.ledger") as people, pytest.raises(sf.Unsupported) as refused:
         people.synthesize("people")
-    assert "c18, c19 and 2 more of people have no cells" in refused.value.rule
+    assert "c18, c19 and 2 more of people have no values or bins" in refused.value.rule
     assert refused.value.fix.count('values = ["a", "b"]') == 20

@@ -301,7 +301,7 @@ def test_a_quote_that_is_not_closed_is_refused_with_its_line(
     text(*(row.replace(",", separator) for row in ("person_id,word,x", *rows)))(tmp_path / "t.csv")
     done = run("init", tmp_path / "t.csv", "-o", tmp_path / "policy.toml", "--epsilon", "3", "--yes")
     assert done.exit_code == 1
-    assert f"lines 42 to {61 if closing is None else closing + 2} as one" in done.stderr
+    assert f"spans lines 42 to {61 if closing is None else closing + 2}:" in done.stderr
     assert f"{tmp_path / 't.csv'}, line 42" in done.stderr
     assert "close the quote there" in done.stderr
     assert not (tmp_path / "policy.toml").exists()
