@@ -281,7 +281,7 @@ def test_what_cannot_be_tested_is_refused_before_it_is_bought(
 ) -> None:
     with pytest.raises((InvalidParameter, Unsupported), match=rule):
         clinic.test(test, clinic.sql(text).limit(rows=1), **options)
-    with pytest.raises(Unsupported, match="2 rows of one unit"):
+    with pytest.raises(Unsupported, match="2 rows of the same unit"):
         clinic.test("independence", BY_ARM)
 
 

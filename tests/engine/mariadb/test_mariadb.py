@@ -461,7 +461,7 @@ def test_a_space_at_the_end_is_a_letter(sessions: Sessions) -> None:
 def test_long_texts_are_no_ids(sessions: Sessions, visits: str) -> None:
     for kind in ("text", "varchar(231)", "enum('a')"):
         sessions.run(f"CREATE OR REPLACE TABLE {visits}.long_ids (who {kind}, ward varchar(9)) ENGINE = InnoDB")
-        with pytest.raises(InvalidPolicy, match="at most 230 letters"):
+        with pytest.raises(InvalidPolicy, match="at most 230 characters"):
             MariaDB(declared(sessions.server, visits, relation="long_ids", columns={"ward": COLUMNS["ward"]}))
 
 
@@ -526,8 +526,8 @@ def test_a_session_cannot_write(sessions: Sessions, visits: str) -> None:
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("mariadb://reader:secret@localhost/clinic", "no password"),
-        ("mysql://reader@localhost/clinic?password=x", "no password"),
+        ("mariadb://reader:secret@localhost/clinic", "must not contain a password"),
+        ("mysql://reader@localhost/clinic?password=x", "must not contain a password"),
         ("mariadb://reader@localhost/clinic?init_command=DROP", "cannot contain a secret"),
     ],
 )

@@ -668,7 +668,7 @@ def test_no_refusal_of_a_question_depends_on_cells(sessions: Sessions, visits: s
     """A text with U+0000 is none that PostgreSQL has; letters cannot be turned where no collation does it."""
     engine = Postgres(declared(sessions.server, visits))
     engine.spelling = replace(engine.spelling, letters=None)
-    with pytest.raises(Unsupported, match="one for one"):
+    with pytest.raises(Unsupported, match="one to one"):
         engine.check(_reading(engine, "SELECT COUNT(*) FROM visits WHERE UPPER(note) = 'X'"))
     engine.close()
 

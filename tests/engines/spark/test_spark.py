@@ -208,6 +208,7 @@ def test_an_owner_is_told_what_bounds_and_limits_cost(cluster: Cluster, tmp_path
 
 
 def _twin(**changed: Callable[..., str]) -> SparkSpelling:
+    assert all(hasattr(SparkSpelling, name) for name in changed)
     methods = {name: staticmethod(made) for name, made in changed.items()}
     twin: SparkSpelling = type("Twin", (SparkSpelling,), methods)()
     return twin
@@ -227,7 +228,7 @@ TWINS: dict[str, SparkSpelling] = {
     "the place of a code": _twin(ordinal=lambda x, *_: f"LENGTH({x})"),
     "seconds of a time": _twin(seconds=lambda x: f"unix_seconds(CAST({x} AS TIMESTAMP))"),
     "LEAST of reals": _twin(least=lambda *xs: f"array_min(array({xs[0]}, {xs[0]}))"),
-    "a time and 61 minute": _twin(moved=lambda x, amount, *_: f"({x} + make_dt_interval(0, 0, {amount % 60}))"),
+    "a time and 61 minute": _twin(add_interval=lambda x, amount, *_: f"({x} + make_dt_interval(0, 0, {amount % 60}))"),
 }
 
 

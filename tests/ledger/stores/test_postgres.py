@@ -462,7 +462,7 @@ def test_another_ledger_at_the_same_address_is_behind(place: Place) -> None:
     with place.open() as ledger:
         place.server.execute(f"DROP SCHEMA {place.schema} CASCADE")
         make_ledger(place.owner, spender=SPENDER)
-        with pytest.raises(sf.LedgerUnavailable, match="another ledger"):
+        with pytest.raises(sf.LedgerUnavailable, match="a different ledger"):
             ledger.acknowledge(reason="x")
 
 
@@ -615,7 +615,7 @@ def test_an_older_schema_is_migrated_by_its_owner_whole_or_not_at_all(
             else:
                 make_ledger(place.owner)
         assert place.edit("SELECT version FROM book") == [(2,)]
-        with pytest.raises(sf.LedgerUnavailable, match="another ledger"):
+        with pytest.raises(sf.LedgerUnavailable, match="a different ledger"):
             account(ledger).charge(pure())
 
 
