@@ -192,7 +192,7 @@ def measure(case: Case, proposal: RegressionProposal, epsilon: str, count: int) 
             weights = random.multinomial(len(rows), np.full(len(rows), 1 / len(rows)))
             resampled = moments(design, rows * np.sqrt(weights)[:, None])
             table = _fit(pinned, draws(mechanism, design, resampled), case).coefficients(0.95)
-            ends = [each.both or (0, 0) for each in table]
+            ends = [each.combined or (0, 0) for each in table]
             population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
             found.append([(each.p or 0) < 0.05 for each in table])
     rms = np.sqrt((np.array(errors) ** 2).mean(axis=0))
@@ -302,7 +302,7 @@ class RobustRows:
 def measure_robust(case: Case, proposal: RobustProposal, epsilon: str, count: int) -> None:
     """Print the misses of robust intervals for the population: units are drawn anew from the table's."""
     design, random = proposal.design, np.random.default_rng(11)
-    noise, rows = proposal._noise(Price(epsilon, DELTA)), RobustRows.of(proposal, case)  # noqa: SLF001
+    noise, rows = proposal._step_noise(Price(epsilon, DELTA)), RobustRows.of(proposal, case)  # noqa: SLF001
     exact = moments(design, rows.residual)
     truth = _fit(design, MomentEstimates(exact, 1e-9 * np.eye(len(exact))), case)
     pinned = _pinned(design, tuple(truth.references))
@@ -312,7 +312,7 @@ def measure_robust(case: Case, proposal: RobustProposal, epsilon: str, count: in
     for _ in range(count):
         weights = random.multinomial(units, np.full(units, 1 / units)).astype(float)
         table = rows.fit(noise, weights, pinned, case).coefficients(0.95)
-        ends = [each.both or (0, 0) for each in table]
+        ends = [each.combined or (0, 0) for each in table]
         missed.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
         endless.append([not np.isfinite(high - low) for low, high in ends])
         widths.append([(high - low) / 2 for low, high in ends])
@@ -379,11 +379,11 @@ def logistic_fit(
 
 def measure_logistic(case: Case, proposal: LogisticProposal, epsilon: str, count: int) -> None:
     """Print the errors and misses of so many logistic fits at one price."""
-    random, noise = np.random.default_rng(5), proposal._noise(Price(epsilon, DELTA))  # noqa: SLF001
+    random, noise = np.random.default_rng(5), proposal._scan_noise(Price(epsilon, DELTA))  # noqa: SLF001
     ones = np.ones(len(case.frame))
     event = case.frame[proposal.logistic.design.columns[-1].factors[0]].to_numpy(float)
     rows = Rows(coordinates(proposal.logistic.design, case.frame)[:, :-1], event, ones)
-    precise = proposal._noise(Price(50, DELTA))  # noqa: SLF001
+    precise = proposal._scan_noise(Price(50, DELTA))  # noqa: SLF001
     truth = logistic_fit(proposal, rows, precise, proposal.logistic.design, noisy=False)
     pinned = truth.design_with_references
     table = logistic_fit(proposal, rows, precise, pinned, noisy=False).coefficients(0.95)
@@ -398,7 +398,7 @@ def measure_logistic(case: Case, proposal: LogisticProposal, epsilon: str, count
         weights = random.multinomial(len(event), ones / len(event)).astype(float)
         resampled = Rows(rows.coordinates, event, weights)
         table = logistic_fit(proposal, resampled, noise, pinned).coefficients(0.95)
-        ends = [each.both or (0, 0) for each in table]
+        ends = [each.combined or (0, 0) for each in table]
         population.append([not low <= value <= high for (low, high), value in zip(ends, true, strict=True)])
         if case.name.endswith("zero"):  # the last column is shuffled anew: its coefficient is 0 on the average
             shuffled = rows.coordinates.copy()
@@ -432,7 +432,7 @@ def wide_case(folder: Path) -> Case:
 
 def measure_prediction(case: Case, proposal: WideLogisticProposal, epsilon: str, splits: int) -> None:
     """Print the area under the curve on a fifth of the rows, fitted on the others in numpy with the released noise."""
-    design, noise = proposal.logistic.design, proposal._noise(Price(epsilon, DELTA))  # noqa: SLF001
+    design, noise = proposal.logistic.design, proposal._scan_noise(Price(epsilon, DELTA))  # noqa: SLF001
     rows = coordinates(design, case.frame)[:, :-1]
     event = case.frame[design.columns[-1].factors[0]].to_numpy(float)
     deviations = proposal._gradient_deviations(noise)  # noqa: SLF001

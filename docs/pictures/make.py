@@ -749,7 +749,7 @@ def running() -> None:
     errors = {"binary tree, by its blocks": [math.sqrt(levels * day.bit_count()) for day in days]}
     for name, each in made.items():
         moved = math.sqrt((each.weights.astype(float) ** 2).sum(axis=0).max())
-        errors[name] = (each.lengths * moved).tolist()
+        errors[name] = (each.decoder_row_norms * moved).tolist()
     data = [
         {"day": day, "error": e, "by": name}
         for name, found in errors.items()

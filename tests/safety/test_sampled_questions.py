@@ -169,7 +169,7 @@ def test_a_price_buys_the_noise_of_a_larger_one_on_the_sample() -> None:
     assert prepared.price == Price(1)
     in_rho = _prepared(COUNTED, "add-remove", Price(rho="0.1"), sf.Gaussian)
     whole = price_release(_in_steps(_asked(COUNTED, "add-remove")), Price(rho="0.1"), family=sf.Gaussian)
-    assert in_rho.totals_mechanisms == whole.mechanisms
+    assert in_rho.totals_mechanisms == whole.totals_mechanisms
 
 
 # The sample itself
