@@ -43,7 +43,7 @@ MUTANTS = (
         (_NUMBERS,),
     ),
     Mutant(
-        "the ends of a range are rounded inward",
+        "the ends of a narrowed range are rounded inward",
         Kind.ROUNDING,
         "plan.aggregates.narrowed_ranges:_rounded_outward",
         "math.ceil(high / unit) * unit",
