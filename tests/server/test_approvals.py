@@ -319,7 +319,7 @@ def test_other_analysts_see_no_requests(beside_a_school: SmallServer) -> None:
 
 def test_the_requester_never_approves(server: SmallServer) -> None:
     filed = file(server, server.owner)
-    with pytest.raises(RequestDecided, match="olga is its requester"):
+    with pytest.raises(RequestDecided, match="olga filed this request"):
         server.counter.requests.approve(server.owner, "clinic", filed)
     server.counter.requests.approve(ODA, "clinic", filed)
     assert not buy(server, server.owner).free

@@ -159,7 +159,7 @@ def test_who_asks_first_is_answered_at_one_moment_whatever_rows_are_opened(
 def test_without_the_clock_the_moment_tells_of_rows(
     changing: Changing, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_clock._DelayedOpening, "hold", lambda _: None)
+    monkeypatch.setattr(answer_clock._DelayedOpening, "wait_for_clock", lambda _: None)
     assert len(set(moments(changing, change, buying(TOO_MUCH)))) == len(READING)
 
 

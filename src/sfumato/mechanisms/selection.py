@@ -182,7 +182,7 @@ class ScoreSelection:
 
     interactive: ClassVar[bool] = False
     mechanism_name: ClassVar[str]
-    """What it is mechanism_name in words."""
+    """What it is called in words."""
 
     epsilon: Fraction
     sensitivity: Fraction

@@ -25,7 +25,8 @@ _PLACE = "approval"
 class ApprovalRules:
     """The ``[approval]`` section: with no condition at all, every release needs approval.
 
-    >>> ApprovalRules(above="0.5").reason("questions", {"visits"}, discovers_groups=False, epsilon=Fraction(1))
+    >>> rules = ApprovalRules(above="0.5")
+    >>> rules.reason_for_approval("questions", {"visits"}, discovers_groups=False, epsilon=Fraction(1))
     'its ε of 1 is above 0.5'
     """
 

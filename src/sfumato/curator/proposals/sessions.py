@@ -32,6 +32,7 @@ from sfumato.errors import (
 from sfumato.ledger import Charged, Entry, StoredAnswer, Tab
 from sfumato.mechanisms import AboveThreshold
 from sfumato.mechanisms.sparse import SecretSession
+from sfumato.plan.aggregates.narrowed_ranges import with_declared_range
 from sfumato.plan.canonical import PlanKey, digest
 from sfumato.plan.limits import Limits
 from sfumato.plan.noisy_rows import Finish
@@ -472,9 +473,8 @@ def compared_total(question: Question, grid: Fraction) -> SteppedTotal:
     columns = [output.expression for output in finish.outputs if is_single]
     if not (len(columns) == 1 and isinstance(columns[0], Column) and isinstance(columns[0].reference, Result)):
         raise _question_refusal()
-    if (
-        len(parts) != 1 or parts[0].measures != plan.measures or plan.measures[0].noises != 1
-    ):  # computed from other measures
+    is_measured_itself = [*map(with_declared_range, parts[0].measures)] == [*plan.measures]
+    if len(parts) != 1 or not is_measured_itself or plan.measures[0].noises != 1:  # computed from other measures
         raise _question_refusal()
     options = question.bounding_options
     laplace_options = [option for option in options if option.strategy.order in (None, 1)]

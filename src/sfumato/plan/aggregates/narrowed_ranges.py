@@ -80,6 +80,13 @@ def _narrowed(member: Measure, within: Range) -> Measure:
     return (NarrowedSum if isinstance(member, Sum) else NarrowedMean)(member.value, member.where, within)
 
 
+def with_declared_range(measure: Measure) -> Measure:
+    """Return the measure that was requested, whatever range of its values is summed."""
+    if not isinstance(measure, (NarrowedSum, NarrowedMean)):
+        return measure
+    return (Sum if isinstance(measure, Sum) else Mean)(measure.value, measure.where)
+
+
 def declared_over_narrowed(measure: Measure) -> Fraction:
     """Return how many times as large a contribution the declared range allows: 1 where it is the range."""
     if not isinstance(measure, (NarrowedSum, NarrowedMean)):
