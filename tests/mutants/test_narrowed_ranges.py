@@ -8,7 +8,6 @@ _SAFETY = "safety/test_narrowed_ranges.py"
 _ENFORCED = f"{_SAFETY}::test_engines_enforce_a_range_that_rows_leave"
 _NUMBERS = f"{_SAFETY}::test_numbers_are_those_of_the_rows"
 _IMPLIED = f"{_SAFETY}::test_only_what_conditions_imply_narrows_a_range"
-_STORED = f"{_SAFETY}::test_stored_answers_in_declared_ranges_are_as_good_as_their_price"
 MUTANTS = (
     Mutant(
         "a column is clamped at the scan, so a narrower range of it is not enforced",
@@ -30,8 +29,8 @@ MUTANTS = (
         "a moment is made from a mean of another origin",
         Kind.RANGES,
         "plan.sharing:_with_narrowed_ranges",
-        "narrow_range(measure, tests, fixed)",
-        "narrow_range(measure, tests)",
+        "narrow_range(measure, tests, fixed, summed)",
+        "narrow_range(measure, tests, (), summed)",
         (_NUMBERS,),
     ),
     Mutant(
@@ -59,12 +58,12 @@ MUTANTS = (
         (_IMPLIED,),
     ),
     Mutant(
-        "answers of versions that did not narrow ranges cost again",
-        Kind.CHARGE_ORDER,
-        "plan.aggregates.narrowed_ranges:declared_over_narrowed",
-        "return declared / narrowed",
-        "return Fraction(1)",
-        (_STORED,),
+        "a sum that is made from a narrowed mean has the noise of a large origin",
+        Kind.RANGES,
+        "plan.aggregates.narrowed_ranges:narrow_range",
+        "if any((member in summed for member in members))",
+        "if False",
+        (_IMPLIED,),
     ),
 )
 

@@ -61,9 +61,6 @@ REGISTRY = Registry(
         ),
         "plan.aggregates.unit_measures.value_step_range": "a range of one value, compared in tests/safety",
         "plan.costs.check_cost": "it refuses by steps and bytes, and is no charge",
-        "release.parts.question_parts.NoisyTotals.compared_widths": (
-            "compared with those of declared ranges in tests/safety/test_narrowed_ranges.py"
-        ),
         "release.parts.shares.error_ratio": "it only compares ways to split a price",
         "release.noisy_rows.noise_forms.IndependentNoises._equal_widths": "a part of IndependentNoises.widths",
         "release.noisy_rows.noise_forms.IndependentNoises._mixed_widths": "a part of IndependentNoises.widths",

@@ -168,7 +168,14 @@ def _with_narrowed_ranges(
         if not source.part and type(source.request) not in (Count, Sum, Mean)
         for index in source.measures
     }
-    measures = tuple(narrow_range(measure, tests, fixed) for measure in totals.measures)
+    summed = {
+        totals.members[index]
+        for source in sources
+        if not source.part and type(source.request) is Sum
+        for index in source.measures
+        if isinstance(totals.members[index], Mean)
+    }
+    measures = tuple(narrow_range(measure, tests, fixed, summed) for measure in totals.measures)
     return replace(totals, plan=replace(totals.plan, measures=measures), replacements={})
 
 

@@ -120,11 +120,10 @@ class PricedRelease:
     def accuracy(self) -> tuple[Fraction, ...]:
         """The half-widths at 95 % confidence, by which stored answers are compared."""
         parts = zip(self.others, self.measurements[1:], strict=True)
-        scales = chain.from_iterable(part.compared_scales(measurements) for part, measurements in parts)
-        other_widths = (
+        scales = chain(self.scales[0], *(part.compared_scales(measurements) for part, measurements in parts))
+        return tuple(
             scale.half_width(DEFAULT_CONFIDENCE, 1) for scale in scales if isinstance(scale, (NoisyScale, SampledScale))
         )
-        return (*self.totals.compared_widths(self.measurements[0]), *other_widths)
 
     @property
     def pure(self) -> bool:

@@ -59,16 +59,29 @@ class NarrowedMean(Mean):
         return self.within
 
 
-def narrow_range(measure: Measure, conditions: Sequence[Expression], fixed: Collection[Measure] = ()) -> Measure:
+def narrow_range(
+    measure: Measure,
+    conditions: Sequence[Expression],
+    fixed: Collection[Measure] = (),
+    summed: Collection[Measure] = (),
+) -> Measure:
     """Return the measure with the range of its values in rows that meet these conditions; measures taken together get
     the hull of theirs. Those in ``fixed`` keep their declared range.
+
+    From a mean in ``summed`` a sum is made too, low·n + Σ(x − low): its range reaches to 0 as far as the declared one
+    does, for otherwise low times the noise of n would make the sum worse.
     """
     members = members_of(measure)
     if not all(type(member) in (Count, Sum, Mean) and member not in fixed for member in members):
         return measure
     summing = [member for member in members if isinstance(member, (Sum, Mean))]
     ranges = [_range_in_rows(member, conditions) for member in summing]
-    if not ranges or (hull := _hull(ranges)) == value_range(summing[0].value):
+    if not ranges:
+        return measure
+    hull, declared = _hull(ranges), value_range(summing[0].value)
+    if any(member in summed for member in members):
+        hull = max(declared[0], min(hull[0], Fraction(0))), min(declared[1], max(hull[1], Fraction(0)))
+    if hull == declared:
         return measure
     narrowed = tuple(_narrowed(member, hull) for member in members)
     return replace(measure, members=cast("tuple[Member, ...]", narrowed)) if len(narrowed) > 1 else narrowed[0]  # type: ignore[type-var]
@@ -85,19 +98,6 @@ def with_declared_range(measure: Measure) -> Measure:
     if not isinstance(measure, (NarrowedSum, NarrowedMean)):
         return measure
     return (Sum if isinstance(measure, Sum) else Mean)(measure.value, measure.where)
-
-
-def declared_over_narrowed(measure: Measure) -> Fraction:
-    """Return how many times as large a contribution the declared range allows: 1 where it is the range."""
-    if not isinstance(measure, (NarrowedSum, NarrowedMean)):
-        return Fraction(1)
-    declared, narrowed = (_largest_contribution(measure, ends) for ends in (value_range(measure.value), measure.within))
-    return declared / narrowed
-
-
-def _largest_contribution(measure: Sum | Mean, ends: Range) -> Fraction:
-    low, high = ends
-    return high - low if isinstance(measure, Mean) else max(abs(low), abs(high))
 
 
 def _range_in_rows(measure: Sum | Mean, conditions: Sequence[Expression]) -> Range:

@@ -18,13 +18,12 @@ from sfumato.errors import InvalidParameter
 from sfumato.mechanisms.additive import FAMILIES, LEAST_STEPS, MAX_STEPS
 from sfumato.mechanisms.protocols import Additive
 from sfumato.plan.aggregates.measures import MeasureSteps
-from sfumato.plan.aggregates.narrowed_ranges import declared_over_narrowed
 from sfumato.plan.bounding import BoundedPlan
 from sfumato.plan.nodes import GroupKey
 from sfumato.plan.readings.total_readings import GroupTotals, Integers, PlanReading, Totals
 from sfumato.policy.domains import LARGEST_INTEGER
 from sfumato.privacy import Sensitivity
-from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number
+from sfumato.privacy.numbers import Number
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.measurement import Measurement
 from sfumato.release.parts.scales import NoiseScale, NoisyScale, SampledScale
@@ -33,8 +32,6 @@ from sfumato.release.prices import Price
 Family = type[Additive]
 NamedNoise = Family | str
 """A family of noise as a caller names it: by its class, or as "laplace" or "gaussian"."""
-_WITH_OTHER_STEPS = Fraction(1001, 1000)
-"""The most by which the steps of totals move a half-width."""
 EXTREME_TOTALS = (0, LARGEST_INTEGER, -LARGEST_INTEGER)
 """Totals at the ends of their range, for dry runs."""
 
@@ -207,17 +204,6 @@ class NoisyTotals:
             for member in self.bounded.members
         )
         return tuple(SampledScale(scale, rate, limit) for scale, limit in zip(scales, limits, strict=True))
-
-    def compared_widths(self, measurements: Sequence[Measurement]) -> tuple[Fraction, ...]:
-        """Return the half-widths that these totals would have in their declared ranges, by which stored answers are
-        compared: those of versions that did not narrow ranges stay as good as their price. They rounded totals to
-        other steps, which moves a half-width by less than a thousandth.
-        """
-        ratios = (declared_over_narrowed(member.measure) for member in self.bounded.members)
-        return tuple(
-            scale.half_width(DEFAULT_CONFIDENCE, 1) * (1 if ratio == 1 else ratio * _WITH_OTHER_STEPS)
-            for scale, ratio in zip(self.scales(measurements), ratios, strict=True)
-        )
 
     def steps(self, indices: Sequence[int]) -> tuple[MeasureSteps, ...]:
         return tuple(self.bounded.members[index] for index in indices)
