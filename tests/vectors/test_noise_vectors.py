@@ -56,6 +56,7 @@ REGISTRY = Registry(
         ),
     ),
     exempt={
+        "mechanisms.additive._format_largest_scale": "it writes the largest scale that is accepted for a message",
         "mechanisms.noise_sums._continuous_bounds": "a part of mixed_laplace_widths",
         "mechanisms.noise_sums._bisect_least": "it halves an interval until a property holds",
     },
