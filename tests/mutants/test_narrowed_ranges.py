@@ -26,6 +26,22 @@ MUTANTS = (
         (_ENFORCED,),
     ),
     Mutant(
+        "a range that ends one before the declared one is not enforced",
+        Kind.SENSITIVITY,
+        "engine.lowering.unit_lowering:_holds_range",
+        "greatest <= high",
+        "greatest <= high + 1",
+        (_ENFORCED,),
+    ),
+    Mutant(
+        "a range that begins one after the declared one is not enforced",
+        Kind.SENSITIVITY,
+        "engine.lowering.unit_lowering:_holds_range",
+        "low <= least",
+        "low - 1 <= least",
+        (_ENFORCED,),
+    ),
+    Mutant(
         "a moment is made from a mean of another origin",
         Kind.RANGES,
         "plan.sharing:_with_narrowed_ranges",

@@ -80,7 +80,7 @@ def narrow_range(
         return measure
     hull, declared = _hull(ranges), value_range(summing[0].value)
     if any(member in summed for member in members):
-        hull = max(declared[0], min(hull[0], Fraction(0))), min(declared[1], max(hull[1], Fraction(0)))
+        hull = min(hull[0], max(declared[0], Fraction(0))), max(hull[1], min(declared[1], Fraction(0)))
     if hull == declared:
         return measure
     narrowed = tuple(_narrowed(member, hull) for member in members)
