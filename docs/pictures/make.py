@@ -398,12 +398,12 @@ def equilibrium() -> None:
         regret = float(np.mean([each.regret for each in advices]))
         data += [
             {"ε": float(e), "gain": regret + 2 * float(e), "what": "textbook: η + 2ε + δ"},
-            {"ε": float(e), "gain": regret + mediation.misreport_gain, "what": "certified: η + τ"},
+            {"ε": float(e), "gain": regret + mediation.misreport_gain, "what": "ours: η + τ"},
             {"ε": float(e), "gain": advices[0].deviation(2).gain, "what": "best deviation tried"},
         ]
-    order = ["textbook: η + 2ε + δ", "certified: η + τ", "best deviation tried"]
+    order = ["textbook: η + 2ε + δ", "ours: η + τ", "best deviation tried"]
     right = (
-        alt.Chart(alt.Data(values=data), width=330, height=250, title="What not following can gain")
+        alt.Chart(alt.Data(values=data), width=330, height=250, title="What not following can gain (η: mean of 5 boards)")
         .mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=35))
         .encode(
             x=alt.X("ε:Q", scale=alt.Scale(type="log"), axis=_ticks(0.1, 0.2, 0.5, 1, 2, 5)),
@@ -535,7 +535,7 @@ def periods() -> None:
             width = float(clinic.sql("SELECT COUNT(*) AS n FROM visits").error(epsilon=1)["n"])
         name = "a patient" if each == "person" else f"a patient-{each}"
         data.append({"unit": name, "width": width, "label": f"± {width:.0f}"})
-    title = "Visits at ε = 1, at most one a day: how wrong"
+    title = "Visits in 90 days, one a day, ε = 1: how wrong"
     base = alt.Chart(alt.Data(values=data), width=290, height=200, title=title).encode(
         y=alt.Y("unit:N", sort=[each["unit"] for each in data], title="the unit"),
         x=alt.X("width:Q", title="± with 95 % confidence", scale=alt.Scale(domain=[0, 320])),
@@ -671,7 +671,7 @@ def sessions() -> None:
     flat = [(count, far, name) for name, each in named.items() for count, far in zip(counts, each, strict=True)]
     questions, distances, names = zip(*flat, strict=True)
     data = rows(questions=list(questions), distance=list(distances), asked=list(names))
-    title = "Every answer is right about counts further than this from the threshold (ε = 1 in all, 95 %)"
+    title = "Counts of units further than this from the threshold are all answered rightly (ε = 1 in all, 95 %)"
     chart = (
         alt.Chart(data, width=560, height=260, title=title)
         .mark_line(point=True, strokeWidth=2)

@@ -109,7 +109,7 @@ _HEAD = 24.0
 _BAR_SHARE = 0.66
 """The share of a row's height that its bar takes."""
 _NOISY_FILL = f'{PAPER}" stroke="{BAR}" stroke-dasharray="3 2"'
-"""The fill of a bar whose number is too noisy to print."""
+"""The fill of a bar whose number is too noisy to rely on."""
 
 
 def visible_panels_and_rows(columns: Sequence[ChartData]) -> tuple[int, int]:

@@ -251,6 +251,6 @@ class ChartData:
     printed: tuple[str, ...]
     """The numbers as printed, with their errors."""
     noisy: tuple[bool, ...] = ()
-    """Whether each number is too noisy to print; empty if not determined."""
+    """Whether each number is too noisy to rely on; empty if not determined."""
     sampling: tuple[float | None, ...] = ()
     """The half-width of each number's sampling error; empty where the rows are not a sample."""

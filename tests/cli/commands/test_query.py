@@ -243,7 +243,7 @@ def test_numbers_are_flagged_and_sampling_error_stands_beside_noise(policy: Path
     asked = ("query", policy, COUNTS, "--epsilon", "0.5")
     shown = run(*asked, "--flag-above", "0.00001", "--sample-of", "0.1").stdout
     assert all("(sampling ± " in line and line.endswith(" *") for line in shown.splitlines()[2:5])
-    assert "* too noisy to print, with a range wider than ± 0.001 % of the number" in shown
+    assert "* too noisy to rely on: ± is more than 0.001 % of the number" in shown
     assert " *" not in run(*asked).stdout
     assert spent(policy) == 0.5  # it is the stored answer that is shown, in other ways
     for given, told in ((("--flag-above", "no"), "above"), (("--sample-of", "2"), "a share below 1")):

@@ -101,10 +101,10 @@ def test_numbers_that_are_too_noisy_are_marked(answer: sf.Answer) -> None:
     assert not any(cell.endswith("*") for row in plain for cell in row)
     flagged = answer.flagged("1e-9")
     assert all(cell.endswith(" *") for row in flagged.cells() for cell in row[1:])
-    assert "* too noisy to print, with a range wider than ±" in repr(flagged)
+    assert "* too noisy to rely on: ± is more than" in repr(flagged)
     unmarked = answer.flagged(10**6)
     assert not any(cell.endswith("*") for row in unmarked.cells() for cell in row)
-    assert "too noisy to print" not in repr(unmarked)
+    assert "too noisy to rely on" not in repr(unmarked)
     assert sf.Answer.from_json(flagged.to_json()) == flagged
     for wrong in (0, -1, "much"):
         with pytest.raises(sf.InvalidParameter, match="above"):

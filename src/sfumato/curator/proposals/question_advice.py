@@ -107,7 +107,7 @@ def with_forecast_advice(forecast: Forecast, question: Any, request: PriceReques
 def with_answer_advice(
     answer: Answer, question: Any, request: PriceRequest, prepared: PricedRelease, best_tips: BestTips
 ) -> Answer:
-    """Add the change that helps most, where half of the released numbers of a column are too noisy to print. It takes
+    """Add the change that helps most, where half of the released numbers of a column are too noisy to rely on. It takes
     longer to find than many an answer, and is looked for when it is read.
     """
     if answer.is_preview or len(answer.rows) > _MAX_ADVISED_ROWS:

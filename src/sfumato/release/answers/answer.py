@@ -132,7 +132,7 @@ class Answer:
     caveats: Mapping[str, str] | None = field(default=None, metadata=codec.MAPPING)
     """For a column that limits, bounds or undeclared values can move, a line that names them: no ± covers this."""
     advice: str = cast("str", LazyText())
-    """Where half of a column's numbers are too noisy to print, the change of the question that helps most."""
+    """Where half of a column's numbers are too noisy to rely on, the change of the question that helps most."""
 
     def __post_init__(self) -> None:
         """Validate every field, and restore the types of values read from JSON."""
@@ -288,7 +288,7 @@ class Answer:
         return changed if propose is None else changed.with_clipped(propose)
 
     def noisy_numbers(self) -> dict[str, int]:
-        """Count the numbers of each noisy column that are too noisy to print, or have no range at all."""
+        """Count the numbers of each noisy column that are too noisy to rely on, or have no range at all."""
         noisy: dict[str, int] = {}
         for name, intervals in self.intervals.items():
             if any(interval is None or interval[0] < interval[1] for interval in intervals):

@@ -25,13 +25,13 @@ from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.untrusted import escape_unprintable
 
 MARK = "*"
-"""The mark of a number that is too noisy to print."""
+"""The mark of a number that is too noisy to rely on."""
 BucketKey = tuple[str, float, float, int]
 """A key column of WIDTH_BUCKET: its name, the low end, the high end, and the number of its buckets."""
 _NOTE_LETTERS = 125
 """The most characters of a line below a picture."""
 HALF = Fraction(1, 2)
-"""The default limit: a number whose interval extends further than this fraction of it is too noisy to print."""
+"""The default limit: a number whose interval extends further than this fraction of it is too noisy to rely on."""
 
 
 def caption_lines(receipt: Receipt) -> list[str]:
@@ -114,7 +114,7 @@ def wrap_notes(lines: Sequence[str]) -> list[str]:
 
 def _describe_too_noisy(above: Fraction) -> str:
     limit = f"{format_percent(above)} of the number" if above <= 1 else f"{format_exact(above)} times the number"
-    return f"too noisy to print, with a range wider than ± {limit}"
+    return f"too noisy to rely on: ± is more than {limit}"
 
 
 def explain_mark(above: Fraction) -> str:
