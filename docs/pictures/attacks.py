@@ -53,7 +53,7 @@ def refusals() -> Picture:
 def census() -> Picture:
     """Ancestries found from three small tables of each block, with the numbers that the page quotes."""
     found = attacks.census()
-    print(found)
+    sys.stdout.write(f"{found}\n")
     return found.plot()
 
 

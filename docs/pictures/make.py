@@ -403,7 +403,9 @@ def equilibrium() -> None:
         ]
     order = ["textbook: η + 2ε + δ", "ours: η + τ", "best deviation tried"]
     right = (
-        alt.Chart(alt.Data(values=data), width=330, height=250, title="What not following can gain (η: mean of 5 boards)")
+        alt.Chart(
+            alt.Data(values=data), width=330, height=250, title="What not following can gain (η: mean of 5 boards)"
+        )
         .mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=35))
         .encode(
             x=alt.X("ε:Q", scale=alt.Scale(type="log"), axis=_ticks(0.1, 0.2, 0.5, 1, 2, 5)),
