@@ -45,9 +45,11 @@ class KeyThreshold:
     π(n+1) = min(e^ε·π(n) + δ, 1 − e^{−ε}(1 − π(n) − δ), 1) (Desfontaines, Voss, Gipson & Mandayam 2022, Thm 1).
 
     Several: discrete Laplace noise of scale g/ε on every count, and a key passes when count + noise ≥ τ, the least
-    threshold for which any of the ≤ g keys that a unit holds alone passes with probability ≤ δ. With ``weighted`` a
-    unit spreads whole weights of at most g in all over its keys, as many as it likes: δ then is the worst over all
-    ways to split g, and no key need be dropped by sampling.
+    threshold for which any of the ≤ g keys that a unit holds alone passes with probability ≤ δ. Outside that event,
+    which keys pass follows from the noisy counts of keys that other units hold too; one unit moves at most g of them
+    by 1, which is ε-DP, so the rule is (ε, δ)-DP (proof: ``privacy.threshold_losses``). With ``weighted`` a unit
+    spreads whole weights of at most g in all over its keys, as many as it likes: δ then is the worst over all ways to
+    split g, and no key need be dropped by sampling.
 
     ``KeyThreshold.gaussian`` uses discrete Gaussian noise instead, whose deviation grows with √g: half of δ pays
     for it, half for the threshold. It wins when units hold many keys.
