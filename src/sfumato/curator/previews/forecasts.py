@@ -44,15 +44,7 @@ from sfumato.privacy.numbers import (
 )
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.formatting import round_half_width_up
-from sfumato.release.measured import (
-    NoisyMeasurements,
-    ResultEstimator,
-    column_notes,
-    estimator,
-    rank_errors,
-    results,
-    scales,
-)
+from sfumato.release.measured import NoisyMeasurements, column_notes, estimator, rank_errors, results, scales
 from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
@@ -212,21 +204,15 @@ def half_widths(
 
 def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> bool:
     """Return whether no half-width depends on a group's size: every column shows a key, or a total with additive noise
-    that is not rounded after it.
+    as it is.
     """
-    noise_scales = scales(prepared)
-
-    def is_plain_total(result: ResultEstimator) -> bool:
-        total, read = result.estimator, [noise_scales[index] for index in result.scales]
-        if not isinstance(total, TotalEstimate) or any(type(scale) is not NoisyScale for scale in read):
-            return False
-        return not total.whole or all(scale.unit_value.denominator == 1 for scale in read)
-
     references = [
         output.expression.reference if isinstance(output.expression, Column) else None for output in query.outputs
     ]
-    return all(type(reference) in (Key, Result) for reference in references) and all(
-        map(is_plain_total, results(prepared, requests))
+    return (
+        all(type(reference) in (Key, Result) for reference in references)
+        and all(isinstance(result.estimator, TotalEstimate) for result in results(prepared, requests))
+        and all(type(scale) is NoisyScale for scale in scales(prepared))
     )
 
 
