@@ -40,8 +40,8 @@ def installation() -> Path | None:
 class MariaDBServer:
     """One server with data in a folder of its own; its administrator is ``root``, and nobody needs a password."""
 
-    def __init__(self, folder: Path) -> None:
-        self.programs = folder
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.programs, self._options = folder, options
         self.folder = Path(tempfile.mkdtemp(prefix="my"))
         self.data, self.socket = self.folder / "data", self.folder / "s"
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +66,7 @@ class MariaDBServer:
         own = [f"--datadir={self.data}", f"--socket={self.socket}", f"--pid-file={self.folder}/pid", f"--user={user}"]
         own += [f"--lc-messages-dir={self.programs}/usr/share/mysql", f"--tmpdir={self.folder}"]
         own += [f"--character-sets-dir={self.programs}/usr/share/mysql/charsets"]
-        return [f"{self.programs}/usr/sbin/mariadbd", *_OPTIONS, *own]
+        return [f"{self.programs}/usr/sbin/mariadbd", *_OPTIONS, *own, *self._options]
 
     def start(self) -> MariaDBServer:
         """Start it, and wait until it answers."""

@@ -6,6 +6,22 @@ from mutants.running import Kind, Mutant, suite
 
 MUTANTS = (
     Mutant(
+        "a ratio of totals has one width for all sizes",
+        Kind.RANGES,
+        "curator.previews.forecasts:_are_widths_constant",
+        "type(reference) in (Key, Result)",
+        "True",
+        ("curator/previews/test_forecasts.py",),
+    ),
+    Mutant(
+        "a mean has one width for all sizes",
+        Kind.RANGES,
+        "curator.previews.forecasts:_are_widths_constant",
+        "isinstance(result.estimator, TotalEstimate)",
+        "True",
+        ("curator/previews/test_forecasts.py",),
+    ),
+    Mutant(
         "what is said to be from the policy alone opens the data",
         Kind.REUSE,
         "engine.public_tables:without_data",

@@ -48,6 +48,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
+from sfumato.caching import cached_property
 from sfumato.plan.aggregates.disjoint import members_of
 from sfumato.plan.aggregates.measures import (
     MAX_STEPS,
@@ -209,7 +210,7 @@ class BoundedPlan:
         """The measures whose totals are released with noise."""
         return self.measures[:-1] if self.discovers_groups else self.measures
 
-    @property
+    @cached_property
     def members(self) -> tuple[ScaledMember, ...]:
         """The measures that results are computed from, in the order of their noisy totals."""
         return tuple(member for share, scaled in enumerate(self.noisy_measures) for member in scaled.members(share))

@@ -287,7 +287,7 @@ def _linear_estimate(
         value, centre = rows.summed(value), rows.summed(centre)
     widths = noises.widths(form, parts)
     low, high = np.minimum(centre - widths, value), np.maximum(centre + widths, value)
-    return LinearEstimate(value, low, high, centre=centre, form=form, noises=noises)
+    return LinearEstimate(value, low, high, centre=centre, widths=widths, form=form, noises=noises)
 
 
 def linear_factors(estimator: Estimator) -> tuple[Fraction, ...]:

@@ -16,11 +16,12 @@ import numpy as np
 
 from sfumato.errors import InvalidParameter, ValueWords
 from sfumato.notebook_html import paragraphs, table
+from sfumato.plan.aggregates.measures import TotalEstimate
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
 from sfumato.plan.noisy_rows import Finish, Output
 from sfumato.plan.sharing import MeasuredRequest
-from sfumato.plan.values.expressions import Column, Expression, NoisyColumn, Result, walk
+from sfumato.plan.values.expressions import Column, Expression, Key, NoisyColumn, Result, walk
 from sfumato.plots.frame import INNER_WIDTH, MARGIN, PAGE_WIDTH, Drawing, framed_picture, side_by_side, stacked
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, lines_y_range
 from sfumato.plots.picture import Picture
@@ -47,6 +48,7 @@ from sfumato.release.measured import NoisyMeasurements, column_notes, estimator,
 from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
+from sfumato.release.parts.scales import NoisyScale
 from sfumato.release.prices import least_in_four_digits
 from sfumato.release.pricing import PricedRelease
 from sfumato.release.requests import Within
@@ -191,13 +193,27 @@ def half_widths(
     values spread evenly over the measured range, and sums at the middle of their range.
     """
     level = exact(confidence, "confidence", CONFIDENCE)
-    sizes = (size,) if size is not None else SIZES
+    sizes = (size,) if size is not None else SIZES[:1] if _are_widths_constant(query, prepared, results) else SIZES
     widths_by_size = [
         _widths(query, prepared, results, groups, max_groups, level, group_size, joint) for group_size in sizes
     ]
     ranks = column_notes(query, forecast_ranks(prepared, results, level))
     columns = merge_sizes(sizes, widths_by_size)
     return columns | {name: rows for name, rows in ranks.items() if name in columns}
+
+
+def _are_widths_constant(query: Query, prepared: PricedRelease, requests: Sequence[MeasuredRequest]) -> bool:
+    """Return whether no half-width depends on a group's size: every column shows a key, or a total with additive noise
+    as it is.
+    """
+    references = [
+        output.expression.reference if isinstance(output.expression, Column) else None for output in query.outputs
+    ]
+    return (
+        all(type(reference) in (Key, Result) for reference in references)
+        and all(isinstance(result.estimator, TotalEstimate) for result in results(prepared, requests))
+        and all(type(scale) is NoisyScale for scale in scales(prepared))
+    )
 
 
 def merge_sizes(sizes: Sequence[int], widths_by_size: Sequence[Mapping[str, float]]) -> dict[str, Width]:

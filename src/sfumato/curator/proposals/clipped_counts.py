@@ -19,7 +19,7 @@ from sfumato.curator.proposals.workload_answers import Answers
 from sfumato.curator.proposals.workloads import WorkloadProposal
 from sfumato.errors import Unsupported
 from sfumato.plan.aggregates.measures import DistinctUnits
-from sfumato.plan.caveats import RowLimits, number_caveats
+from sfumato.plan.caveats import number_caveats
 from sfumato.plan.clipping import ClippingQuestion, clipped_counts
 from sfumato.plan.values.expressions import Field
 from sfumato.plan.worst_cases import CutCounts, WorstCase, with_worst_cases, worst_cases
@@ -129,11 +129,14 @@ class ClippedProposal(WorkloadProposal):
         return super().combine_answers(shown, receipt)
 
 
-def caveats_with_worst_cases(question: Question, row_limits: RowLimits) -> dict[str, str]:
+def caveats_with_worst_cases(question: Question, strategies: str) -> dict[str, str]:
     """Name what can move each column, with its worst case if it has one: by counts if all were bought, else by limits
     alone. Free.
     """
-    lines, cases = number_caveats(question.query, row_limits), worst_cases(question.query, row_limits)
+    row_limits, known = question.row_limits(strategies), question.known_caveats
+    if strategies not in known:
+        known[strategies] = number_caveats(question.query, row_limits), worst_cases(question.query, row_limits)
+    lines, cases = known[strategies]
     if not cases:
         return lines
     worst = {name: case.describe(row_limits.unit) for name, case in cases.items()}

@@ -582,7 +582,9 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     def caveats(self, strategies: str) -> dict[str, str]:
         """Name, by column, what can move its numbers under these bounding strategies and is not in their ±."""
-        return self._clipping.caveats_with_worst_cases(self, self.row_limits(strategies))
+        return self._clipping.caveats_with_worst_cases(self, strategies)
+
+    known_caveats = cached_property(lambda _: dict[str, Any]())  # by bounding strategies (``clipped_counts``)
 
     def row_limits(self, strategies: str) -> RowLimits:
         """Return what one unit may contribute, in words, under these bounding strategies."""
@@ -595,9 +597,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         return self.row_limits("").max_groups
 
     def clipped(self) -> Any:
-        """Propose to count what limits and bounds cut: the units beyond each limit, and the cells beyond each bound,
-        as shares with their ±, in a workload with one price. Free.
-        """
+        """Propose to count, at one price, the units beyond each limit and the cells beyond each bound. Free."""
         return self._clipping.propose_clipped(self._context, self)
 
     _clipping = property(lambda _: import_module("sfumato.curator.proposals.clipped_counts"))  # made of questions

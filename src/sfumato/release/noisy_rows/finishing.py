@@ -137,7 +137,8 @@ def _with_column_ranges(finished: Finished, columns: Sequence[Evaluated]) -> Fin
 def _estimate_column(estimate: GroupEstimate, statement: ConfidenceStatement, draws: int) -> Evaluated:
     """Return a result as a column: of numbers, or of values that a selection decided on."""
     if isinstance(estimate, LinearEstimate):
-        return LinearColumn(estimate.value, estimate.centre, estimate.form, estimate.noises, draws, statement)
+        noise = estimate.form, estimate.noises, draws, statement
+        return LinearColumn(estimate.value, estimate.centre, *noise, known_widths=estimate.widths)
     if estimate.labels is None:
         return NumberColumn(estimate.value, estimate.low, estimate.high, frozenset([statement]))
     return ExactColumn(

@@ -298,5 +298,7 @@ class LinearEstimate(GroupEstimate):
 
     centre: Floats
     """The numbers before they are rounded to integers."""
+    widths: Floats
+    """The half-widths around them."""
     form: NoiseForm
     noises: IndependentNoises

@@ -96,11 +96,13 @@ class LinearColumn:
     draws: int
     """The number of intervals that hold at once."""
     statement: ConfidenceStatement
+    known_widths: Floats | None = None
+    """The half-widths, if they were computed with the numbers."""
 
     @cached_property
     def ranged(self) -> NumberColumn:
         """The numbers with their intervals, which extend to a number that was rounded out of them."""
-        widths = self.noises.widths(self.form, self.draws)
+        widths = self.noises.widths(self.form, self.draws) if self.known_widths is None else self.known_widths
         low, high = np.fmin(self.centre - widths, self.value), np.fmax(self.centre + widths, self.value)
         statements = frozenset([self.statement]) if len(self.form.weights) else NONE
         return NumberColumn(self.value, low, high, statements, np.ones(len(self.value), bool))
@@ -109,7 +111,7 @@ class LinearColumn:
         """Return a column computed from this one and others of the same release."""
         total = max(self.statement.total, len(value))  # a join may repeat rows
         statement = ConfidenceStatement(_next_identity(), 1, total)
-        return replace(self, value=value, centre=centre, form=form, statement=statement)
+        return replace(self, value=value, centre=centre, form=form, statement=statement, known_widths=None)
 
     def take(self, rows: NDArray[np.intp]) -> LinearColumn:
         """Return these rows; −1 is NULL."""
