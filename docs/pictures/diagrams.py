@@ -7,6 +7,7 @@ paper and ink for light and dark readers. Run with: .venv/bin/python docs/pictur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -131,7 +132,6 @@ def _rules(colours: dict[str, str]) -> Iterable[str]:
     line = colours["line"]
     yield f".stroke{{stroke:{line};stroke-width:2;fill:none}}.head{{fill:{line}}}"
     yield f".dashed{{fill:none;stroke:{line};stroke-width:1.5;stroke-dasharray:6 4}}"
-    yield f".cross{{stroke:{colours['warn']};stroke-width:2.5}}"
     yield f".hollow{{fill:none;stroke:{colours['warn']};stroke-width:1.5}}"
 
 
@@ -215,23 +215,24 @@ def answer_life() -> str:
     return svg("The life of an answer, and what a failure costs", elements, y - 24 + MARGIN)
 
 
-VISITS = {"Ana": 2, "Ben": 1, "Cleo": 4, "Dan": 2}
+VISITS = {"Alma": 2, "Bo": 1, "Cleo": 4, "Dan": 2}
 LEFT_OUT = "Cleo"
 LIMIT = 2
 
 
 def _people(x: float, y: float, visits: dict[str, int], limit: int | None) -> Drawing:
-    """Draw one line per person and one square per row; rows above the limit are crossed out."""
+    """Draw one line per person and one square per row, filled as far as the row counts."""
     elements: list[str] = []
     for person, rows in visits.items():
         elements.append(written(x, y + 19, person, size=SIZE))
         for row in range(rows):
             corner = x + 58 + 30 * row
-            counted = limit is None or row < limit
-            role = "hollow" if not counted else "warn" if person == LEFT_OUT else "strong"
-            elements.append(f'<rect class="{role}" x="{corner:g}" y="{y + 3:g}" width="22" height="22" rx="3"/>')
-            if not counted:
-                elements.append(f'<path class="cross" d="M{corner + 4:g} {y + 7:g}l14 14m0 -14l-14 14"/>')
+            filled = 22 * min(1, (limit or rows) / rows)
+            role = "warn" if person == LEFT_OUT else "strong"
+            top = y + 25 - filled
+            elements.append(f'<rect class="{role}" x="{corner:g}" y="{top:g}" width="22" height="{filled:g}" rx="3"/>')
+            if filled < 22:
+                elements.append(f'<rect class="hollow" x="{corner:g}" y="{y + 3:g}" width="22" height="22" rx="3"/>')
         y += 32
     return Drawing(tuple(elements), y)
 
@@ -250,17 +251,18 @@ def units() -> str:
         elements += text.elements
         y = text.bottom + 8
         for x, title, table in ((MARGIN, "The table", VISITS), (right, f"Without {LEFT_OUT}", neighbour)):
-            rows = _people(x, y + 26, table, limit)
+            people = _people(x, y + 26, table, limit)
             counted = sum(min(visits, limit or visits) for visits in table.values())
             elements.append(written(x, y + 17, title, "strong", SIZE, bold=True))
-            elements += [*rows.elements, written(x, y + 26 + 32 * len(VISITS) + 20, f"count = {counted}", bold=True)]
+            elements += [*people.elements, written(x, y + 26 + 32 * len(VISITS) + 20, f"count = {counted}", bold=True)]
         y += 26 + 32 * len(VISITS) + 42
-    dropped = sum(max(0, rows - LIMIT) for rows in VISITS.values())
+    rows = VISITS[LEFT_OUT]
+    missing = f"{LEFT_OUT}'s {rows} visits count as {Fraction(LIMIT, rows)} each, so {rows - LIMIT} are missing"
     below = columns(
         y,
         [
             ("Hidden by noise", f"the difference: {LIMIT} at most, the sensitivity. Laplace scale {LIMIT}/ε", "out"),
-            ("Not covered by ±", f"the {dropped} visits above the limit, which are not counted", "money"),
+            ("Not covered by ±", missing, "money"),
         ],
     )
     return svg("Units, neighbours and limits", [*elements, *below.elements], below.bottom + MARGIN)

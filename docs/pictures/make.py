@@ -428,7 +428,7 @@ def unknown_groups() -> None:
     source = sf.example().parent / "flights.parquet"
     counted = f"SELECT carrier, COUNT(DISTINCT tailnum) FROM '{source}' WHERE tailnum IS NOT NULL GROUP BY carrier"
     planes = dict(duckdb.sql(counted).fetchall())
-    kinds = {"ε = 0.5, beside one count": "0.5", "ε = 1, SELECT DISTINCT": "1"}
+    kinds = {"with one count: half of ε = 1 finds groups": "0.5", "SELECT DISTINCT: all of ε = 1 does": "1"}
     rules = {name: sf.KeyThreshold(epsilon, "1e-8", 2) for name, epsilon in kinds.items()}
     lines = [
         {"planes": n, "chance": rule.chance(n), "rule": name} for name, rule in rules.items() for n in range(1, 151)
@@ -443,13 +443,14 @@ def unknown_groups() -> None:
         for carrier, n in planes.items()
         if n <= 150
     ]
-    axis = alt.X("planes:Q", title="planes of an airline")
+    ticks = alt.Axis(values=list(range(0, 151, 25)))
+    axis = alt.X("planes:Q", title="planes of an airline", scale=alt.Scale(domain=[0, 150]), axis=ticks)
     chance = alt.Y("chance:Q", title="chance to be shown", axis=alt.Axis(format="%"))
     colour = alt.Color("rule:N", scale=alt.Scale(domain=list(kinds), range=[INK[0], INK[2]]), title=None)
     title = "Airlines that nobody declared, at δ = 1e-8, when a plane is in at most two groups"
     drawn = alt.Chart(alt.Data(values=lines), width=560, height=260, title=title).mark_line(strokeWidth=2.5)
     marked = alt.Chart(alt.Data(values=dots))
-    named = marked.mark_text(dy=-10, align="left").encode(x=axis, y=chance, text="carrier:N", color=colour)
+    named = marked.mark_text(dy=-10, align="right").encode(x=axis, y=chance, text="carrier:N", color=colour)
     points = marked.mark_point(filled=True, size=60).encode(x=axis, y=chance, color=colour)
     save(drawn.encode(x=axis, y=chance, color=colour) + points + named, "unknown-groups")
 

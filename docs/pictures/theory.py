@@ -434,7 +434,7 @@ def group() -> None:
     chart = lines(
         data,
         alt.X("k:Q", title="people in the group"),
-        alt.Y("later:Q", title="a belief of 1 % becomes at most", axis=alt.Axis(format="%")),
+        alt.Y("later:Q", title="“in the data”: 1 % becomes at most", axis=alt.Axis(format="%")),
         "kind",
         [f"ε = {e:g} for one person" for e in (0.1, 0.5, 1)],
         "A group is protected less, the larger it is",
