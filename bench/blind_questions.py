@@ -28,6 +28,7 @@ from typing import Any
 import duckdb
 
 import sfumato as sf
+from sfumato.release.noisy_rows.window_functions import RANK_NOTE
 
 HERE = pathlib.Path(__file__).parent
 VIEWS = {
@@ -117,8 +118,8 @@ def curator(rows: duckdb.DuckDBPyConnection, folder: pathlib.Path, *, wide: bool
 
 def compared(answer: sf.Answer, truth: tuple[list[str], list[Any]]) -> tuple[list[tuple[float, float, float]], str]:
     """Pair each released number with the raw table's: (released, raw, half-width), matched by the exact columns."""
-    keys = [name for name in answer.columns if name not in answer.intervals]
-    numbers = [name for name in answer.columns if name in answer.intervals]
+    numbers = [name for name in answer.columns if name in answer.intervals or answer.chosen.get(name) == RANK_NOTE]
+    keys = [name for name in answer.columns if name not in numbers]
     names, raw_rows = truth
     if any(isinstance(value, list) for row in raw_rows for value in row):  # a list is a column each here
         raw_rows = [tuple(chain.from_iterable(v if isinstance(v, list) else [v] for v in row)) for row in raw_rows]
@@ -131,7 +132,7 @@ def compared(answer: sf.Answer, truth: tuple[list[str], list[Any]]) -> tuple[lis
         other = raw.get(tuple(_key(value) for name, value in zip(answer.columns, row, strict=True) if name in keys))
         for place, name in enumerate(answer.columns):
             if name in numbers and other is not None and _key(row[place]) != "NULL" != _key(other[place]):
-                low, high = answer.intervals[name][index]
+                low, high = answer.intervals[name][index] if name in answer.intervals else (0, 0)  # a rank has no range
                 pairs.append((float(row[place]), float(other[place]), (float(high) - float(low)) / 2))
     return pairs, ""
 
@@ -147,7 +148,7 @@ def _key(value: Any) -> str:
 def released(opened: dict[str, sf.Curator], question: dict[str, Any], epsilon: float) -> sf.Answer:
     """Ask once, with the δ that is offered where the question needs one."""
     asked = opened[question["table"]].sql(question["sql"])
-    return asked.release(epsilon=epsilon, delta=asked.default_delta)
+    return asked.release(epsilon=epsilon, delta="default")
 
 
 def outcome(

@@ -98,6 +98,50 @@ def test_a_forecast_is_of_the_widest_total_and_explain_names_it(hotel: sf.Curato
     assert ask.error(epsilon=ask.price({"n": 40}))["n"] <= 40  # type: ignore[operator]
 
 
+RANK_FUNCTIONS = ("RANK()", "DENSE_RANK()", "ROW_NUMBER()", "NTILE(2)", "PERCENT_RANK()", "CUME_DIST()")
+
+
+@pytest.mark.parametrize("function", RANK_FUNCTIONS)
+def test_ranks_of_noisy_numbers_are_points_with_a_note(hotel: sf.Curator, function: str) -> None:
+    inner = f"SELECT city, COUNT(*) AS n, {function} OVER (ORDER BY COUNT(*)) AS r FROM stays GROUP BY city"
+    for text in (
+        inner,
+        f"SELECT city, n, r FROM ({inner}) WHERE r >= 0",
+        f"SELECT city, n, r FROM ({inner}) UNION ALL SELECT city, n, r FROM ({inner})",
+        f"SELECT city, COUNT(*) AS n, {function} OVER (ORDER BY city) AS r FROM stays GROUP BY city "
+        "HAVING COUNT(*) > 0",  # noise decides which rows are ranked
+    ):
+        question = hotel.sql(text)
+        answer = question.release(epsilon=1)
+        assert set(answer.intervals) == {"n"}
+        assert answer.keys == ("city",)
+        assert answer.chosen == {"r": "noise can change ranks: they have no ±"}
+        assert "r: noise can change ranks" in str(answer)
+        assert set(answer.to_pandas().columns) == {"city", "n", "r", "n_low", "n_high"}
+        assert sf.Answer.from_json(answer.to_json()) == answer
+        assert "r" not in question.error(epsilon=1).columns
+
+
+def test_a_rank_of_keys_is_exact_and_what_is_computed_from_ranks_keeps_its_range(hotel: sf.Curator) -> None:
+    text = (
+        "SELECT city, RANK() OVER (ORDER BY city) AS line, 4 - RANK() OVER (ORDER BY COUNT(*)) AS points "
+        "FROM stays GROUP BY city"
+    )
+    answer, forecast = hotel.sql(text).release(epsilon=1), hotel.sql(text).error(epsilon=1)
+    assert answer.intervals["line"] == ((3.0, 3.0), (1.0, 1.0), (2.0, 2.0))
+    assert forecast["line"] == 0
+    shown = zip(answer.column("points"), answer.intervals["points"], strict=True)
+    assert all(ends is not None and ends[0] <= points <= ends[1] for points, ends in shown)
+    assert not answer.chosen
+
+
+def test_rows_that_a_noisy_rank_selects_have_ranges_that_hold_together(hotel: sf.Curator) -> None:
+    counts = "SELECT city, COUNT(*) AS n FROM stays GROUP BY city"
+    joint, each = (hotel.sql(counts).error(epsilon=1, joint=joint)["n"] for joint in (True, False))
+    for chosen in ("QUALIFY ROW_NUMBER() OVER (ORDER BY n DESC) <= 2", "ORDER BY n DESC LIMIT 2"):
+        assert hotel.sql(f"{counts} {chosen}").error(epsilon=1)["n"] == joint > each
+
+
 def test_an_outer_select_is_free_once_the_inner_one_is_bought(hotel: sf.Curator) -> None:
     inner = "SELECT city, COUNT(*) AS n FROM stays GROUP BY city"
     bought = dict(hotel.sql(inner).release(epsilon=1).rows)
@@ -114,7 +158,8 @@ def test_an_outer_select_is_free_once_the_inner_one_is_bought(hotel: sf.Curator)
         answer = hotel.sql(text).release(epsilon=1)
         assert answer.receipt.free
         assert answer.rows == (wanted,)
-        assert hotel.sql(text).error(epsilon=1).columns
+        forecast = hotel.sql(text).error(epsilon=1)
+        assert forecast.columns or forecast.chosen
         assert "outer" in str(hotel.sql(text).explain()) or "having" in str(hotel.sql(text).explain())
     assert charges(hotel) == 1
 

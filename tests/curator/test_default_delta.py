@@ -73,14 +73,59 @@ def test_free_calls_assume_a_delta_and_say_so(tmp_path: Path) -> None:
 def test_a_release_spends_no_delta_that_was_not_named(tmp_path: Path) -> None:
     with opened(tmp_path) as clinic:
         question = clinic.sql(BY_WARD)
-        with pytest.raises(sf.Unsupported, match=r"release\(epsilon=1, delta=1e-9\)") as refused:
+        with pytest.raises(sf.Unsupported, match='δ = 1e-9 is offered: accept it with delta="default"') as refused:
             question.release(epsilon=1)
         assert refused.value.code == "unknown-keys"
-        with pytest.raises(sf.Unsupported, match="delta=1e-9"):
+        with pytest.raises(sf.Unsupported, match="δ = 1e-9 is offered"):
             clinic.workload([BY_WARD]).release(epsilon=1)
         assert not any(clinic.budget.spent.values())
         question.release(epsilon=1, delta=question.default_delta)  # the value that the refusal and the forecast name
         assert failure(clinic) == question.default_delta
+
+
+COMBINED = f"{BY_WARD} UNION ALL SELECT 'all', COUNT(*) FROM visits"
+
+
+def test_one_word_accepts_the_offered_delta(tmp_path: Path) -> None:
+    """A question, one that combines SELECTs and a workload spend the δ that they offer, and nothing more."""
+    with opened(tmp_path) as clinic:
+        for proposal in (clinic.sql(BY_WARD), clinic.sql(COMBINED), clinic.workload([BY_WARD])):
+            before = failure(clinic)
+            offered = proposal.default_delta
+            accepted = proposal.error(epsilon="0.5", delta="default", fresh=True)
+            assumed = proposal.error(epsilon="0.5", fresh=True)
+            assert (accepted.price, accepted.assumed_delta) == (assumed.price, 0)
+            assert assumed.assumed_delta == offered == Fraction(1, 10**9)
+            assert any("No δ was given: this assumes δ = 1e-9" in note for note in assumed.warnings)
+            assert not any("No δ was given" in note for note in accepted.warnings)
+            assert any("No δ was given" in note for note in proposal.explain(epsilon="0.5").warnings)
+            assert not any("No δ was given" in note for note in proposal.explain("0.5", delta="default").warnings)
+            proposal.preview(epsilon="0.5")
+            assert failure(clinic) == before
+            proposal.release(epsilon="0.5", delta="default", fresh=True)
+            assert failure(clinic) == before + offered
+        assert clinic.workload([BY_WARD]).price(50) == clinic.workload([BY_WARD]).price(50, delta="default")
+        assert clinic.sql(BY_WARD).release(epsilon="0.5", delta="default").receipt.free
+
+
+def test_accepting_the_default_takes_no_delta_where_none_is_needed(tmp_path: Path) -> None:
+    with opened(tmp_path) as clinic:
+        answer = clinic.sql("SELECT COUNT(*) AS n FROM visits").release(epsilon="0.5", delta="default")
+        assert answer.receipt.guarantee == "ε = 0.5"
+        assert failure(clinic) == 0
+
+
+def test_accepting_the_default_is_refused_where_nothing_is_offered(tmp_path: Path) -> None:
+    with opened(tmp_path, "1e-8") as clinic:
+        question = clinic.sql(BY_WARD)
+        question.release(epsilon="0.5", delta="1e-9")  # all that finding groups may take
+        for proposal in (question, clinic.sql(COMBINED), clinic.workload([BY_WARD])):
+            with pytest.raises(sf.Unsupported, match="no δ is left for undeclared groups: declare"):
+                proposal.release(epsilon="0.5", delta="default", fresh=True)
+        for word in ("Default", "yes", "defaults", True):
+            with pytest.raises(sf.InvalidParameter, match="delta"):
+                question.release(epsilon="0.5", delta=word)
+        assert failure(clinic) == Fraction(1, 10**9)
 
 
 def test_a_question_that_finds_no_groups_is_offered_none(tmp_path: Path) -> None:
@@ -141,7 +186,7 @@ def test_a_no_spends_nothing(tmp_path: Path) -> None:
     with Terminal("query", policy, BY_WARD, "--epsilon", "1", environment={}) as terminal:
         terminal.expect("[Y/n]")
         terminal.type("n" + ENTER)
-        terminal.expect("--delta 1e-9")
+        terminal.expect("--delta default")
         assert terminal.ends() == 1
     assert spent(policy) == 0
 
@@ -150,11 +195,21 @@ def test_a_script_must_name_it(tmp_path: Path) -> None:
     policy = written(tmp_path)
     done = run("query", policy, BY_WARD, "--epsilon", "1", given="y\n")
     assert done.exit_code == 1
-    assert "--delta 1e-9" in done.stderr
+    assert "--delta default" in done.stderr
     assert spent(policy) == 0
     dry = run("query", policy, BY_WARD, "--epsilon", "1", "--dry-run")
     assert (dry.exit_code, "δ = 1e-09" in dry.stdout, "No δ was given" in dry.stdout) == (0, True, True)
-    assert run("query", policy, BY_WARD, "--epsilon", "1", "--delta", "1e-9").exit_code == 0
+    assert run("query", policy, BY_WARD, "--epsilon", "1", "--delta", "default").exit_code == 0
+
+
+def test_a_file_of_questions_asks_a_person_too(tmp_path: Path) -> None:
+    policy, questions = written(tmp_path), tmp_path / "questions.sql"
+    questions.write_text(f"{BY_WARD};\nSELECT COUNT(*) AS n FROM visits;\n")
+    with Terminal("query", policy, "--file", questions, "--epsilon", "1", environment={}) as terminal:
+        terminal.expect("needs a δ. Ask at ε = 1, δ = 1e-09? [Y/n]")
+        terminal.type(ENTER)
+        assert terminal.ends() == 0
+    assert spent(policy) == 1
 
 
 class _Confirming:
@@ -177,10 +232,18 @@ def test_the_price_that_is_confirmed_has_the_delta(tmp_path: Path) -> None:
         assert failure(clinic) == Fraction(1, 10**9)
 
 
+def test_the_shell_takes_the_word_with_yes_to_all(tmp_path: Path) -> None:
+    with opened(tmp_path) as clinic:
+        settings = ShellSettings().with_epsilon("1 default")
+        assert str(settings) == "ε = 1, δ = default"
+        ShellSession(clinic, _Confirming(), None, True, False, settings).run(BY_WARD)
+        assert failure(clinic) == Fraction(1, 10**9)
+
+
 @pytest.mark.parametrize("interactive", [True, False])
 def test_yes_to_all_is_no_yes_to_a_delta(tmp_path: Path, interactive: bool) -> None:
     with opened(tmp_path) as clinic:
         session = ShellSession(clinic, _Confirming(), None, True, interactive, ShellSettings(epsilon="1"))
-        with pytest.raises(sf.Unsupported, match="delta=1e-9"):
+        with pytest.raises(sf.Unsupported, match="δ = 1e-9 is offered"):
             session.run(BY_WARD)
         assert not any(clinic.budget.spent.values())

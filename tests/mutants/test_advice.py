@@ -46,6 +46,14 @@ MUTANTS = (
         ("curator/previews/test_advising.py",),
     ),
     Mutant(
+        "an advised bound is beyond what WHERE leaves",
+        Kind.SENSITIVITY,
+        "curator.previews.advising:_narrower_bound",
+        "narrow_range(measure, predicates)",
+        "measure",
+        ("curator/previews/test_advising.py::test_an_advised_bound_narrows_what_the_conditions_leave",),
+    ),
+    Mutant(
         "a bound that is advised leaves the range of its column",
         Kind.SENSITIVITY,
         "curator.previews.advising:_narrower_bound",

@@ -6,6 +6,7 @@ from mutants.running import Kind, Mutant, suite
 
 _WINDOWS = ("release/noisy_rows/test_window_functions.py",)
 _COMBINED = ("curator/test_combined_questions.py",)
+_RANKS = "curator/test_asked_subtotals.py"
 _FORMS = ("release/noisy_rows/test_noise_forms.py",)
 _WIDTHS = ("vectors/test_release_vectors.py::test_vectors[release.noisy_rows.noise_forms.IndependentNoises.widths]",)
 _NULLS = "release/noisy_rows/test_noisy_nulls.py"
@@ -73,6 +74,38 @@ MUTANTS = (
         "return made if is_certain else",
         "return made if True else",
         (f"{_WINDOWS[0]}::test_a_row_that_noisy_numbers_put_before_may_be_any",),
+    ),
+    Mutant(
+        "a rank of noisy numbers has a range",
+        Kind.RANGES,
+        "release.answers.answer:answer",
+        "isinstance(column, NumberColumn) and column.is_noisy_rank",
+        "False",
+        (f"{_RANKS}::test_ranks_of_noisy_numbers_are_points_with_a_note",),
+    ),
+    Mutant(
+        "ranks of rows that noise selected seem exact",
+        Kind.RANGES,
+        "release.noisy_rows.window_functions:window",
+        "bool(statements) or not present.sure.all() or _has_key_chosen_by_noise(keys)",
+        "any(noise_count(order.expression) for order in over.order)",
+        (f"{_RANKS}::test_ranks_of_noisy_numbers_are_points_with_a_note",),
+    ),
+    Mutant(
+        "united ranks of noisy numbers have a range again",
+        Kind.RANGES,
+        "release.noisy_rows.row_selection:stack_columns",
+        "confidence_statements(*columns), nulls_sure, is_noisy_rank",
+        "confidence_statements(*columns), nulls_sure",
+        (f"{_RANKS}::test_ranks_of_noisy_numbers_are_points_with_a_note",),
+    ),
+    Mutant(
+        "a rank of keys is forecast with the rounding of counts",
+        Kind.RANGES,
+        "curator.previews.forecasts:_widths",
+        "width and width +",
+        "width +",
+        (f"{_RANKS}::test_a_rank_of_keys_is_exact_and_what_is_computed_from_ranks_keeps_its_range",),
     ),
     Mutant(
         "LAG reads across partitions",

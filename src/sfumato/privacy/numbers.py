@@ -69,6 +69,8 @@ CONFIDENCE = Range(
 )  # beyond these a range is empty, or says nothing that a double can hold
 DEFAULT_CONFIDENCE = "0.95"
 """The confidence of every interval unless the caller states another."""
+ACCEPT_DEFAULT = "default"
+"""Given as ``delta``, it accepts the δ that a question offers for groups found in the data."""
 ABOVE_ONE = Range("a finite number > 1", Fraction(1), low_open=True)
 
 

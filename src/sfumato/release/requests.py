@@ -19,7 +19,15 @@ from sfumato.plan.canonical import PlanKey
 from sfumato.plan.noisy_rows import Finish
 from sfumato.plan.values.expressions import Expression, Result, WindowResult, columns
 from sfumato.privacy import Cost, Curve
-from sfumato.privacy.numbers import CONFIDENCE, DEFAULT_CONFIDENCE, NONNEGATIVE, POSITIVE, Number, exact
+from sfumato.privacy.numbers import (
+    ACCEPT_DEFAULT,
+    CONFIDENCE,
+    DEFAULT_CONFIDENCE,
+    NONNEGATIVE,
+    POSITIVE,
+    Number,
+    exact,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.receipts import Receipt
 from sfumato.release.parts.question_parts import Family, NamedNoise, noise_family
@@ -93,9 +101,18 @@ class PriceRequest:
         return self if self.is_stated else replace(self, epsilon=1)
 
     def with_default_delta(self, delta: Fraction) -> PriceRequest:
-        """Return the request with this δ if it states none; a price in ρ has no δ."""
-        is_stated = self.rho is not None or bool(exact(self.delta, "delta", NONNEGATIVE))
-        return self if is_stated or not delta else replace(self, delta=delta)
+        """Return the request with this δ if it states none or accepts the default; a price in ρ has no δ."""
+        is_stated = self.rho is not None or self.states_delta
+        return self.accept_delta(delta) if is_stated or not delta else replace(self, delta=delta)
+
+    def accept_delta(self, offered: Fraction) -> PriceRequest:
+        """Return the request with the offered δ where it accepts the default; a release spends no other offer."""
+        return replace(self, delta=offered) if self.delta == ACCEPT_DEFAULT else self
+
+    @property
+    def states_delta(self) -> bool:
+        """Whether a δ was given, as a number or by accepting the default."""
+        return self.delta == ACCEPT_DEFAULT or bool(exact(self.delta, "delta", NONNEGATIVE))
 
     @property
     def family(self) -> Family | None:

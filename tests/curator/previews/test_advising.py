@@ -99,6 +99,29 @@ def test_a_bound_that_is_advised_can_be_written_so(visits: sf.Curator, asked: st
     assert tip.then in str(written)
 
 
+@pytest.mark.parametrize(
+    ("asked", "cause", "change"),
+    [
+        ("SUM(cost) AS x FROM visits WHERE cost < 300", "the upper bound 299 of cost", "SUM(LEAST(cost, 140))"),
+        ("AVG(cost) AS x FROM visits WHERE cost >= 600", "the upper bound 1,000 of cost", "AVG(LEAST(cost, 800))"),
+        ("SUM(debt) AS x FROM visits WHERE debt > -50", "the upper bound 100 of debt", "SUM(LEAST(debt, 50))"),
+        (
+            "SUM(cost) FILTER (WHERE cost <= 100) AS x FROM visits",
+            "the upper bound 100 of cost",
+            "SUM(LEAST(cost, 50)) FILTER (WHERE cost <= 100)",
+        ),
+    ],
+)
+def test_an_advised_bound_narrows_what_the_conditions_leave(
+    visits: sf.Curator, asked: str, cause: str, change: str
+) -> None:
+    tip = next(each for each in visits.sql(f"SELECT {asked}").advise(epsilon=1).tips if "bound" in each.cause)
+    assert tip.cause.startswith(cause)
+    assert change.startswith(tip.change)
+    written = asked.replace(asked.split(" AS ")[0], change)
+    assert tip.then in str(visits.sql(f"SELECT {written}").error(epsilon=1))
+
+
 def test_a_bound_is_not_moved_out_of_the_range(visits: sf.Curator) -> None:
     """Half of 2020 is no year: a sum of years has no bound to narrow."""
     tips = visits.sql("SELECT SUM(year) AS x FROM visits").advise().tips

@@ -254,6 +254,7 @@ def test_explaining_is_free_and_analyzing_is_refused(wire: WireServer) -> None:
         ("SET sfumato.epsilon = 'much'", "22023"),
         ("SET sfumato.confidence = 2", "22023"),
         ("SET sfumato.delta = 1", "22023"),
+        ("SET sfumato.delta = 'defaults'", "22023"),
         ("SET sfumato.fresh = maybe", "22023"),
         ("SET sfumato.within = 'n=,=3'", "22023"),
         ("SET sfumato.price = '1'", "42704"),
@@ -279,6 +280,14 @@ def test_what_is_refused_has_a_code_a_fix_and_no_price(wire: WireServer, sql: st
         assert told["H"]
         assert rows_in(client.ask(query("SELECT 1"))) == [[b"1"]]
     assert wire.charges() == before
+
+
+def test_a_quoted_word_accepts_the_offered_delta_and_the_keyword_resets(wire: WireServer) -> None:
+    with signed_in(wire) as client:
+        assert errors_in(client.ask(query("SET sfumato.delta = 'default'"))) == []
+        assert rows_in(client.ask(query("SHOW sfumato.delta"))) == [[b"default"]]
+        assert errors_in(client.ask(query("SET sfumato.delta TO DEFAULT"))) == []
+        assert rows_in(client.ask(query("SHOW sfumato.delta"))) == [[b""]]
 
 
 def test_the_position_of_a_refusal_is_in_the_clients_own_text(wire: WireServer) -> None:

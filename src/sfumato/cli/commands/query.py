@@ -34,7 +34,8 @@ def _ask_proposal(proposal: Any, terms: dict[str, Any], progress: ProgressPrinte
         _show_workload_forecast(proposal.error(**terms, **calls), as_json)
     else:
         with progress.exit_on_interrupt():
-            answers = proposal.release(**terms, **calls, request_id=values["request_id"])
+            options = {**calls, "request_id": values["request_id"]}
+            answers = _release_with_delta(proposal, terms, options, progress)
             for warning in dict.fromkeys(warning for answer in answers for warning in answer.warnings):
                 print_warning(warning)
             progress("showing")
@@ -118,7 +119,11 @@ _question_options = options.combine_decorators(
 _price_options = options.combine_decorators(
     click.option("--epsilon", metavar="NUMBER", help="The price of the answer: its privacy loss ε."),
     click.option(
-        "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
+        "--delta",
+        metavar="NUMBER|default",
+        default="0",
+        help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that the question "
+        "offers to find groups.",
     ),
     click.option(
         "--rho",
@@ -435,9 +440,9 @@ def _release_question(
 
 
 def _release_with_delta(
-    question: Question | Listing, terms: dict[str, Any], release_options: dict[str, Any], progress: ProgressPrinter
+    question: Any, terms: dict[str, Any], release_options: dict[str, Any], progress: ProgressPrinter
 ) -> Any:
-    """Release one question; where it lacks a δ, ask at a terminal whether the offered one is accepted."""
+    """Release a question or workload; where it lacks a δ, ask at a terminal whether the offered one is accepted."""
     try:
         return question.release(**terms, **release_options)
     except Unsupported as refusal:

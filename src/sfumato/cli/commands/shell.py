@@ -34,7 +34,11 @@ _WELCOME = "End a question with ; to see its price and expected error before it 
 @options.policy
 @click.option("--epsilon", metavar="NUMBER", help="The price of each question, until \\epsilon sets another.")
 @click.option(
-    "--delta", metavar="NUMBER", default="0", help="With --epsilon: the δ of the price; allows Gaussian noise."
+    "--delta",
+    metavar="NUMBER|default",
+    default="0",
+    help="With --epsilon: the δ of the price, which allows Gaussian noise; default accepts the δ that a question "
+    "offers to find groups.",
 )
 @click.option(
     "--yes", is_flag=True, help="Spend without asking for confirmation; a script can spend only with this flag."

@@ -16,7 +16,7 @@ from sfumato.cli.shell.completion import COMMAND_PREFIX
 from sfumato.cli.shell.line_input import LineInput
 from sfumato.errors import InvalidParameter, SfumatoError
 from sfumato.number_formats import format_rounded_down
-from sfumato.privacy.numbers import NONNEGATIVE, POSITIVE, exact
+from sfumato.privacy.numbers import ACCEPT_DEFAULT, NONNEGATIVE, POSITIVE, exact
 from sfumato.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ShellSettings:
             price = f"ε = {self.epsilon}"
         else:
             price = f"within ±{self.within}" if isinstance(self.within, str) else f"within {_format_pairs(self.within)}"
-        return price + (f", δ = {self.delta}" if exact(self.delta, "delta") else "")
+        return price + (f", δ = {self.delta}" if self.delta == ACCEPT_DEFAULT or exact(self.delta, "delta") else "")
 
     def with_epsilon(self, text: str) -> ShellSettings:
         """Set the price of each question, with an optional δ: ``0.5`` or ``0.5 1e-6``."""
@@ -69,7 +69,9 @@ class ShellSettings:
         return replace(self.with_delta(rest[0]) if rest else self, epsilon=epsilon, within=None)
 
     def with_delta(self, text: str) -> ShellSettings:
-        """Set the δ of each question; 0 for none."""
+        """Set the δ of each question; 0 for none, ``default`` for the one that it offers to find groups."""
+        if text.strip() == ACCEPT_DEFAULT:
+            return replace(self, delta=ACCEPT_DEFAULT)
         return replace(self, delta=_check_number(text, "delta", NONNEGATIVE))
 
     def with_within(self, text: str) -> ShellSettings:
@@ -338,7 +340,7 @@ COMMANDS = {
         lambda session, given: session.apply_settings(session.settings.with_epsilon(given)),
     ),
     "delta": ShellCommand(
-        "NUMBER",
+        "NUMBER|default",
         "set the δ of the next questions, for Gaussian noise and GROUP BY without declared values",
         lambda session, given: session.apply_settings(session.settings.with_delta(given)),
     ),

@@ -16,9 +16,11 @@ from typing import cast
 from sfumato.curator.previews.forecasts import Width, format_half_width
 from sfumato.errors import InvalidParameter, Unsupported
 from sfumato.notebook_html import paragraphs
-from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum
+from sfumato.plan.aggregates.measures import Count, DistinctUnits, Mean, Sum, value_range
+from sfumato.plan.aggregates.narrowed_ranges import narrow_range
 from sfumato.plan.aggregates.spread import Variance
 from sfumato.plan.descriptions import typed_sql
+from sfumato.plan.keys import conditions
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import GroupKey, Query, Scan
 from sfumato.plan.noisy_rows import Finish, Output
@@ -244,7 +246,9 @@ def _try_bound(
 ) -> _TriedChange | None:
     """Try a sum or a mean of the same value clamped to a narrower range."""
     measure = query.plan.measures[index]
-    if not isinstance(measure, (Sum, Mean, Variance)) or (narrowed := _narrower_bound(measure)) is None:
+    if not isinstance(measure, (Sum, Mean, Variance)):
+        return None
+    if (narrowed := _narrower_bound(measure, conditions(query.plan.source))) is None:
         return None
     function, end, bound = narrowed
     value = call(function, measure.value, literal(measure.value.domain.type, bound))
@@ -378,8 +382,10 @@ def _is_result(expression: Expression) -> bool:
     return isinstance(expression, Column) and isinstance(expression.reference, Result)
 
 
-def _narrower_bound(measure: Sum | Mean | Variance) -> tuple[str, Value, Value] | None:
-    """Return which end of a value's range to move, from where to where.
+def _narrower_bound(
+    measure: Sum | Mean | Variance, predicates: Sequence[Expression]
+) -> tuple[str, Value, Value] | None:
+    """Return which end of a value's range, in the rows that meet the predicates, to move, from where to where.
 
     It is the end farther from 0; for a mean or spread, whose error follows the width of the range, the upper one.
     """
@@ -388,7 +394,8 @@ def _narrower_bound(measure: Sum | Mean | Variance) -> tuple[str, Value, Value] 
         return None
     if not value.reference.table:  # a column of a subquery has no name that could be written
         return None
-    low, high = (Fraction(bound) for bound in domain.range)  # type: ignore[arg-type]
+    counted = narrow_range(measure, predicates)
+    low, high = counted.summed_range if isinstance(counted, (Sum, Mean)) else value_range(value)
     follows_width = not isinstance(measure, Sum)
     moves_upper = follows_width or abs(high) >= abs(low)
     base, end = low if follows_width else Fraction(0), high if moves_upper else low

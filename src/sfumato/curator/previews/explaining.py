@@ -47,11 +47,19 @@ from sfumato.plan.values.expressions import Field, Reference, columns
 from sfumato.policy import Domain, Policy
 from sfumato.policy.domains import MAX_LETTERS
 from sfumato.privacy import Budget, codec
-from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, format_exact as number, format_number, format_percent
+from sfumato.privacy.numbers import (
+    ACCEPT_DEFAULT,
+    DEFAULT_CONFIDENCE,
+    Number,
+    format_exact as number,
+    format_number,
+    format_percent,
+)
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.noisy_rows.finishing import count_noises_behind_answer, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import AnswerRows, answer_rows
 from sfumato.release.pricing import PricedRelease
+from sfumato.release.requests import PriceRequest
 from sfumato.untrusted import escape_unprintable
 
 _USUALLY_SHOWN, _RARELY_SHOWN = "0.95", "0.05"
@@ -129,6 +137,17 @@ def assumed_delta_note(delta: Fraction) -> str:
     )
 
 
+def offered_delta_notes(stated: PriceRequest, delta: Fraction) -> tuple[str, ...]:
+    """State that a forecast assumes this δ to find groups, and how to accept it; nothing where one was given."""
+    if stated.states_delta or not delta:
+        return ()
+    text = format_offered_delta(delta)
+    return (f"No δ was given: this assumes δ = {text}. To release, {_ACCEPT_DELTA}.",)
+
+
+_ACCEPT_DELTA = f'accept it with delta="{ACCEPT_DEFAULT}" (--delta {ACCEPT_DEFAULT}), or name another'
+
+
 def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str) -> None:
     """Refuse a price, or an account, without a δ: showing a value that one unit may hold alone needs one."""
     budget = budgets[0]
@@ -137,12 +156,10 @@ def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str)
         raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
     if not given:
         rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
-        offered = format_offered_delta(offered_delta(budgets))
-        example = f"give a delta, such as release(epsilon=1, delta={offered}) or --delta {offered}; or "
-        none_left = "no δ is left for undeclared groups: "
-        raise Unsupported(
-            "unknown-keys", rule, fix=f"{none_left if offered == '0' else example}{other}: that needs no δ"
-        )
+        offered = offered_delta(budgets)
+        accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or "
+        first = accept if offered else "no δ is left for undeclared groups: "
+        raise Unsupported("unknown-keys", rule, fix=f"{first}{other}: that needs no δ")
 
 
 def threshold_words(threshold: KeyThreshold) -> str:

@@ -19,9 +19,9 @@ from sfumato.notebook_html import paragraphs, table
 from sfumato.plan.aggregates.measures import TotalEstimate
 from sfumato.plan.aggregates.spread import Pairs, Variance
 from sfumato.plan.nodes import GroupKey, Query
-from sfumato.plan.noisy_rows import Finish, Output
+from sfumato.plan.noisy_rows import Finish, OuterSelect, Output
 from sfumato.plan.sharing import MeasuredRequest
-from sfumato.plan.values.expressions import Column, Expression, Key, NoisyColumn, Result, walk
+from sfumato.plan.values.expressions import Column, Expression, Key, NoisyColumn, Result, WindowResult, walk
 from sfumato.plots.frame import INNER_WIDTH, MARGIN, PAGE_WIDTH, Drawing, framed_picture, side_by_side, stacked
 from sfumato.plots.lines import LineAxes, PlottedLine, line_chart, lines_y_range
 from sfumato.plots.picture import Picture
@@ -48,6 +48,7 @@ from sfumato.release.measured import NoisyMeasurements, column_notes, estimator,
 from sfumato.release.noisy_rows.finishing import Finished, finish, selects_by_noise
 from sfumato.release.noisy_rows.key_functions import answer_rows, extract_key_functions, one_row_per_set
 from sfumato.release.noisy_rows.noisy_columns import NumberColumn
+from sfumato.release.noisy_rows.window_functions import RANK_FUNCTIONS, RANK_NOTE
 from sfumato.release.parts.scales import NoisyScale
 from sfumato.release.prices import least_in_four_digits
 from sfumato.release.pricing import PricedRelease
@@ -275,7 +276,9 @@ def _widths(
     finished = finish(rewritten, rows, estimates, joint=is_joint, candidates=row_count if is_rowwise else None)
     largest_sum = int(rows.terms.max() if is_rowwise else 1 + len(rows.keys))
     return {
-        name: width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
+        # what has no noise, such as a rank of keys, is not rounded
+        name: width
+        and width + _max_rounding(expression, measured, 1 if _is_plain_result(query, expression) else largest_sum)
         for name, (expression, width) in widest_by_column(query.outputs, finished).items()
     }
 
@@ -297,7 +300,7 @@ def widest_by_column(outputs: Sequence[Output], finished: Finished) -> dict[str,
     return {
         output.name: (output.expression, float(np.nanmax([column.high - column.value, column.value - column.low])))
         for output, column in zip(outputs, finished.columns, strict=True)
-        if isinstance(column, NumberColumn) and not np.isnan(column.value).all()
+        if isinstance(column, NumberColumn) and not column.is_noisy_rank and not np.isnan(column.value).all()
     }
 
 
@@ -598,8 +601,8 @@ def selection_quality(
     widths: Mapping[str, Width],
     confidence: Number,
 ) -> dict[str, str]:
-    """Describe the quality of every selected column, which has no half-width."""
-    quality = {}
+    """Describe the quality of every selected column, and note ranks of noisy numbers: these have no half-width."""
+    quality = {output.name: RANK_NOTE for output in query.outputs if _is_noisy_rank(query, output.expression)}
     for output in query.outputs:
         match output.expression:
             case Column(Result(index)) if not query.outer and output.name not in widths:
@@ -608,3 +611,18 @@ def selection_quality(
                     part = prepared.others[part_index - 1]
                     quality[output.name] = part.words(prepared.measurements[part_index], confidence)[1]
     return quality
+
+
+def _is_noisy_rank(query: Query, expression: Expression) -> bool:
+    """Return whether a column shows the rank of a noisy number, through any number of SELECTs."""
+    selects = [OuterSelect(query.finish), *query.outer]
+    while selects:
+        select = selects.pop()
+        match expression:
+            case Column(WindowResult(index, noises)):
+                return noises > 0 and select.finish.windows[index].function in RANK_FUNCTIONS
+            case Column(NoisyColumn(index)) if selects and not select.grouped:
+                expression = selects[-1].finish.outputs[index].expression
+            case _:
+                return False
+    return False

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.policy_account import price_words
 from sfumato.curator.previews.advising import Advice
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, Operator, offered_delta_notes
 from sfumato.curator.previews.forecasts import (
     SIZES,
     Forecast,
@@ -131,15 +132,17 @@ class CombinedQuestion(Question):
     ) -> Explanation:
         """Explain each SELECT with its share of the price, and what is computed from their rows. Free."""
         refuse_sample_of_combination(sample)
-        request = self._with_defaults(PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range))
-        batch = self.price_release(request)
+        stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range)
+        batch = self.price_release(self._with_defaults(stated))
         price = batch.price
         explanation = self.workload.explain(
             epsilon=price.epsilon, delta=price.delta, rho=price.rho, confidence=confidence, mechanism=mechanism
         )
         names = ", ".join(output.name for output in self.query.outputs)
         combined = Operator("combine", names, "free: computed from the noisy rows of all SELECTs")
-        return replace(explanation, question=self.text, operators=(*explanation.operators, combined))
+        warnings = (*explanation.warnings, *offered_delta_notes(stated, self.assumed_delta))
+        operators = (*explanation.operators, combined)
+        return replace(explanation, question=self.text, operators=operators, warnings=warnings)
 
     def error(
         self,
@@ -159,15 +162,17 @@ class CombinedQuestion(Question):
         """Return the half-width of every number at this price, and whether the account would accept it now. Free."""
         refuse_sample_of_combination(sample)
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
-        request = stated.with_default_delta(self._assumed_delta)
+        request = stated.with_default_delta(self.assumed_delta)
         batch: Any = self.price_release(request)
         forecast = self.forecast(batch, request)
         stored = not fresh and self.workload.is_stored(batch)
-        warnings = (
-            forecast.warnings if stored else (*forecast.warnings, *self._context.epsilon_total_warnings(batch.curve))
-        )
+        assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
+        warnings = forecast.warnings
+        if not stored:
+            notes = offered_delta_notes(stated, assumed)
+            warnings = (*warnings, *notes, *self._context.epsilon_total_warnings(batch.curve))
         remaining = self._remaining_after_text(batch) if forecast.accepted else ""
-        return replace(forecast, stored=stored, warnings=warnings, left=remaining)
+        return replace(forecast, stored=stored, warnings=warnings, left=remaining, assumed_delta=assumed)
 
     def forecast(self, prepared: Any, request: PriceRequest) -> Forecast:
         """Forecast the error of a priced batch."""
@@ -205,6 +210,7 @@ class CombinedQuestion(Question):
                 name, free or sample_of, rule, fix=_separate_selects_fix(f".release({name}={value})")
             )
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint)
+        request = request.accept_delta(self.default_delta)
         call = ReleaseCall(fresh, request_id, seconds, progress)
         key = self.plan_key.derive(lambda combined: digest(combined, self.text))
         requested = RequestedSeries(self._context, self.text, key, call)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.caching import defer_text
 from sfumato.curator.previews.advising import Tip, advise
-from sfumato.curator.previews.explaining import assumed_delta_note, discovery_warning
+from sfumato.curator.previews.explaining import discovery_warning, offered_delta_notes
 from sfumato.curator.previews.forecasts import Forecast, Width, forecast_ranks
 from sfumato.errors import InvalidParameter, SfumatoError, Unsupported
 from sfumato.plan.limits import Limits
 from sfumato.plan.nodes import Query
-from sfumato.privacy.numbers import exact
 from sfumato.release.answers.answer import Answer, possible_ranges
 from sfumato.release.measured import column_notes
 from sfumato.release.pricing import PricedRelease
@@ -85,8 +84,8 @@ def discovery_warnings(question: Any, stated: PriceRequest, prepared: PricedRele
         with suppress(InvalidParameter, Unsupported):  # a refused variant gives no advice
             limited_question = question.with_query(question.query, question.limits.tighten(None, 1, None))
             in_one_group = limited_question.price_release_at(prepared.price, stated).selection
-    note = () if exact(stated.delta, "delta") else (assumed_delta_note(prepared.price.delta),)
-    return (discovery_warning(threshold, in_one_group, question.declared_size), *note)
+    notes = offered_delta_notes(stated, prepared.price.delta)
+    return (discovery_warning(threshold, in_one_group, question.declared_size), *notes)
 
 
 def bought_tips(question: Any) -> tuple[Tip, ...]:

@@ -85,7 +85,7 @@ from sfumato.plan.values.expressions import Expression
 from sfumato.plan.warnings import warn_about_undeclared
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.policy import Table, Type, Value
-from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, NONNEGATIVE, Number, exact
+from sfumato.privacy.numbers import DEFAULT_CONFIDENCE, Number, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, answer
 from sfumato.release.answers.answer_columns import AnswerColumn, Columns
@@ -352,7 +352,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         unless a ``fresh`` one is requested.
         """
         stated = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
-        request = stated.with_default_delta(self._assumed_delta)
+        request = stated.with_default_delta(self.assumed_delta)
         prepared = self.price_release(request)
         forecast = self.forecast(prepared, request)
         stored = not fresh and is_stored(
@@ -366,7 +366,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
             warnings = (*warnings, *discovery_warnings(self, stated, prepared), *closing_warnings)
         left = self._remaining_after_text(prepared) if forecast.accepted else ""
         free = "" if free_answer is None else free_answer.words
-        assumed = exact(request.delta, "delta") - exact(stated.delta, "delta")
+        assumed = Fraction(0) if stated.states_delta else exact(request.delta, "delta")
         return replace(forecast, stored=stored, free=free, warnings=warnings, left=left, assumed_delta=assumed)
 
     def _remaining_after_text(self, prepared: PricedRelease) -> str:
@@ -394,7 +394,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         ``joint``, all numbers of the answer at once. Free.
         """
         stated = PriceRequest(within=within, delta=delta, confidence=confidence, weights=weights, joint=joint)
-        request = stated.with_default_delta(self._assumed_delta)
+        request = stated.with_default_delta(self.assumed_delta)
         self.require_delta(request.delta)
         return float(self.least_price(request))
 
@@ -434,6 +434,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
         then buys less noise on the sample, numbers are scaled to all units, and ± covers the sampling, too.
         """
         request = PriceRequest(epsilon, delta, rho, within, confidence, mechanism, weights, range, joint, sample)
+        request = request.accept_delta(self.default_delta)
         require_whole_population(sample, sample_of, free)
         share = None if sample_of is None else parse_sampled_fraction(sample_of, self._context.policy.size)
         if free:
@@ -498,7 +499,7 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
         With a path (.svg, .png, .html) the picture is saved, too.
         """
-        delta = exact(delta, "delta", NONNEGATIVE) or self._assumed_delta
+        delta = PriceRequest(delta=delta).with_default_delta(self.assumed_delta).delta
         self.require_delta(delta)
 
         def widths(epsilon: Fraction) -> Mapping[str, Width]:
@@ -610,16 +611,16 @@ class Question(PreviewedByOldName, StoredProposal, SuggestsNames):
 
     @property
     def default_delta(self) -> Fraction:
-        """The δ that refusals name and free calls assume for groups found in the data; 0 if none is needed or left."""
+        """The δ that ``delta="default"`` accepts to find groups in the data; 0 if none is needed or left."""
         return offered_delta(self._context.budgets) if self.discovered_keys else Fraction(0)
 
     @property
-    def _assumed_delta(self) -> Fraction:
+    def assumed_delta(self) -> Fraction:
         """The default δ, or a fixed one where none is left, for free calls that name none; a release must name it."""
         return self.default_delta or (DEFAULT_DELTA if self.discovered_keys else Fraction(0))
 
     def _with_defaults(self, stated: PriceRequest) -> PriceRequest:
-        return stated.with_assumed_price().with_default_delta(self._assumed_delta)
+        return stated.with_assumed_price().with_default_delta(self.assumed_delta)
 
     def require_delta(self, delta: Number, epsilon: Number | None = 1) -> None:
         """Refuse groups that are found in the data without a δ, or at a price without an ε."""

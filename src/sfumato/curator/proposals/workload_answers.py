@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any, overload
 
@@ -13,6 +14,7 @@ from sfumato.notebook_html import paragraph, preformatted
 from sfumato.plots.answers import draw_panels
 from sfumato.plots.picture import Picture, save_if_path
 from sfumato.privacy import codec
+from sfumato.privacy.numbers import NONNEGATIVE, exact
 from sfumato.quick_dataclass import dataclass
 from sfumato.release.answers.answer import Answer, as_table
 from sfumato.release.answers.answer_pictures import caption_lines, notes, wrap_notes
@@ -126,9 +128,12 @@ class WorkloadForecast:
     """Whether the account, and the analyst's share of it, would accept the whole now."""
     warnings: tuple[str, ...] = ()
     """What answers may miss for lack of declarations, and whether the release closes the plain ε total."""
+    assumed_delta: Fraction = Fraction(0)
+    """The δ of this forecast where groups are found in the data and none was given: a release must accept it."""
 
     def __post_init__(self) -> None:
         _check_named_values(self, "forecasts", Forecast)
+        object.__setattr__(self, "assumed_delta", exact(self.assumed_delta, "assumed_delta", NONNEGATIVE))
         codec.check_fields(self)
 
     @property

@@ -18,7 +18,7 @@ from typing import Any
 
 from sfumato.caching import cached_property
 from sfumato.curator.context import Context
-from sfumato.curator.previews.explaining import Explanation, Operator
+from sfumato.curator.previews.explaining import Explanation, Operator, offered_delta_notes
 from sfumato.curator.previews.forecasts import Forecast
 from sfumato.curator.previews.previewing import preview_release
 from sfumato.curator.proposals.questions import Question
@@ -113,24 +113,15 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
     ) -> Explanation:
         """Explain each question with its share of the price; at ε = 1 when no price is given. Free."""
         has_price = not (epsilon is None and rho is None and within is None)
-        batch = self._price_batch(
-            PriceRequest(epsilon if has_price else 1, delta, rho, None, confidence, mechanism), within, weights
-        )
+        stated = PriceRequest(epsilon if has_price else 1, delta, rho, None, confidence, mechanism)
+        batch = self._price_batch(stated.with_default_delta(self.assumed_delta), within, weights)
         together, policy = BatchRelease(self._release_strategies(batch)), self._context.policy
         operators = [Operator("scan", self._table_names_text, f"protects {policy.unit}, {policy.neighbours.value}")]
         for name, question in self.questions.items():
-            operators.append(
-                Operator(
-                    name,
-                    shorten(" ".join(question.text.split()), 80),
-                    self._describe_effect(batch, question, confidence),
-                )
-            )
-        statements = len(together.readings)
-        reading_text = (
-            f"{len(self.measured_questions)} questions measured by {statements} "
-            f"statement{'s' if statements > 1 else ''}"
-        )
+            question_text = shorten(" ".join(question.text.split()), 80)
+            operators.append(Operator(name, question_text, self._describe_effect(batch, question, confidence)))
+        statement_count = count_with_noun(len(together.readings), "statement")
+        reading_text = f"{len(self.measured_questions)} questions measured by {statement_count}"
         coverage = f"ranges hold with {format_percent(exact(confidence, 'confidence'))} confidence"
         saving_text = (
             ""
@@ -138,8 +129,22 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             else f"; bought separately they would cost about ε = {format_number(batch.separate_epsilon, 3)} in total"
         )
         operators.append(Operator("together", reading_text, f"{batch.price}, {coverage}{saving_text}"))
-        notes = (*self._warnings, *self._context.epsilon_total_warnings(batch.curve))
+        notes = (*self._warnings, *self._price_notes(stated, batch))
         return Explanation(self.description, str(batch.price), tuple(operators), batch.reason, notes)
+
+    def _price_notes(self, stated: PriceRequest, batch: PricedBatch) -> tuple[str, ...]:
+        curve_notes = self._context.epsilon_total_warnings(batch.curve)
+        return (*offered_delta_notes(stated, self.assumed_delta), *curve_notes)
+
+    @property
+    def default_delta(self) -> Fraction:
+        """The δ that ``delta="default"`` accepts to find the groups of all questions; 0 if none is needed or left."""
+        return next((each.default_delta for each in self.questions.values() if each.discovered_keys), Fraction(0))
+
+    @property
+    def assumed_delta(self) -> Fraction:
+        """The δ that free calls assume where none is given."""
+        return next((each.assumed_delta for each in self.questions.values() if each.discovered_keys), Fraction(0))
 
     @property
     def _warnings(self) -> tuple[str, ...]:
@@ -163,7 +168,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
 
         The price excludes answers that are ``stored`` already, and as good.
         """
-        request = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
+        stated = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
+        request = stated.with_default_delta(self.assumed_delta)
         batch = self._price_batch(request, within, weights)
         new_indices = self._unstored_indices(batch, fresh)
         unbought = batch.only(new_indices)
@@ -174,7 +180,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
             tuple(self._forecast(batch, question, request, stored) for question in self.questions.values()),
             str(unbought.price) if new_indices else "nothing: all answers are stored",
             accepted,
-            (*self._warnings, *(self._context.epsilon_total_warnings(unbought.curve) if new_indices else ())),
+            (*self._warnings, *(self._price_notes(stated, unbought) if new_indices else ())),
+            Fraction(0) if stated.states_delta else exact(request.delta, "delta"),
         )
 
     def price(
@@ -183,7 +190,8 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         """Return the least ε, at this δ, at which all questions together meet their accuracy goals; with ``joint``, all
         numbers of each answer at once. Free.
         """
-        batch = self._price_batch(PriceRequest(None, delta, None, None, confidence, joint=joint), within, None)
+        stated = PriceRequest(None, delta, None, None, confidence, joint=joint)
+        batch = self._price_batch(stated.with_default_delta(self.assumed_delta), within, None)
         return float(batch.price.epsilon or 0)
 
     def release(
@@ -212,6 +220,7 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         if earlier is not None:
             return self.restore(earlier, confidence, joint)
         request = PriceRequest(epsilon, delta, rho, None, confidence, mechanism, joint=joint)
+        request = request.accept_delta(self.default_delta)
         batch = self._price_batch(request, within, weights)
 
         def build(results: Mapping[str, StoredResult[NoisyMeasurements]], receipt: Receipt | None) -> Answers:
@@ -295,9 +304,14 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         joint: bool = False,
     ) -> Answers:
         """Return answers of this shape with invented numbers, from the policy alone. Free."""
-        price: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "within": within}
-        terms: dict[str, Any] = {"confidence": confidence, "mechanism": mechanism, "weights": weights, "joint": joint}
-        return preview_release(self, self._context, lambda proposal: proposal.release(**price, **terms))
+        price: dict[str, Any] = {"epsilon": epsilon, "rho": rho, "within": within, "mechanism": mechanism}
+        terms: dict[str, Any] = {"confidence": confidence, "weights": weights, "joint": joint}
+
+        def release(invented: WorkloadProposal) -> Answers:
+            request = PriceRequest(epsilon, delta, rho).with_default_delta(invented.assumed_delta)
+            return invented.release(delta=request.delta, **price, **terms)
+
+        return preview_release(self, self._context, release)
 
     # ── prices ──
 
@@ -443,17 +457,13 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
         ]
 
     def _load_stored(self, batch: PricedBatch, indices: Sequence[int]) -> dict[str, StoredResult[NoisyMeasurements]]:
-        strategies, questions, context = (
-            self._release_strategies(batch),
-            [*self.measured_questions.values()],
-            self._context,
-        )
+        strategies, questions = self._release_strategies(batch), [*self.measured_questions.values()]
         return {
             questions[index].identity: stored_result
             for index in indices
             if (
                 stored_result := releasing.find_stored(
-                    strategies[index], self._release_request(questions[index].plan_key), context.account
+                    strategies[index], self._release_request(questions[index].plan_key), self._context.account
                 )[0]
             )
             is not None
@@ -466,18 +476,11 @@ class WorkloadProposal(PreviewedByOldName, StoredProposal):
     def _buy(
         self, batch: PricedBatch, indices: Sequence[int], requested: RequestedSeries, confidence: Number, joint: bool
     ) -> _BatchPurchase | StoredAnswer:
-        context, call, identities = (
-            self._context,
-            requested.call,
-            [list(self.measured_questions)[index] for index in indices],
-        )
+        context, call = self._context, requested.call
+        identities = [list(self.measured_questions)[index] for index in indices]
         questions = [self.measured_questions[identity] for identity in identities]
-        combined = BatchRelease(
-            tuple(
-                question.release_strategy(prepared)
-                for question, prepared in zip(questions, batch.prepared, strict=True)
-            )
-        )
+        priced = zip(questions, batch.prepared, strict=True)
+        combined = BatchRelease(tuple(question.release_strategy(prepared) for question, prepared in priced))
         for question, strategy in _distinct_shapes(questions, combined.kinds):
             check_dry_run(strategy, partial(question.build_answer, confidence=confidence, joint=joint))
         warn_of_weak_price(batch.price, context)

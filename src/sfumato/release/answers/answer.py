@@ -73,6 +73,7 @@ from sfumato.release.answers.formatting import (
 from sfumato.release.answers.receipts import PREVIEW_NOTE, Receipt
 from sfumato.release.noisy_rows.finishing import Finished
 from sfumato.release.noisy_rows.noisy_columns import ExactColumn, NumberColumn
+from sfumato.release.noisy_rows.window_functions import RANK_NOTE
 from sfumato.untrusted import escape_for_spreadsheet, escape_unprintable
 
 if TYPE_CHECKING:
@@ -508,10 +509,8 @@ class Answer:
         return tuple(self._is_noisy(column, row, value, above) for row, value in enumerate(self.column(column)))
 
     def __repr__(self) -> str:
-        warning_lines = [
-            f"warning: {warning}" for warning in self.warnings if warning not in self.receipt.weak
-        ]  # the receipt says those
-        return "\n".join([as_table(self), "", *warning_lines, str(self.receipt)])
+        unsaid = (warning for warning in self.warnings if warning not in self.receipt.weak)  # the receipt says those
+        return "\n".join([as_table(self), "", *(f"warning: {warning}" for warning in unsaid), str(self.receipt)])
 
     def _describe_ranks(self) -> list[str]:
         confidence = f"with {format_percent(self.receipt.confidence)} confidence"
@@ -577,17 +576,17 @@ def answer(
     columns, intervals, keys = [], {}, []
     for output, column in zip(query.outputs, finished.columns, strict=True):
         columns.append(cell_values(column, finished.shown, output.expression.domain.type))
-        if isinstance(column, NumberColumn):
+        if isinstance(column, NumberColumn) and column.is_noisy_rank:
+            chosen = {**chosen, output.name: RANK_NOTE}
+        elif isinstance(column, NumberColumn):
             intervals[output.name] = interval_list(column, finished.shown)
         elif isinstance(column, ExactColumn) and not column.chosen_by_noise:
             keys.append(output.name)
     rows = tuple(zip(*columns, strict=True))
     possible = possible_ranges(query)
-    noisy = {*intervals, *chosen, *ranks}
+    noisy = [name for name in caveats if name in {*intervals, *chosen, *ranks}]
     shown_caveats = {
-        name: line if name in intervals else without_coverage_note(line)
-        for name, line in caveats.items()
-        if name in noisy
+        name: caveats[name] if name in intervals else without_coverage_note(caveats[name]) for name in noisy
     }
     unsaid = tuple(warning for warning in warnings if not contains_warning(shown_caveats.values(), warning))
     facts = names, types, rows, intervals, tuple(keys), receipt, unsaid, possible, ranks

@@ -82,6 +82,8 @@ class NumberColumn:
     nulls_sure: Bools | None = None
     """Where it is the same for all values within the intervals whether a cell is NULL; None: where a cell is not NULL,
     or its interval is a point or empty."""
+    is_noisy_rank: bool = False
+    """Whether noisy values decided these ranks: they are shown without intervals, which decide only what is sure."""
 
 
 @dataclass(frozen=True, eq=False)

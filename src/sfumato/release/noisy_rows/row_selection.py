@@ -39,7 +39,8 @@ def take_rows(column: Evaluated, rows: NDArray[np.intp]) -> Evaluated:
     here = rows >= 0
     if isinstance(column, NumberColumn):
         value, low, high = (np.where(here, part[rows], np.nan) for part in (column.value, column.low, column.high))
-        return NumberColumn(value, low, high, column.statements, _take_nulls_sure(column.nulls_sure, rows))
+        nulls_sure = _take_nulls_sure(column.nulls_sure, rows)
+        return replace(column, value=value, low=low, high=high, nulls_sure=nulls_sure)
     if isinstance(column, ExactColumn):
         value = np.where(here, column.value[rows], objects([None] * len(rows)))
         return replace(column, value=value, nulls_sure=_take_nulls_sure(column.nulls_sure, rows))
@@ -77,9 +78,9 @@ def stack_columns(columns: Sequence[Evaluated]) -> Evaluated:
     value, low, high = (
         np.concatenate([getattr(column, part) for column in number_columns]) for part in ("value", "low", "high")
     )
-    return NumberColumn(
-        value, low, high, confidence_statements(*columns), np.concatenate([*map(are_nulls_sure, columns)])
-    )
+    nulls_sure = np.concatenate([*map(are_nulls_sure, columns)])
+    is_noisy_rank = all(column.is_noisy_rank for column in number_columns)
+    return NumberColumn(value, low, high, confidence_statements(*columns), nulls_sure, is_noisy_rank)
 
 
 def select_rows(yes: Evaluated, no: Evaluated, test: Bools) -> Evaluated:

@@ -43,7 +43,8 @@ from sfumato.release.noisy_rows.row_totals import (
 )
 
 RANKS = ("RANK", "DENSE_RANK", "ROW_NUMBER")
-SHARES = ("PERCENT_RANK", "CUME_DIST", "NTILE")
+RANK_FUNCTIONS = (*RANKS, "PERCENT_RANK", "CUME_DIST", "NTILE")
+RANK_NOTE = "noise can change ranks: they have no ±"
 
 
 def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], present: Presence) -> Evaluated:
@@ -60,11 +61,12 @@ def window(over: NoisyWindow, evaluate: Callable[[Expression], Evaluated], prese
     for order, key in zip(over.order, keys, strict=True):
         peers = refine(peers, ranks(key, order.descending, order.nulls_first))
     statements = over_rows(present.statements | confidence_statements(*keys, argument))
-    if over.function in RANKS:
-        return with_statements(_rank_rows(over, keys, peers, present, codes), statements)
     ordered = _OrderedRows.of(peers, codes, present)
-    if over.function in SHARES:
-        return with_statements(_rank_share(over, ordered, present, keys), statements)
+    if over.function in RANK_FUNCTIONS:
+        is_rank = over.function in RANKS
+        ranked = _rank_rows(over, keys, peers, present, codes) if is_rank else _rank_share(over, ordered, present, keys)
+        is_noisy = bool(statements) or not present.sure.all() or _has_key_chosen_by_noise(keys)
+        return with_statements(replace(ranked, is_noisy_rank=is_noisy), statements)
     is_certain = bool(present.sure.all()) and not any(noise_count(order.expression) for order in over.order)
     default = None if over.default is None else evaluate(over.default)
     made = (

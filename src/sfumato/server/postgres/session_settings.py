@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sfumato.errors import InvalidParameter
-from sfumato.privacy.numbers import BELOW_ONE, CONFIDENCE, POSITIVE, Range, exact
+from sfumato.privacy.numbers import ACCEPT_DEFAULT, BELOW_ONE, CONFIDENCE, POSITIVE, Range, exact
 from sfumato.server.postgres.statements import Refusal, parse_price_comment
 
 PREFIX = "sfumato."
@@ -53,9 +53,14 @@ def _parse_mechanism(value: str) -> str:
     return value.strip().lower()
 
 
+def _parse_delta(value: str) -> str:
+    """Parse a δ, or the word that accepts the one which a question offers to find groups."""
+    return ACCEPT_DEFAULT if value.strip().lower() == ACCEPT_DEFAULT else _number_parser("delta", BELOW_ONE)(value)
+
+
 PRICE_TERMS: Mapping[str, Callable[[str], Any]] = {
     "epsilon": _number_parser("epsilon"),
-    "delta": _number_parser("delta", BELOW_ONE),
+    "delta": _parse_delta,
     "rho": _number_parser("rho"),
     "within": _parse_within,
     "confidence": _number_parser("confidence", CONFIDENCE),
