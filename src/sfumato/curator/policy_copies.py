@@ -60,7 +60,9 @@ def find_copies(policy: Path) -> PolicyCopies:
     folder_files = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
     if not policy.exists() and not folder_files:
         raise InvalidPolicy(
-            "there is no such policy, and no copy of its tables", place=str(policy), fix="check the path"
+            "there is no policy file here, and no folder with copies of its tables",
+            place=str(policy),
+            fix="check the path of the policy",
         )
     copies: dict[Path, Path | None] = {}
     for path in dict.fromkeys((*folder_files, *_source_files(policy))):

@@ -515,7 +515,7 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
                 raise InvalidPolicy(
                     "a path to an id cannot be circular: " + " → ".join([*visited, step.via]),
                     place=place,
-                    fix=f'store the id in one of them and name its column: id = "<column>" in [tables.{step.via}]',
+                    fix=f'store the id in one of these tables, and write id = "<column>" in [tables.{step.via}]',
                 )
             visited.append(step.via)
 

@@ -58,7 +58,7 @@ def read(path: str | Path) -> Policy:
     file = Path(path)
     fix = "compare it with docs/how-to/write-a-policy.md"
     with refuse_malformed(
-        lambda: InvalidPolicy("the declarations in this file are inconsistent", place=str(file), fix=fix)
+        lambda: InvalidPolicy("some declarations in this file do not fit together", place=str(file), fix=fix)
     ):
         return _parse_policy(_parse_toml(_read_text(file), str(file)), file)
 

@@ -540,7 +540,7 @@ def test_a_run_of_values_is_written_short(people: Path) -> None:
         done = script(
             people.parent, "--epsilon", "1", "--column", f"age=integer values {wrong}", "-o", "x", data=people
         )
-        assert "write a run from low to high, such as 1..16, with at most 10,000 values" in done.output
+        assert "write a range from low to high, such as 1..16, with at most 10,000 values" in done.output
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_without_periods_nothing_is_charged(ledger: sf.Ledger) -> None:
     for call in (lambda: clinic.charge(pure()), lambda: clinic.ask(pure(), {}), lambda: clinic.open_tab(pure())):
         with pytest.raises(sf.Unsupported):
             call()
-    with pytest.raises(sf.Unsupported, match="in the account of a single period"):
+    with pytest.raises(sf.Unsupported, match="needs the account of a single period"):
         clinic.for_periods(SPRING).correct(sf.Curve.pure(1), reason="found later")
     with pytest.raises(sf.InvalidParameter):
         clinic.for_periods(())

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     help="The part of --epsilon that pays for noisy values of the counts above the threshold.",
 )
 @click.option(
-    "--sensitivity", metavar="NUMBER", help="The most that one unit can change any count.  [default: from the policy]"
+    "--sensitivity",
+    metavar="NUMBER",
+    help="By how much one unit can change a count, at most.  [default: from the policy]",
 )
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="Allow counts of rows of this table. Repeatable."

@@ -44,11 +44,11 @@ quit         end the match; the remaining rounds count as wrong"""
     help="With --play: how the counts are answered.  [default: exact]",
 )
 @click.option("--rounds", type=int, help="With --play: the number of rounds.  [default: 10]")
-@click.option("--epsilon", metavar="NUMBER", help="With NAME: the price of the private answers.  [default: 1]")
+@click.option("--epsilon", metavar="NUMBER", help="With NAME: the ε of the private answers under attack.  [default: 1]")
 @click.option(
     "--neighbours",
     type=click.Choice(["add-remove", "replace"]),
-    help="With NAME, where supported: the neighbouring relation of the privacy guarantee.  [default: the attack's own]",
+    help="With NAME, for attacks on either relation: the neighbours of the guarantee.  [default: the attack's own]",
 )
 @click.option(
     "--column",
@@ -57,7 +57,7 @@ quit         end the match; the remaining rounds count as wrong"""
     help="With POLICY: the secret column to guess. Repeatable.  [default: every column with bounds or at least two "
     "listed values]",
 )
-@click.option("--runs", type=int, help="With POLICY: the number of guesses of each kind.  [default: 100]")
+@click.option("--runs", type=int, help="With POLICY: how often each attack guesses.  [default: 100]")
 @click.option(
     "--minutes", metavar="NUMBER", help="With POLICY: start no new attack after this many minutes.  [default: 1]"
 )

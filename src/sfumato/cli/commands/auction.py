@@ -33,7 +33,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
     "--count-share",
     default="0.1",
     show_default=True,
-    help="The share of ε for the revenue range; 0 for the price only.",
+    help="The share of ε that pays for the range of the revenue; with 0 only the price is drawn.",
 )
 @click.option(
     "--request-id",

@@ -118,13 +118,13 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--read-rows/--no-read-rows",
     default=None,
-    help="Read rows to detect column types, or do not; the result is exact, and only you see it.",
+    help="Whether rows may be read to detect column types. What they show is exact, and shown to you alone.",
 )
 @click.option(
     "--copy/--no-copy",
     default=None,
-    help="If the engine cannot read a file as it is, copy it to Parquet, in a private folder beside the policy; or "
-    "read the originals, and leave out files that it cannot read at all.",
+    help="Whether a file that the engine cannot read as it is may be copied to Parquet, in a private folder beside the "
+    "policy. Without a copy, what cannot be read is left out.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")

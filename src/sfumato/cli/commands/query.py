@@ -179,8 +179,8 @@ _release_options = options.combine_decorators(
     click.option(
         "--sample",
         metavar="SHARE",
-        help="Read a secret random sample of the units, such as 10%: less noise on the sample for the same price, and "
-        "numbers scaled to all units, whose ± covers the sampling, too.",
+        help="Answer from a secret random sample of the units, such as 10%, with less noise on the sample at the same "
+        "price. Numbers are scaled up to all units, and their ± includes the sampling error.",
     ),
     click.option(
         "--clipped",

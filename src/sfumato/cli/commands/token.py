@@ -87,7 +87,7 @@ def _require_price(price: str) -> None:
     try:
         parse_token_price(price)
     except Refusal as refusal:
-        raise InvalidParameter("price", price, "written as epsilon=0.1, for example", fix=refusal.hint) from None
+        raise InvalidParameter("price", price, "an amount such as epsilon=0.1", fix=refusal.hint) from None
 
 
 @command.command("list", epilog=EXIT_CODES_HELP)

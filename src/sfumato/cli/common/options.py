@@ -70,7 +70,7 @@ request_id = click.option(
 session_id = click.option(
     "--request-id",
     metavar="ID",
-    help="An id for this session: repeated with the same id, the command opens and charges no second session.",
+    help="An id for this session: the command, repeated with the same id, does not open or charge a second one.",
 )
 analyst = click.option(
     "--analyst",
@@ -100,7 +100,7 @@ details = click.option(
     "--details",
     is_flag=True,
     callback=_keep_details,
-    help="Also print the cost in every unit that the account counts in: pure (ε), renyi and failure (δ).",
+    help="Also print the cost as the ledger counts it: pure (ε), renyi (Rényi divergence) and failure (δ).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 explain = click.option("--explain", is_flag=True, help="Only print the plan, step by step. Spends nothing.")

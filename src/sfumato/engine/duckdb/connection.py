@@ -136,7 +136,11 @@ class Sources:
                 rule = (
                     f"a public table that is joined by comparisons can have at most {MAX_ROWS:,} rows; {table} has more"
                 )
-                raise Unsupported("bands-too-large", rule, fix="join by equality, or by a table with fewer rows")
+                raise Unsupported(
+                    "bands-too-large",
+                    rule,
+                    fix="join with =, such as ON a.code = b.code, or use a public table with fewer rows",
+                )
             compared = [column for _, column in comparisons]
             quoted = [quote_identifier(column) for column in (*columns, *compared)]
             not_null = " AND ".join(f"{column} IS NOT NULL" for column in quoted)

@@ -295,7 +295,7 @@ class Account:
                 raise AlreadyAnswered(
                     "a charge pays for one answer, and this charge was already answered or stopped",
                     place=f"line {charge.number}",
-                    fix="charge again for another answer",
+                    fix="make a new charge with account.charge(…) for another answer",
                 )
             transaction.remove_pending_charge(charge.number)
             shared_columns = {
@@ -587,7 +587,7 @@ class Account:
         body_columns, opening = self._guarded.store_body(body), tab.opening
         if opening.request_id is None:
             fix = "open a new tab with a request_id"
-            raise InvalidParameter("tab", opening.number, "one that was opened with a request id", fix=fix)
+            raise InvalidParameter("tab", opening.number, "a tab that was opened with a request id", fix=fix)
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
         columns = self._guarded.entry_columns(Entry(empty_curve, *request_fields))

@@ -197,7 +197,9 @@ class PeopleFile:
             user = _require_user(rows, name)
             if disabled and _is_last_owner(rows, user):
                 fix = "add or enable another owner first"
-                raise InvalidParameter("user", name, "another user: this is the last enabled owner", fix=fix)
+                raise InvalidParameter(
+                    "user", name, "somebody else: this is the last enabled owner, who cannot be disabled", fix=fix
+                )
             rows.execute("UPDATE users SET disabled = ? WHERE name = ?", (int(disabled), name))
             if disabled:
                 rows.execute("DELETE FROM sessions WHERE user = ?", (name,))
