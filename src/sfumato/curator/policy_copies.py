@@ -47,7 +47,9 @@ class PolicyCopies:
                 copy.unlink(missing_ok=True)
             except OSError:
                 raise InvalidPolicy(
-                    "a copy could not be removed", place=str(copy), fix="check the permissions of its folder"
+                    "a copy of a private table could not be removed",
+                    place=str(copy),
+                    fix="check the permissions of its folder",
                 ) from None
         folder = copies_folder(self.policy)
         if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):

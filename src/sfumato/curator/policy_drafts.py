@@ -347,7 +347,7 @@ def _stored_columns(path: Path, relation: str | None) -> dict[str, Type | None]:
         raise InvalidPolicy(
             "a column name in a policy must have 1 to 63 visible characters, and no column here has such a name",
             place=str(path),
-            fix="rename the columns",
+            fix="rename the columns in the file",
         )
     return columns
 

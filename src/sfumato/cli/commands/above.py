@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 @click.option(
     "--positives", type=int, default=1, show_default=True, help="Stop after this many counts above the threshold."
 )
-@click.option("--epsilon", metavar="NUMBER", required=True, help="The price of the whole session, charged at once.")
+@click.option(
+    "--epsilon",
+    metavar="NUMBER",
+    required=True,
+    help="The price of the whole session: its privacy loss ε, charged at once.",
+)
 @click.option(
     "--values-epsilon",
     metavar="NUMBER",

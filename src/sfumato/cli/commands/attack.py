@@ -138,8 +138,8 @@ def _refuse_options(beside: str = "", /, **values: object) -> None:
     for name, value in values.items():
         if value is not None:
             flag = "NAME or POLICY" if name == "what" else f"--{name}"
-            rule = f"{flag} is only for {beside}" if beside else f"{flag} cannot be combined with --play"
-            raise click.UsageError(f"{rule}: leave it out")
+            rule = f"it is only for {beside}" if beside else "it cannot be combined with --play"
+            raise click.UsageError(f"leave out {flag}: {rule}")
 
 
 def _attack_by_name(name: str, values: dict[str, Any]) -> Any:
@@ -150,7 +150,7 @@ def _attack_by_name(name: str, values: dict[str, Any]) -> Any:
     parameters = inspect.signature(attack).parameters
     for option, value in values.items():
         if value is not None and option not in parameters:
-            raise click.UsageError(f"the attack {name} has no --{option}: leave it out")
+            raise click.UsageError(f"leave out --{option}: the attack {name} does not have this option")
     return attack(**{option: value for option, value in values.items() if value is not None})
 
 
@@ -187,7 +187,7 @@ def _play_match(against: str, rounds: int) -> None:
 
     match = GuessingMatch(against, rounds)
     click.echo(
-        f"There are {len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}."
+        f"There are {len(NAMES)} people, and each has the secret with probability ½. Answers are {WORDS[against]}."
     )
     for ward_name in WARDS:
         click.echo(

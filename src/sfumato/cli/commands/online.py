@@ -57,7 +57,9 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
 )
 @click.option("--where", metavar="SQL", help="Count only rows that meet this SQL condition.")
 @click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows.")
-@click.option("--epsilon", metavar="NUMBER", help="The price of the whole session, charged when it opens.")
+@click.option(
+    "--epsilon", metavar="NUMBER", help="The price of the whole session: its privacy loss ε, charged when it opens."
+)
 @click.option(
     "--delta", metavar="NUMBER", default="0", help="With --epsilon or --within: the δ of the price, such as 1e-9."
 )

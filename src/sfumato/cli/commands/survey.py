@@ -52,7 +52,7 @@ def command() -> None:
 @click.option(
     "--split/--sampled",
     default=None,
-    help="Each respondent answers all questions, or one at random.  [default: the more accurate]",
+    help="Whether each respondent answers all questions, or one at random.  [default: the more accurate]",
 )
 @click.option(
     "--respondents",

@@ -347,7 +347,7 @@ class Sources:
             raise InvalidPolicy(
                 "no column of this table has a name that SQL queries can use",
                 place=f"tables.{table.name}.source",
-                fix="rename the columns: printable, at most 63 characters, not beginning with sf_",
+                fix="rename the columns: a name has at most 63 printable characters and does not begin with sf_",
             )
         if table.name not in self._files or self._files[table.name].kind != "csv":
             kinds = {column: discovery.type_from_stored_type(cell) for column, cell in cells.items()}
