@@ -60,8 +60,8 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
     """
     if policy.ledger is not None and ledger is not None and not is_same_ledger(policy.ledger, ledger):
         warnings.warn(
-            "the policy names another ledger than the one given: with two ledgers the budget could be spent twice; "
-            "use the policy's, or change it there",
+            "the policy names another ledger than the one given, and with two ledgers the budget could be spent "
+            "twice: use the policy's ledger, or name this one in the policy",
             WeakLedger,
             stacklevel=2,
         )
@@ -235,7 +235,7 @@ def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None
             raise InvalidParameter(
                 "policy",
                 parsed.account_name,
-                "a policy whose account is already open",
+                "one that already has an account",
                 fix="ask a question first: it opens the account with this budget",
             )
         return amend_account(account, parsed, reason)

@@ -246,7 +246,7 @@ class Crowd:
         raise InvalidParameter(
             "game",
             ValueWords(f"no equilibrium after {limit:,} moves"),
-            "a game in which players who change to their best responses reach an equilibrium",
+            "one in which players who move to their best responses reach an equilibrium",
             fix="raise max_moves, or change the payoffs",
         )
 

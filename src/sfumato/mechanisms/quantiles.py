@@ -397,7 +397,10 @@ class LegacyQuantiles(Quantiles):
 
     def _choose_by_group(self, *_: Any) -> Any:
         raise InvalidParameter(
-            "mechanism", self, "a current Quantiles: LegacyQuantiles only records old charges", fix="use Quantiles(…)"
+            "mechanism",
+            self,
+            "a Quantiles mechanism: LegacyQuantiles only describes old charges",
+            fix="use Quantiles(…)",
         )
 
     def __repr__(self) -> str:

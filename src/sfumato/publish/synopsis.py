@@ -192,7 +192,7 @@ class Synopsis:
             )
             fix = f"choose columns from one of: {published}; for others ask in SQL, which answers with bounds"
             raise InvalidParameter(
-                "columns", list(columns), "columns that were published together, or some of them", fix=fix
+                "columns", list(columns), "chosen from columns that were published together", fix=fix
             )
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)

@@ -122,7 +122,7 @@ def compare(
     for rows, role in zip(compared.tables, ("real", "synthetic"), strict=True):
         if not rows.num_rows:
             fix = f"pass a {role} table that has rows"
-            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "a table with at least one row", fix=fix)
+            raise InvalidParameter(f"the {role} table", ValueWords("no rows"), "one with at least one row", fix=fix)
     coded = (
         _code_by_values(paired) if policy_table is None else _code_by_policy(policy_table, (real, synthetic), compared)
     )

@@ -466,7 +466,7 @@ def test_smartnoise_metadata_answer_the_questions(tmp_path: Path) -> None:
     table = read(tmp_path / "policy.toml").tables["PUMS"]
     assert (table.id, table.max_rows) == ("pid", 4)
     assert dict(table.columns) == {"age": Domain("integer", bounds=(0, 100)), "educ": Domain("text")}
-    assert f"Left out of PUMS, because {tmp_path / 'pums.yaml'} does not name them: secret." in done.output
+    assert f"{tmp_path / 'pums.yaml'} does not name these columns of PUMS, which are left out: secret." in done.output
     assert "but not in PUMS" not in done.output
     (tmp_path / "pums.yaml").write_text("\n".join([*lines, "      income:", "        type: string"]))
     (tmp_path / "policy.toml").unlink()

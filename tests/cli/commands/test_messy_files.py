@@ -456,7 +456,7 @@ def test_markers_and_spellings_are_proposed_to_the_owner(tmp_path: Path) -> None
         ("day=text A,b case lower", "written as trim and case leave them, since cells are compared after these rules"),
         ("day=text a,b trim yes", "trim takes no value"),
         ("day=text a,b map F", "write a map of cells to values as map F:female,M:male"),
-        ("day=text a,b map F:c", "one whose targets are listed values"),
+        ("day=text a,b map F:c", "a mapping to listed values"),
         ("day=boolean maybe", "a boolean has no bounds and no values"),
         ("person_id=integer nulls NA", "could merge or split units"),
     ],

@@ -81,7 +81,7 @@ def test_without_periods_nothing_is_charged(ledger: sf.Ledger) -> None:
     with pytest.raises(sf.InvalidParameter):
         clinic.for_periods(())
     ledger.account("clinic 2024-03", unit=MONTH, budget=sf.Budget(1))
-    with pytest.raises(sf.AccountDiffers, match="not a period of"):
+    with pytest.raises(sf.AccountDiffers, match="needs this name for one of its periods"):
         clinic.for_periods(SPRING).charge(pure())
     assert [line.kind for line in ledger] == ["account-open", "account-open"]
 

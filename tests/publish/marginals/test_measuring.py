@@ -533,7 +533,7 @@ def wide() -> Iterator[DuckDB]:
         (SETS, {"weights": [1, 1]}, "3 numbers"),
         (SETS, {"weights": [1, 1, 0]}, "> 0"),
         (SETS, {"weights": {("sex", "age"): -1}}, "> 0"),
-        (SETS, {"weights": {("sex", "smokes"): 1}}, "a mapping from the marginals that you ask for"),
+        (SETS, {"weights": {("sex", "smokes"): 1}}, "a mapping from requested marginals"),
         (SETS, {"objective": "best"}, "total"),
         (SETS, {"where": "note ="}, ""),
         (SETS, {"where": "COUNT(*) > 3"}, ""),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sensitivity",
     metavar="NUMBER",
-    help="By how much one unit can change a count, at most.  [default: from the policy]",
+    help="The largest change that one unit can cause in a count.  [default: from the policy]",
 )
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="Allow counts of rows of this table. Repeatable."

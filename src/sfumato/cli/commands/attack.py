@@ -48,7 +48,7 @@ quit         end the match; the remaining rounds count as wrong"""
 @click.option(
     "--neighbours",
     type=click.Choice(["add-remove", "replace"]),
-    help="With NAME, for attacks on either relation: the neighbours of the guarantee.  [default: the attack's own]",
+    help="With NAME: the neighbouring relation of the guarantee.  [default: the attack's own]",
 )
 @click.option(
     "--column",
@@ -57,7 +57,7 @@ quit         end the match; the remaining rounds count as wrong"""
     help="With POLICY: the secret column to guess. Repeatable.  [default: every column with bounds or at least two "
     "listed values]",
 )
-@click.option("--runs", type=int, help="With POLICY: how often each attack guesses.  [default: 100]")
+@click.option("--runs", type=int, help="With POLICY: how many times each attack guesses.  [default: 100]")
 @click.option(
     "--minutes", metavar="NUMBER", help="With POLICY: start no new attack after this many minutes.  [default: 1]"
 )

@@ -44,7 +44,7 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     "--expires",
     callback=_parse_span,
     metavar="SPAN",
-    help="How long the token is valid: 12h, 90d, 8w.  [default: it never expires]",
+    help="How long the token is valid, such as 12h, 90d or 8w.  [default: it never expires]",
 )
 @click.option(
     "--most",

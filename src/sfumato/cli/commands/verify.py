@@ -14,7 +14,9 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 @click.command(short_help="Verify a signed bundle, offline.", epilog=EXIT_CODES_HELP)
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
-    "--key", metavar="FILE", help="The owner's public key, not taken from the bundle: a .pub file, or its one line."
+    "--key",
+    metavar="FILE",
+    help="The owner's public key, got from the owner and not from the bundle: a .pub file, or the line in it.",
 )
 @click.option(
     "--earlier",

@@ -50,7 +50,7 @@ class AuctionOutcome:
             raise InvalidParameter(
                 "receipt",
                 None,
-                "there: only a sale that was released can be shown as an answer",
+                "from a release: only a released sale can be shown as an answer",
                 fix="release the sale first: .release(epsilon=…)",
             )
         price = float(self.price)

@@ -164,7 +164,9 @@ class TestProposal(PreviewedByOldName, StoredProposal):
         if self.test not in _POWERED:
             rule = f"power can be forecast only for {', '.join(_POWERED)}"
             raise Unsupported(
-                "no-power", rule, fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect"
+                "no-power",
+                rule,
+                fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect that you expect",
             )
         sums, names, _, _ = group_sums(self.empty_numbers(request), self.options, self.test)
         return sums, names, trend_contrast(self.options.scores, names) if self.test == "trend" else None

@@ -639,9 +639,7 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
             key = frozenset(str(name).lower() for name in ((columns,) if isinstance(columns, str) else columns))
             if key not in index_of_set:
                 fix = f"use as keys: {_list_marginals(sets, names)}"
-                raise InvalidParameter(
-                    "weights", columns, "a mapping from the marginals that you ask for to their weights", fix=fix
-                )
+                raise InvalidParameter("weights", columns, "a mapping from requested marginals to numbers", fix=fix)
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):

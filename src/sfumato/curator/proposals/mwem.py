@@ -516,7 +516,10 @@ def propose_mwem(
         raise InvalidParameter("textbook", textbook, "True or False")
     if (ways is None) == (queries is None):
         raise InvalidParameter(
-            "queries", queries, "given, or else ways, and not both", fix="write ways=2, or list the counts in queries"
+            "queries",
+            queries,
+            "given if ways is left out, and left out if ways is given",
+            fix="write ways=2, or list the counts in queries",
         )
     names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((indices, None) for indices in parse_sets(ways, names))

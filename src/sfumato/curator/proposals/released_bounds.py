@@ -89,7 +89,7 @@ class Bounds:
             raise InvalidParameter(
                 "receipt",
                 None,
-                "there: only bounds that were released can be shown as an answer",
+                "from a release: only released bounds can be shown as an answer",
                 fix="release the bounds first: .release(epsilon=…)",
             )
         half_width = self.steps.rank_error(self.receipt.confidence or DEFAULT_CONFIDENCE)

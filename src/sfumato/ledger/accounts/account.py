@@ -587,7 +587,7 @@ class Account:
         body_columns, opening = self._guarded.store_body(body), tab.opening
         if opening.request_id is None:
             fix = "open a new tab with a request_id"
-            raise InvalidParameter("tab", opening.number, "a tab that was opened with a request id", fix=fix)
+            raise InvalidParameter("tab", opening.number, "one that was opened with a request id", fix=fix)
         empty_curve = Curve((), self._opening_terms.budget.neighbours)
         request_fields = (opening.question, opening.plan, "", opening.analyst, opening.request_id)
         columns = self._guarded.entry_columns(Entry(empty_curve, *request_fields))

@@ -37,7 +37,7 @@ class SettledAnswer:
         if self.entry.curve.parts:
             fix = "leave out the parts of the entry"
             raise InvalidParameter(
-                "entry", self.entry.parts, "an entry without parts: the tab already pays for its privacy loss", fix=fix
+                "entry", self.entry.parts, "without parts, because the tab already pays for its privacy loss", fix=fix
             )
         checked_text(self.body, "body", MAX_BODY_LENGTH)
 

@@ -214,9 +214,7 @@ class SyntheticTables:
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             fix = "name a folder that you can write to"
-            raise InvalidParameter(
-                "folder", str(folder), f"a folder that can be written to ({reason})", fix=fix
-            ) from error
+            raise InvalidParameter("folder", str(folder), f"writable ({reason})", fix=fix) from error
 
     # ── questions ──────────────────────────────────────────────────────────────────────────────
 

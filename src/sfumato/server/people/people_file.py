@@ -436,7 +436,9 @@ def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, 
 def _require_token(rows: sqlite3.Connection, number: int) -> Token:
     row = rows.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE number = ?", (number,)).fetchone()
     if row is None:
-        raise InvalidParameter("token", number, "an existing token's number", fix="list them: sfumato token list")
+        raise InvalidParameter(
+            "token", number, "the number of an existing token", fix="list the tokens with sfumato token list"
+        )
     return _token_from_row(row)
 
 
