@@ -589,7 +589,7 @@ class LedgerInDoubt(LedgerUnavailable):
 
     def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
         identified = "" if request_id is None else f" (request id {request_id!r})"
-        known = "if the history does not list it (sfumato history)"
+        known = "after sfumato history has shown whether it was charged"
         retry = "with the same request id: the release is charged only once" if request_id else known
         super().__init__(
             f"it is unknown whether this was charged{identified}: the connection to the ledger's server was lost "

@@ -310,7 +310,7 @@ def _shared_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None)
     ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in addresses}
     if len(ledgers) != 1:
         fix = "serve policies from one folder, or name their ledger with --ledger"
-        raise InvalidParameter("policies", [str(each) for each in ledgers], "policies that share one ledger", fix=fix)
+        raise InvalidParameter("policies", [str(each) for each in ledgers], "files that share one ledger", fix=fix)
     return ledgers.pop()
 
 
