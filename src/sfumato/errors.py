@@ -476,9 +476,7 @@ class TabClosed(SfumatoError):
     code = "tab-closed"
 
     def __init__(self, why: str) -> None:
-        super().__init__(
-            why, place="Tab.step", fix="open a new tab with account.open_tab(…): it reserves its own budget"
-        )
+        super().__init__(why, place="Tab.step", fix="open a new tab, with its own budget: account.open_tab(…)")
 
 
 class NotSignedIn(SfumatoError):

@@ -615,9 +615,7 @@ def _parse_question(context: Context, ask: Callable[[str], Any], source: Any) ->
         raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: both are free")
     if question.query.combined is not None:
         rule = "a question that combines several SELECTs cannot be part of a workload: it is already a batch"
-        raise Unsupported(
-            "combined", rule, fix="ask that question by itself, or list its SELECTs one by one in the workload"
-        )
+        raise Unsupported("combined", rule, fix="ask that question by itself, or list its SELECTs one by one")
     if not question.belongs_to(context):
         rule = "made by the curator that answers them"
         raise InvalidParameter("questions", question.text, rule, fix="make every question with this curator's sql(…)")

@@ -212,11 +212,7 @@ def require_published_columns(known: Collection[str], named: Collection[str]) ->
     missing = sorted({*named} - {*known})
     if missing:
         rule = f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not published"
-        raise Unsupported(
-            "unpublished-column",
-            rule,
-            fix="ask only about published columns, or publish these columns together with the others",
-        )
+        raise Unsupported("unpublished-column", rule, fix="ask about published columns, or publish these with them")
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +271,7 @@ def _where_conditions(relation: Relation) -> tuple[Expression, ...]:
         relation = relation.input
     if not isinstance(relation, Scan):
         rule = "a synopsis holds the number of rows per cell, so it cannot join rows, rank them or group them by person"
-        raise Unsupported(
-            "rows-only", rule, fix="ask about single rows, with WHERE, GROUP BY and FILTER, without joins or windows"
-        )
+        raise Unsupported("rows-only", rule, fix="ask with WHERE, GROUP BY and FILTER, without joins or windows")
     return tuple(predicates)
 
 
@@ -491,9 +485,7 @@ class _QuestionEvaluator:
         shown_index = [index for index, place in enumerate(groups.grid_index.tolist()) if grid[place]]
         if not shown_index:
             rule = "no row can meet these conditions, so there is no group to show"
-            raise Unsupported(
-                "no-groups", rule, fix="use a wider condition in WHERE, or declare more values in the policy"
-            )
+            raise Unsupported("no-groups", rule, fix="use a wider WHERE, or declare more values in the policy")
         return replace(
             groups, keys=tuple(groups.keys[index] for index in shown_index), grid_index=groups.grid_index[shown_index]
         )
