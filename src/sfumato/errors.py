@@ -310,9 +310,9 @@ class SessionClosed(SfumatoError):
 
     def __init__(self, positives: int) -> None:
         super().__init__(
-            f"this session is closed; it gave {positives} positive answer{'' if positives == 1 else 's'}",
+            f"this session is closed, after {positives} answer{'' if positives == 1 else 's'} above the threshold",
             place="Session.ask",
-            fix="start a new session: it is a new release and is charged as one",
+            fix="start a new session, which is charged as a new release",
         )
         self.positives = positives
 
@@ -329,7 +329,7 @@ class SessionInterrupted(SfumatoError):
         super().__init__(
             "this question of the session was stopped before its answer was stored; nothing more was charged",
             place=f"line {number} of the ledger",
-            fix='ask again while the session is open: its remaining count shows whether an "above" was used up',
+            fix="ask again while the session is open; session.remaining shows whether this question used up an answer",
         )
         self.number = number
 
@@ -476,7 +476,7 @@ class TabClosed(SfumatoError):
     code = "tab-closed"
 
     def __init__(self, why: str) -> None:
-        super().__init__(why, place="Tab.step", fix="open a new tab, which reserves budget of its own")
+        super().__init__(why, place="Tab.step", fix="open a new tab, with its own budget: account.open_tab(…)")
 
 
 class NotSignedIn(SfumatoError):
@@ -587,7 +587,7 @@ class LedgerInDoubt(LedgerUnavailable):
 
     def __init__(self, first: int, last: int, request_id: str | None, *, place: str = "") -> None:
         identified = "" if request_id is None else f" (request id {request_id!r})"
-        known = "after history shows whether it was charged"
+        known = "after sfumato history has shown whether it was charged"
         retry = "with the same request id: the release is charged only once" if request_id else known
         super().__init__(
             f"it is unknown whether this was charged{identified}: the connection to the ledger's server was lost "

@@ -91,7 +91,7 @@ def test_a_unit_is_never_amended(asked: Path) -> None:
     asked.write_text(asked.read_text().replace('name = "plane"', 'name = "flight"'))
     done = run("budget", "amend", asked, "--reason", "weaker")
     assert done.exit_code == 1
-    assert "that cannot be changed" in done.stderr
+    assert "only its budget can be changed" in done.stderr
 
 
 def test_nothing_to_amend(policy: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_period_is_part_of_the_unit_for_life(tmp_path: Path) -> None:
         path.write_text(PERIODS.replace(period, other))
         with pytest.raises(sf.AccountDiffers, match="a different unit"):
             receipt(path)
-        with pytest.raises(sf.AccountDiffers, match="that cannot be changed"):
+        with pytest.raises(sf.AccountDiffers, match="only its budget can be changed"):
             amend(read(path), reason="a different unit")
 
 

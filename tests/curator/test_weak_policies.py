@@ -163,7 +163,7 @@ def test_a_new_account_has_a_large_delta_only_where_its_policy_allows_it(
     rows(tmp_path, 3)
     path = write(tmp_path, 1, "0.001", per, period, neighbours)
     for call in (sf.open, check):
-        with pytest.raises(sf.InvalidPolicy, match=r"δ = 0\.001 for life is 1/1000 or more") as refused:
+        with pytest.raises(sf.InvalidPolicy, match=r"a δ of 0\.001 is too large \(1/1000 or more\)") as refused:
             call(path)
         assert refused.value.place == "unit.budget.delta"
         assert "allow_large_delta = true" in refused.value.fix

@@ -97,5 +97,5 @@ def test_hostile_input_gets_rule_and_fix(make: object, message: str) -> None:
 def test_games_that_go_in_circles_are_refused() -> None:
     """Matching pennies by two types: one wants company, the other wants to be alone."""
     crowd = games.Crowd([[[0, 1], [0, 1]], [[1, 0], [1, 0]]], [0, 1])
-    with pytest.raises(sf.InvalidParameter, match="best responses converge"):
+    with pytest.raises(sf.InvalidParameter, match="best responses reach an equilibrium"):
         crowd.settle(max_moves=50)

@@ -110,7 +110,7 @@ def test_another_ledger_than_the_policy_names_is_warned_of(place: Place, tmp_pat
     declared = read_policy(policy(tmp_path / "one", place.address))
     assert ledger_address(declared, place.owner) == place.owner  # the same one, as its owner
     for other in (tmp_path / "file", Place(place.server, "other").address):
-        with pytest.warns(WeakLedger, match="names a different ledger"):
+        with pytest.warns(WeakLedger, match="names another ledger"):
             assert ledger_address(declared, other) == other
 
 

@@ -189,7 +189,7 @@ def test_what_was_charged_earlier_is_read_and_not_run() -> None:
     paid = sf.compose([sf.Curve.pure(first, "replace"), sf.Curve.pure(Fraction("0.5") - first, "replace")])
     assert earlier.curve().renyi(20) == paid.renyi(20)
     assert repr(earlier).startswith("LegacyQuantiles")
-    with pytest.raises(sf.InvalidParameter, match="only records old charges"):
+    with pytest.raises(sf.InvalidParameter, match="only describes old charges"):
         earlier.choose([1])
 
 

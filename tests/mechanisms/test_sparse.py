@@ -31,7 +31,7 @@ def test_a_session_from_start_to_end() -> None:
     assert session.remaining == 1
     assert session.ask(np.int64(10**6))  # type: ignore[arg-type]
     assert session.remaining == 0
-    with pytest.raises(sf.SessionClosed, match="it gave 2 positive answers"):
+    with pytest.raises(sf.SessionClosed, match="after 2 answers above the threshold"):
         session.ask(0)
     receipt = session.receipt
     assert (receipt.asked, receipt.positives, receipt.open) == (3, 2, False)

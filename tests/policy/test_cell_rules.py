@@ -82,7 +82,7 @@ def test_python_declares_rules_as_a_file_does() -> None:
 
 def test_rules_are_declared_by_key() -> None:
     for rules in ("%d.%m.%Y", None, ["format"]):
-        with pytest.raises(InvalidPolicy, match="by key"):
+        with pytest.raises(InvalidPolicy, match="a mapping of keys to values"):
             sf.Table("visits", "visits.csv", {"day": {"type": "date"}}, id="row", rules={"day": rules})  # type: ignore[dict-item]
 
 

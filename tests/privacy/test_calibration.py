@@ -50,7 +50,7 @@ def test_discrete_noise_is_calibrated_as_the_discrete_noise_it_is(epsilon: str, 
 
 @pytest.mark.parametrize("family", [sf.Gaussian, DiscreteGaussian])
 def test_gaussian_noise_without_delta_is_refused_for_its_guarantee(family: Any) -> None:
-    with pytest.raises(sf.InvalidParameter, match="guarantee must be within reach of this kind of noise") as refused:
+    with pytest.raises(sf.InvalidParameter, match="guarantee must be one that this kind of noise can give") as refused:
         sf.calibrate(family, sf.Guarantee(1))
     assert "give a δ above 0" in refused.value.fix
 
@@ -74,11 +74,11 @@ class Constant:
 
 
 def test_families_that_cannot_or_need_not() -> None:
-    with pytest.raises(sf.InvalidParameter, match="within reach"):
+    with pytest.raises(sf.InvalidParameter, match="one that this kind of noise can give"):
         sf.calibrate(lambda x: Constant(x, "2"), sf.Guarantee(1))
     with pytest.raises(sf.InvalidParameter, match="strict enough to need noise"):
         sf.calibrate(lambda x: Constant(x, "0.5"), sf.Guarantee(1))
-    with pytest.raises(sf.InvalidParameter, match="within reach"):
+    with pytest.raises(sf.InvalidParameter, match="one that this kind of noise can give"):
         sf.calibrate(Gaussian, sf.Guarantee(1))
 
 

@@ -73,7 +73,7 @@ def test_scores_are_bought_and_named_with_their_price(tmp_path: Path) -> None:
         assert f"score {score.score:.0f} of 1000" in card.to_html()
         exact = sf.quality.compare(rows, rows)
         for wrong in (exact, curator.score(rows, "people", k=2).preview(epsilon=1), 990):
-            with pytest.raises(InvalidParameter, match="bought scores"):
+            with pytest.raises(InvalidParameter, match="results bought with"):
                 made.card(scores=[wrong])  # type: ignore[list-item]
 
 

@@ -401,6 +401,6 @@ def test_a_report_is_written_with_parquet(tmp_path: Path, stays: Synthetic) -> N
 
 @pytest.mark.parametrize("ending", ["duckdb", "sqlite"])
 def test_a_database_in_a_missing_folder_is_refused(tmp_path: Path, stays: Synthetic, ending: str) -> None:
-    with pytest.raises(InvalidParameter, match="that of a writable file"):
+    with pytest.raises(InvalidParameter, match="a file that can be written"):
         stays.write(tmp_path / "none" / f"rows.{ending}", 10)
     assert sf.InvalidParameter is InvalidParameter

@@ -158,8 +158,8 @@ class NoisyAnswers:
             raise InvalidParameter(
                 "groups",
                 len(checked),
-                f"at most {self._questions_left}, the number of questions left",
-                fix="ask fewer questions, or make a new answerer",
+                f"at most {self._questions_left}, the number of questions that are left",
+                fix="ask about fewer groups, or start again with a new answerer object",
             )
         self._questions_left -= len(checked)
         true_sums = group_sums(checked, self._values).astype(np.int64)
@@ -368,7 +368,7 @@ def check_values(values: Any, max_value: int | None = None) -> Values:
         raise InvalidParameter(
             "values",
             _describe_array(numbers),
-            "an array with an integer, or a row of integers, for each person",
+            "an array with one integer, or one row of integers, per person",
             fix=fix,
         )
     integers = numbers.astype(np.int64)

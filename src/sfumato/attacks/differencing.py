@@ -58,8 +58,8 @@ def draw_separated_groups(questions: int, people: int) -> Groups:
             raise InvalidParameter(
                 "questions",
                 questions,
-                f"few enough that any two groups of {people_count} people differ in at least {MIN_DIFFERENCE}",
-                fix="ask fewer questions, or take more people",
+                f"few enough that all groups among {people_count} people differ in at least {MIN_DIFFERENCE} people",
+                fix="ask fewer questions, or use a larger number of people",
             )
     return chosen[1:]
 

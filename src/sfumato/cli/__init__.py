@@ -140,7 +140,7 @@ def main() -> None:
 
 @main.command(short_help="Validate a policy and its data (for the owner).", epilog=EXIT_CODES_HELP)
 @click.argument("policy", type=click.Path(path_type=Path))
-@click.option("--public", is_flag=True, help="Only validate; print nothing private.")
+@click.option("--public", is_flag=True, help="Check the policy alone: read no data, print nothing private.")
 @click.option(
     "--lossy",
     metavar="TABLE.COLUMN",

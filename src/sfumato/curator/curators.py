@@ -434,7 +434,7 @@ def protect(
             raise InvalidParameter(
                 key,
                 address,
-                "a name that stays the same, because the record of what was spent must outlive this process",
+                "a fixed name or path, so that later runs find what was already spent",
                 fix="write account='clinic', ledger='clinic.ledger'",
             )
     column_names = [

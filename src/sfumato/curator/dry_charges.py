@@ -121,7 +121,7 @@ class _BindingEngine:
         return self
 
     def read(self, reading: PlanReading[E], key: int) -> E:  # noqa: ARG002
-        raise RuntimeError("a dry charge reads no row")
+        raise RuntimeError("a dry run reads no rows")
 
     def interrupt(self, token: int | None = None) -> None:
         """Do nothing: nothing is read."""

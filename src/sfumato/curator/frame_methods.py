@@ -160,7 +160,9 @@ class AggregateMethods(SuggestsNames, Generic[Q]):
         selected = self._columns_to_aggregate(columns)
         if not selected:
             rule = f".{method}() needs the names of the columns, since each column takes a part of the price"
-            raise Unsupported("unnamed-columns", rule, fix=f"name them, as in .{method}({self._example_columns()})")
+            raise Unsupported(
+                "unnamed-columns", rule, fix=f"name the columns, as in .{method}({self._example_columns()})"
+            )
         return self.agg(**{_column_name(text, method): function(text) for text in selected})
 
     def _example_columns(self) -> str:
@@ -238,7 +240,9 @@ class RowMethods(AggregateMethods[Q], Generic[Q, V]):
         """Add columns, as ``derive`` does: ``assign(hours="delay / 60.0")``."""
         for name, expression in expressions.items():
             if not isinstance(expression, str):
-                raise InvalidParameter(name, expression, "SQL as text", fix='write assign(hours="delay / 60.0")')
+                raise InvalidParameter(
+                    name, expression, "an SQL expression, as text", fix='write assign(hours="delay / 60.0")'
+                )
         return self.derive(**expressions)
 
     def groupby(self, *keys: Any, **expressions: Any) -> Any:

@@ -60,8 +60,8 @@ def ledger_address(policy: Policy, ledger: PathOrText | None = None) -> Path | s
     """
     if policy.ledger is not None and ledger is not None and not is_same_ledger(policy.ledger, ledger):
         warnings.warn(
-            "the policy names a different ledger from the one in use: with two ledgers, the budget could be "
-            "spent twice",
+            "the policy names another ledger than the one given, and with two ledgers the budget could be spent "
+            "twice: use the policy's ledger, or name this one in the policy",
             WeakLedger,
             stacklevel=2,
         )
@@ -235,7 +235,7 @@ def amend(policy: Policy | PathOrText, *, reason: str, ledger: PathOrText | None
             raise InvalidParameter(
                 "policy",
                 parsed.account_name,
-                "one whose account is already open",
+                "one that already has an account",
                 fix="ask a question first: it opens the account with this budget",
             )
         return amend_account(account, parsed, reason)
@@ -245,9 +245,10 @@ def amend_account(account: Account, policy: Policy, reason: str) -> Line:
     """Replace this account's budget by a policy's; another unit or other neighbours are refused."""
     if account.unit != policy.unit or account.budget.neighbours is not policy.neighbours:
         raise AccountDiffers(
-            f"this account protects {account.unit}, {account.budget.neighbours.value}, and that cannot be changed",
+            f"this account protects {account.unit} under {account.budget.neighbours.value} neighbours, and only its "
+            "budget can be changed",
             place="unit",
-            fix="give the policy that unit and those neighbours: only the budget can be amended",
+            fix="declare the same unit and neighbours in the policy, or start a new policy with its own account",
         )
     if account.per != (policy.per or ""):
         raise AccountDiffers(
@@ -290,7 +291,7 @@ def refuse_data_with_account(data: PathOrText) -> None:
                     f"this file belongs to the account {name!r}, so it can only be read through the policy of "
                     "that account",
                     place=str(path),
-                    fix=f"name that policy instead, such as {name}.toml, with the table and the column",
+                    fix=f"pass the policy instead of the file, such as {name}.toml, and name the table and the column",
                 )
 
 

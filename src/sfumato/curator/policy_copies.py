@@ -47,7 +47,9 @@ class PolicyCopies:
                 copy.unlink(missing_ok=True)
             except OSError:
                 raise InvalidPolicy(
-                    "a copy could not be removed", place=str(copy), fix="check the permissions of its folder"
+                    "a copy of a private table could not be removed",
+                    place=str(copy),
+                    fix="check the permissions of its folder",
                 ) from None
         folder = copies_folder(self.policy)
         if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
@@ -60,7 +62,9 @@ def find_copies(policy: Path) -> PolicyCopies:
     folder_files = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
     if not policy.exists() and not folder_files:
         raise InvalidPolicy(
-            "there is no such policy, and no copy of its tables", place=str(policy), fix="check the path"
+            "there is no policy file here, and no folder with copies of its tables",
+            place=str(policy),
+            fix="check the path of the policy",
         )
     copies: dict[Path, Path | None] = {}
     for path in dict.fromkeys((*folder_files, *_source_files(policy))):

@@ -347,7 +347,7 @@ def _stored_columns(path: Path, relation: str | None) -> dict[str, Type | None]:
         raise InvalidPolicy(
             "a column name in a policy must have 1 to 63 visible characters, and no column here has such a name",
             place=str(path),
-            fix="rename the columns",
+            fix="rename the columns in the file",
         )
     return columns
 
@@ -441,7 +441,9 @@ def write_bounds(policy: Policy, output: Path, found: Mapping[tuple[str, str], B
         fix = "paste these lines into it: " + "; ".join(
             f"{column[1]}: {bounds.toml}" for column, bounds in usable_bounds.items()
         )
-        raise InvalidPolicy("the policy cannot be rewritten", place=str(output), fix=fix) from None
+        raise InvalidPolicy(
+            "the bounds were bought, but the policy file cannot be changed", place=str(output), fix=fix
+        ) from None
 
 
 def _with_bounds(table: Table, usable_bounds: Mapping[tuple[str, str], Bounds]) -> Table:

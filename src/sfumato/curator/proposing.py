@@ -304,7 +304,10 @@ class Proposing(ABC):
             return self.propose(LinkedTablesSpec(tuple(table), ways, columns, given, order, memory))
         if given is not None:
             raise InvalidParameter(
-                "given", given, "left out if there is only one table", fix="name a parent and a child in a list"
+                "given",
+                given,
+                "left out if there is only one table",
+                fix='leave out given, or name several tables: synthesize(["patients", "visits"], given=…)',
             )
         options = method, ways, columns, weights, where, rows
         return self.propose(SynthesisSpec(table, *options, one_row_per, order, memory))

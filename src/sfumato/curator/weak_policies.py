@@ -105,7 +105,7 @@ def require_permitted_delta(policy: Policy, account_budget: Budget | None) -> No
     if account_budget is not None and account_budget.delta >= policy.account_budget.delta:
         return
     raise InvalidPolicy(
-        f"δ = {format_probability(policy.budget.delta)} for life is 1/1000 or more: a mechanism that publishes "
+        f"a δ of {format_probability(policy.budget.delta)} is too large (1/1000 or more): a mechanism that publishes "
         "each unit's rows with that probability would satisfy it",
         place="unit.budget.delta",
         fix="write a δ far below 1 / number of units, such as 1e-9; or, if you accept this δ, add allow_large_delta "

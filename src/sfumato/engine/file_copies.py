@@ -218,7 +218,7 @@ def _make_private_folder(folder: Path) -> None:
         raise InvalidPolicy(
             "copies of private tables need a folder that only you can read, and this one cannot be created",
             place=str(folder),
-            fix="choose another place for the policy with -o, or move away what has this name",
+            fix="choose another place for the policy with -o, or move away the file of this name",
         ) from None
 
 

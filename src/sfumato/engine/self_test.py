@@ -423,7 +423,7 @@ def require_correct_results(dialect: Dialect, place: str) -> None:
     raise InvalidPolicy(
         f"this server computes {wrong_name} differently from Sfumato's SQL",
         place=place,
-        fix="use a server version, settings and a locale that are known to work",
+        fix="use a tested server version with default settings: see sfumato docs postgresql or sfumato docs mariadb",
     )
 
 

@@ -195,7 +195,7 @@ def digital_goods(
         raise InvalidParameter(
             "prices",
             ValueWords("prices with more digits"),
-            "a list of numbers with fewer digits",
+            "a list of numbers with fewer digits: their exact sum would be too large",
             fix="round the prices to fewer digits",
         )
     # A bidder's bids are replaced one after the other, each step monotone: a chain of per_bidder steps.

@@ -206,7 +206,7 @@ def exactly_truthful(environment: Environment, *, epsilon: Number | None = None,
             "q",
             q,
             f"at least {float(least_q):.6g} at ε = {format_exact(mixture.epsilon)}, so that misreporting never pays",
-            fix="leave out q or epsilon: it is then chosen for you",
+            fix="leave out q or epsilon, so that the one left out is chosen for you",
         )
     return mixture
 

@@ -246,7 +246,7 @@ class Crowd:
         raise InvalidParameter(
             "game",
             ValueWords(f"no equilibrium after {limit:,} moves"),
-            "one in which best responses converge",
+            "one in which players who move to their best responses reach an equilibrium",
             fix="raise max_moves, or change the payoffs",
         )
 

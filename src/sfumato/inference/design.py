@@ -195,7 +195,7 @@ def largest_scale(rows: int, blocks: int) -> int:
     if scale**2 * rows * blocks > _MAX_UNIT_STEPS:
         most = _MAX_UNIT_STEPS // MIN_SCALE**2 // blocks
         rule = f"moments of so many columns can be measured for at most {most:,} rows per unit; here there are {rows:,}"
-        raise Unsupported("too-many-rows", rule, fix="set a lower limit of rows per unit with rows (--rows)")
+        raise Unsupported("too-many-rows", rule, fix="count fewer rows per unit, such as rows=1 (--rows 1)")
     return scale
 
 

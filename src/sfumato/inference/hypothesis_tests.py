@@ -185,7 +185,7 @@ def _require_few_groups(groups: int) -> None:
     """Refuse a test whose simulated tables would not fit into memory."""
     if groups > MAX_GROUPS:
         rule = f"a test can compare at most {MAX_GROUPS} groups; this answer has {groups:,}"
-        raise Unsupported("test-of-many-groups", rule, fix="group by fewer or coarser values")
+        raise Unsupported("test-of-many-groups", rule, fix="group by a column with fewer values, or by coarser values")
 
 
 def _test_fit(numbers: ReleasedNumbers, options: TestOptions, _: Receipt | None) -> HypothesisTest:

@@ -36,7 +36,7 @@ class NoiseLaw:
                 "an answer over a sample cannot be tested: the distribution of its noise does not cover which units "
                 "were drawn"
             )
-            raise Unsupported("test-of-selection", rule, fix="ask without sample (--sample)")
+            raise Unsupported("test-of-selection", rule, fix="ask the question without sample= (--sample)")
         if not isinstance(scale, NoisyScale):
             rule = (
                 "only counts, means and shares can be tested; a quantile or a most frequent value has no additive noise"

@@ -161,7 +161,7 @@ class ReleasedNumbers:
             raise Unsupported(
                 "test-keys",
                 f"{test} needs {words}; this answer is grouped by {given}",
-                fix="change GROUP BY accordingly",
+                fix="change the columns of GROUP BY to match",
             )
 
 

@@ -303,9 +303,9 @@ class GuardedStore:
         )
         if last is not None and terms.period_of != account:
             raise AccountDiffers(
-                f"the account {name!r} is not a period of {account!r}",
+                f"{name!r} is the account of another policy, but {account!r} needs this name for one of its periods",
                 place=f"account {name!r}",
-                fix="rename the policy of that account: a policy cannot have the name of a period of another policy",
+                fix="rename one of the two policies",
             )
         budgets = [
             (terms.budget.with_spent(read_spending(last.totals if last else "").total), f"the account of {period}")

@@ -360,8 +360,8 @@ def _require_same_terms(name: str, terms: Terms, requested_terms: Terms) -> None
         raise AccountDiffers(
             f"the account was opened with a different {other}: {terms.unit}, {terms.budget.promise}",
             place=f"account {name!r}",
-            fix="open it with its own terms; as the owner, change its budget with sfumato budget amend --reason …, or "
-            "account.amend(…, reason=…)",
+            fix="open it with these terms; as the owner, change its budget with sfumato budget amend "
+            "--reason …, or account.amend(…, reason=…)",
         )
 
 

@@ -33,7 +33,7 @@ class Terms:
                 raise InvalidParameter(what, getattr(self, what), "a string")
         if self.per and self.period_of:
             raise InvalidParameter(
-                "per", self.per, "left out: this account covers a single period", fix="leave out per"
+                "per", self.per, "left out, because this account covers a single period", fix="leave out per"
             )
         if not isinstance(self.unit, PrivacyUnit):
             raise InvalidParameter("unit", self.unit, "a PrivacyUnit")

@@ -54,8 +54,8 @@ def _parse_sizes(value: Number | Iterable[Number], name: str, grid: Fraction | N
             raise InvalidParameter(
                 name,
                 scale,
-                "between 0.001 and 1e12 grid steps",
-                fix=f"change {name}, or choose a grid closer to its size",
+                "between 0.001 and 1e12 times the grid (which is 1 if none is given)",
+                fix=f"change {name}, or pass a grid that is closer to it in size",
             )
     if not scales:
         raise InvalidParameter(name, value, "one number, or a list with one number for each value")

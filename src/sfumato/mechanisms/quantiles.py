@@ -245,7 +245,10 @@ class Quantiles:
         """Return the quantiles of every group, with rows or without: a row per group, a column per probability."""
         if values.groups > 1 and not self.grouped:
             raise InvalidParameter(
-                "groups", values.groups, "1 without grouped=True", fix="pass grouped=True to the mechanism"
+                "groups",
+                values.groups,
+                "1, unless the mechanism has grouped=True",
+                fix="pass grouped=True to the mechanism",
             )
         starts = np.searchsorted(values.group, np.arange(values.groups + 1))
         return self._choose_by_group(RankedValues(values.steps, _cumulative_counts(values.counts)), starts)
@@ -394,7 +397,10 @@ class LegacyQuantiles(Quantiles):
 
     def _choose_by_group(self, *_: Any) -> Any:
         raise InvalidParameter(
-            "mechanism", self, "a current Quantiles: LegacyQuantiles only records old charges", fix="use Quantiles(…)"
+            "mechanism",
+            self,
+            "a Quantiles mechanism: LegacyQuantiles only describes old charges",
+            fix="use Quantiles(…)",
         )
 
     def __repr__(self) -> str:

@@ -109,7 +109,10 @@ class RandomizedResponse:
             raise InvalidParameter("epsilon", epsilon, f"0, or a number from 0.000001 to {_EPSILON_MOST}")
         if exact_odds is not None and not 0 <= exact_epsilon - _log_rounded_down(exact_odds) < Fraction(1, 10**20):
             raise InvalidParameter(
-                "epsilon", epsilon, "ln(odds), rounded up", fix="use RandomizedResponse.of_odds(odds)"
+                "epsilon",
+                epsilon,
+                "the ε that these odds have: ln(odds), rounded up",
+                fix="leave out epsilon: RandomizedResponse.of_odds(odds) computes it",
             )
         choice_count = exact_integer(choices, "choices", at_least=2)
         if choice_count > _CHOICES_MOST:

@@ -49,7 +49,9 @@ def charged_periods(aggregate: Aggregate, policy: Policy) -> PeriodIntervals:
     periods = _readable_periods(aggregate.source, policy)
     if not periods:
         rule = f"the conditions exclude every {policy.per}, so no row can meet them"
-        raise Unsupported("no-period", rule, fix="widen WHERE, or the declared bounds in the policy")
+        raise Unsupported(
+            "no-period", rule, fix="use a wider range of dates in WHERE, or declare wider bounds in the policy"
+        )
     count = sum(last - first + 1 for first, last in periods)
     if count > MAX_PERIODS:
         period_columns = {policy.period_column(scan.table) for scan in _scans(aggregate.source)}

@@ -55,7 +55,7 @@ def check_cost(plan: Aggregate) -> None:
     evaluated = list(expressions(plan))
     if sum(map(size, evaluated)) > MAX_PARTS:
         rule = f"a question can have at most {MAX_PARTS:,} parts once its subqueries are expanded"
-        raise Unsupported("too-large", rule, fix="split it into several questions")
+        raise Unsupported("too-large", rule, fix="split the question into several")
     factor = max(map(_max_matches, relations(plan.source)))
     if factor > MAX_MATCHES:
         rule = f"joins and lists can turn one row into at most {MAX_MATCHES:,} rows; here it could be {factor:,}"

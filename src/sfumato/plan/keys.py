@@ -249,7 +249,9 @@ def _conditions_on(part_keys: tuple[Expression, ...], conditions: tuple[Expressi
 
 def _too_many_groups() -> Unsupported:
     rule = f"an answer can have at most {MAX_GROUPS:,} groups"
-    return Unsupported("too-many-groups", rule, fix="group by fewer columns or coarser values")
+    return Unsupported(
+        "too-many-groups", rule, fix="group by fewer columns, or by coarser values such as months instead of days"
+    )
 
 
 def _assemble_key(

@@ -266,7 +266,7 @@ class Picture:
     def from_json(cls, source: str) -> Picture:
         """Parse the output of ``to_json``; refuse any other text."""
         fix = "pass the text that Picture.to_json() returned"
-        with refuse_malformed(lambda: InvalidParameter("source", source, "a picture as JSON", fix=fix)):
+        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a picture", fix=fix)):
             fields = json.loads(source)
             if fields.pop("kind") != JSON_KIND or set(fields) != {"svg", "width", "height", "title"}:
                 raise ValueError

@@ -231,12 +231,10 @@ class CellRules:
                 rule = "written as trim and case leave it, since cells are compared after these rules"
                 raise InvalidParameter("map", source, rule, fix=f'write "{self.fold(source)}"')
             if target not in (domain.values or ()):
-                raise InvalidParameter(
-                    "map", target, "one whose targets are listed values", fix=f'add "{target}" to values'
-                )
+                raise InvalidParameter("map", target, "a mapping to listed values", fix=f'add "{target}" to values')
             if source in (domain.values or ()):
                 raise InvalidParameter(
-                    "map", source, "one whose keys are not listed values", fix="remove this key from map"
+                    "map", source, "a mapping whose keys are not listed values", fix="remove this key from map"
                 )
         for value in (domain.values or ()) if self.trim or self.case else ():
             if self.fold(str(value)) != value and value not in (*targets, domain.other):

@@ -322,8 +322,8 @@ def _parse_levels(domain: Domain, levels: Any) -> tuple[Level, ...]:
         raise InvalidParameter(
             "levels",
             levels,
-            "a hierarchy of the values as nested lists",
-            fix="list the values first, then nest them in levels",
+            "a hierarchy of the listed values, as nested lists",
+            fix='list the values, and write levels = { north = ["Oslo", "Bergen"], south = ["Rome"] }',
         )
     depth = _nesting_depth(levels)
     if depth < 2:

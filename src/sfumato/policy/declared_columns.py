@@ -112,7 +112,9 @@ def parse_column_rules(
         path = f"{place}.{name}"
         if not isinstance(rules, (CellRules, Mapping)):
             raise InvalidPolicy(
-                "cell rules must be declared by key", place=path, fix='write {"format": "%d.%m.%Y"}, or remove them'
+                "cell rules must be a mapping of keys to values",
+                place=path,
+                fix='write {"format": "%d.%m.%Y"}, or remove the rules of this column',
             )
         if name in lists:
             raise InvalidPolicy(

@@ -338,7 +338,7 @@ class Policy:
         for name, kind in (("unit", PrivacyUnit), ("budget", Budget), ("tables", Mapping), ("analysts", Mapping)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidPolicy(
-                    f"{name} must be a {kind.__name__}", place=name, fix=f"give {name} as a {kind.__name__}"
+                    f"{name} must be a {kind.__name__}", place=name, fix=f"pass {name} as a {kind.__name__}"
                 )
         object.__setattr__(self, "tables", dict(self.tables))
         object.__setattr__(self, "analysts", _parse_shares(self.analysts))
@@ -515,7 +515,7 @@ def _check_paths(tables: Mapping[str, Table]) -> None:
                 raise InvalidPolicy(
                     "a path to an id cannot be circular: " + " → ".join([*visited, step.via]),
                     place=place,
-                    fix=f'store the id in one of them and name its column: id = "<column>" in [tables.{step.via}]',
+                    fix=f'store the id in one of these tables, and write id = "<column>" in [tables.{step.via}]',
                 )
             visited.append(step.via)
 
@@ -645,7 +645,7 @@ def _check_rules(policy: Policy) -> None:
                 raise InvalidPolicy(
                     f'"{lost}" cannot be both a missing value and a listed value',
                     place=f"tables.{name}.columns.{column}.nulls",
-                    fix=f'remove "{lost}" from the values, or list other nulls for this column: nulls = []',
+                    fix=f'remove "{lost}" from the values, or give this column its own missing values: nulls = []',
                 )
 
 

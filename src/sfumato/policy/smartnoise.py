@@ -122,9 +122,7 @@ def _parse_yaml(text: str, file: Path) -> dict[str, Any]:
             or "\t" in line[: indent + 1]
             or (indent > parent_indent + 1 and not may_indent and not parent)
         ):
-            raise InvalidPolicy(
-                _FORMAT_RULE, place=f"{file}, line {number}", fix="write this line in that form, or remove it"
-            )
+            raise InvalidPolicy(_FORMAT_RULE, place=f"{file}, line {number}", fix="rewrite this line, or remove it")
         key, value = _unquote(match["key"]), _parse_value(match["value"])
         if value is not None:
             parent[key] = value

@@ -167,7 +167,7 @@ def check_same_engine(private: Sequence[tuple[str, Source]]) -> None:
             raise InvalidPolicy(
                 "all private tables of a policy must be in one engine, at one address",
                 place=f"tables.{name}.source",
-                fix=f"store it where {private[0][0]} is, or give it its own policy",
+                fix=f"store this table where {private[0][0]} is, or declare it in another policy",
             )
 
 

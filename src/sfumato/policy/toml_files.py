@@ -56,9 +56,12 @@ def read(path: str | Path) -> Policy:
         InvalidPolicy: with the path of the wrong key and what to write instead.
     """
     file = Path(path)
-    fix = "compare it with docs/how-to/write-a-policy.md"
     with refuse_malformed(
-        lambda: InvalidPolicy("the declarations in this file are inconsistent", place=str(file), fix=fix)
+        lambda: InvalidPolicy(
+            "some declarations in this file do not fit together",
+            place=str(file),
+            fix="compare them with the examples in sfumato docs write-a-policy",
+        )
     ):
         return _parse_policy(_parse_toml(_read_text(file), str(file)), file)
 

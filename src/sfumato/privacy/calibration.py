@@ -187,7 +187,7 @@ def _unreachable(goal: str) -> InvalidParameter:
     return InvalidParameter(
         "guarantee",
         goal,
-        "within reach of this kind of noise",
+        "one that this kind of noise can give",
         fix="for Gaussian noise give a δ above 0; for noise of your own, make(size) must add more noise as size grows",
     )
 

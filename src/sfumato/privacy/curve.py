@@ -354,7 +354,7 @@ class Curve:
         if self.neighbours is Neighbours.ADD_REMOVE:
             fix = "use rate=…, or convert first: curve.for_neighbours('replace').subsampled(size=…, of=…)"
             raise InvalidParameter(
-                "size", size, "left out under add-remove, where the number of units is secret", fix=fix
+                "size", size, "left out under add-remove neighbours, where the number of units is secret", fix=fix
             )
         drawn, population = exact_integer(size or 0, "size", at_least=1), exact_integer(of or 0, "of", at_least=1)
         if drawn > population:
@@ -465,7 +465,7 @@ def compose(curves: Iterable[Curve | tuple[Curve, int]]) -> Curve:
             Neighbours.ADD_REMOVE.value,
             Neighbours.REPLACE.value,
             place="compose",
-            fix="state every curve for one relation: curve.for_neighbours('replace') converts an add-remove curve",
+            fix="give all curves the same neighbours: curve.for_neighbours('replace') converts an add-remove curve",
         )
     parts = [(loss, count * times) for curve, times in curve_counts for loss, count in curve.parts]
     composed = Curve(parts, relations.pop() if relations else Neighbours.ADD_REMOVE)

@@ -237,7 +237,7 @@ def _score_text(score: object) -> str:
     """Describe a bought score; exact figures of an owner's comparison are refused."""
     if not isinstance(score, CandidateScore) or score.receipt is None or score.is_preview:
         fix = "buy one: score = curator.score(rows).release(epsilon=0.1); an exact comparison is for the owner alone"
-        raise InvalidParameter("scores", type(score).__name__, "a list of bought scores", fix=fix)
+        raise InvalidParameter("scores", type(score).__name__, "a list of results bought with curator.score", fix=fix)
     return f"{str(score).splitlines()[0]}; bought for {score.receipt.guarantee}"
 
 

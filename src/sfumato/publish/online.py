@@ -185,7 +185,7 @@ class GatedCounts(SecretSession):
         """
         if self._exact is None or not self.remaining_answers:
             raise InvalidParameter(
-                "question", "gated", "asked while the session has answers left", fix="open a new session"
+                "question", "gated", "asked while the session has rounds left", fix="open a new session"
             )
         try:
             totals = asked.extract(sum_to(self._exact, tuple(range(self._exact.ndim)), asked.axes))

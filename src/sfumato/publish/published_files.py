@@ -71,7 +71,7 @@ class _FittedModelFile:
             if not isinstance(getattr(self, name), kind):
                 given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
                 raise InvalidParameter(
-                    name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
+                    name, given, f"a {kind.__name__} value", fix="load the .sfu file with sf.synopsis(path)"
                 )
 
 
@@ -192,7 +192,7 @@ class FittedModel:
         """Parse the text that ``to_json`` wrote, and fit the model again, bit for bit. Any other text is refused."""
         written = codec.loads_as(_FittedModelFile, source, longest=_MAX_JSON_CHARACTERS)
         fix = "pass the text that FittedModel.to_json() returned"
-        with refuse_malformed(lambda: InvalidParameter("source", source, "a fitted model as JSON", fix=fix)):
+        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of a fitted model", fix=fix)):
             return cls(written.fit, written.receipt, written.fit.model)
 
     @classmethod

@@ -52,7 +52,7 @@ def write_rows(
 
 def _unwritable(target: Path, reason: str) -> InvalidParameter:
     fix = "name a file in an existing folder that you can write to"
-    return InvalidParameter("path", str(target), f"that of a writable file ({reason})", fix=fix)
+    return InvalidParameter("path", str(target), f"a file that can be written ({reason})", fix=fix)
 
 
 def _report_progress(parts: Parts, row_count: int, progress: Callable[[str], None] | None) -> Parts:

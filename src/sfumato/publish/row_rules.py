@@ -94,11 +94,11 @@ class SampleReport:
         """Read the report from the metadata of sampled rows; a Parquet file keeps it."""
         stored = (table.schema.metadata or {}).get(_METADATA)
         if stored is None:
-            fix = "draw rows with conditions= or constraints=, and keep them in memory or in a Parquet file"
+            fix = "draw the rows with conditions= or constraints=, and pass that table or its Parquet file"
             raise InvalidParameter(
                 "table",
                 "a table without a report",
-                "a table of rows that were drawn with conditions or constraints",
+                "made of rows that were drawn with conditions= or constraints=",
                 fix=fix,
             )
         fields: dict[str, Any] = json.loads(stored)
@@ -255,7 +255,7 @@ def _fixed_column(face: QueryableTable, samplers: Sequence[ColumnSampler], name:
     places = {attribute.name.lower(): place for place, attribute in enumerate(face.attributes)}
     if not isinstance(name, str) or name.lower() not in places:
         fix = suggest_name(str(name), [attribute.name for attribute in face.attributes])
-        raise InvalidParameter("conditions", name, "a column of the model", fix=fix)
+        raise InvalidParameter("conditions", name, "a mapping whose keys are columns of the model", fix=fix)
     place = places[name.lower()]
     values = list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
     if not values:

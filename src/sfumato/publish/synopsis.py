@@ -74,7 +74,7 @@ class Synopsis:
             if not isinstance(getattr(self, name), kind):
                 given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
                 raise InvalidParameter(
-                    name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
+                    name, given, f"a {kind.__name__} value", fix="load the .sfu file with sf.synopsis(path)"
                 )
         if type(self.earlier) is not tuple or not all(isinstance(release, Synopsis) for release in self.earlier):
             raise InvalidParameter(
@@ -192,7 +192,7 @@ class Synopsis:
             )
             fix = f"choose columns from one of: {published}; for others ask in SQL, which answers with bounds"
             raise InvalidParameter(
-                "columns", list(columns), "a subset of columns that were published together", fix=fix
+                "columns", list(columns), "chosen from columns that were published together", fix=fix
             )
         confidence_level = exact(confidence, "confidence", CONFIDENCE)
         values, noise = self._known.totals(np.ones((1,) * len(places)), places, places, places)

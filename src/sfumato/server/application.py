@@ -89,7 +89,9 @@ async def _answer_unknown_route(request: Request, error: Exception) -> Response:
         wants_html = "text/html" in request.headers.get("Accept", "")  # a browser, not a program
         return await page_routes.render_refusal(request, missing) if wants_html else problem(missing)
     refusal = InvalidRequest(
-        "this address does not accept this method", place="the method", fix="see GET /v1/openapi.json"
+        "this address does not accept this HTTP method",
+        place="the method",
+        fix="use one of the methods that GET /v1/openapi.json lists",
     )
     response = problem(refusal, status)
     response.headers.update(getattr(error, "headers", None) or {})

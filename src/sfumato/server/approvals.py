@@ -130,10 +130,10 @@ class ApprovalService:
         rules, dry = _require_rules(view), self._dry_charge(view, release)
         if dry is None:
             rule = "this costs nothing, or an equal or finer answer is stored: it needs no approval"
-            raise Unsupported("already-bought", rule, fix="release it without a request, for free")
+            raise Unsupported("already-bought", rule, fix="ask for the answer without a request: it is free")
         if _reason_for_approval(rules, release, dry) is None:
             rule = "this release needs no approval"
-            raise Unsupported("no-approval-needed", rule, fix="release it without a request")
+            raise Unsupported("no-approval-needed", rule, fix="release the answer directly, without a request")
         requests = self._requests(name)
         subject = ApprovalRequest(
             release_kind=release.kind,
@@ -189,7 +189,9 @@ class ApprovalService:
         record = self._visible_request(caller, name, number)
         if record.subject.policy != self._served.curator(name).policy_hash:
             rule = "the policy has changed since this request was filed, so an approval would be for the earlier policy"
-            raise Unsupported("policy-changed", rule, place=f"request {number}", fix="ask the analyst to file it again")
+            raise Unsupported(
+                "policy-changed", rule, place=f"request {number}", fix="ask the analyst to file the request again"
+            )
         return self._record_step(caller, name, number, RequestStep(RequestAct.APPROVE, caller.user, reason))
 
     def refuse(self, caller: Caller, name: str, number: int, reason: str) -> RequestView:
@@ -320,7 +322,7 @@ def _require_rules(curator: Curator) -> ApprovalRules:
         raise Unsupported(
             "no-approval-needed",
             rule,
-            fix="release it directly; to require approval, the owner adds [approval] to the policy",
+            fix="release the answer directly; to require approval, the owner adds [approval] to the policy",
         )
     return rules
 

@@ -264,7 +264,9 @@ def _hide_details_from_non_owners(caller: Caller, name: str) -> Iterator[None]:
             amending_rule = "the policy cannot be used at the moment: its file and its account differ"
             raise ServerUnavailable(amending_rule, place=f"policy {name}") from None
         rule = "the policy cannot be opened: there is a problem with its file or its data"
-        raise InvalidPolicy(rule, place=f"policy {name}", fix="ask its owner, who can see the reason") from None
+        raise InvalidPolicy(
+            rule, place=f"policy {name}", fix="ask the owner of the policy, who can see the reason with sfumato check"
+        ) from None
 
 
 def _is_out_of_files() -> bool:
@@ -307,7 +309,7 @@ def _shared_ledger(paths: Iterable[Path], ledger: str | os.PathLike[str] | None)
     addresses = [ledger_address(read_policy(path), ledger) for path in paths]
     ledgers = {each if isinstance(each, str) else Path(os.path.realpath(each)) for each in addresses}
     if len(ledgers) != 1:
-        fix = "serve policies from one folder, or pass the ledger"
+        fix = "serve policies from one folder, or name their ledger with --ledger"
         raise InvalidParameter("policies", [str(each) for each in ledgers], "files that share one ledger", fix=fix)
     return ledgers.pop()
 

@@ -273,7 +273,7 @@ def test_a_proposal_is_made_again_only_where_the_same_is_declared(curator: Curat
         assert COUNT in [each.question for each in same.history()]
         assert curator.ledger.head == head
     with Curator(replace(curator.policy, tables=wider), tmp_path / "wider.ledger") as other:
-        with pytest.raises(sf.InvalidParameter, match="the same declarations"):
+        with pytest.raises(sf.InvalidParameter, match="declares the same unit, tables and columns"):
             other.rebind(question)
         with pytest.raises(sf.InvalidParameter, match="the result of a curator's method"):
             other.rebind(COUNT)

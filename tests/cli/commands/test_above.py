@@ -54,7 +54,7 @@ def test_lines_are_read_and_a_bad_one_is_refused_by_itself(policy: Path) -> None
         (" ; -- nothing\n ;", "at least one"),
         (f"{ALL};\n\nSELECT AVG(delay) FROM flights;", "question 2, line 3"),
         (f"{ALL};\nSELECT SUM(distance) FROM flights", "question 2, line 2"),
-        ("SELECT 'open", "quote or a comment"),
+        ("SELECT 'open", "close every quote"),
     ],
 )
 def test_a_file_with_a_bad_question_spends_nothing(policy: Path, tmp_path: Path, written: str, said: str) -> None:

@@ -47,7 +47,7 @@ def test_the_owner_is_told_what_limits_cost(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     public, private, rest = done.output.split("PRIVATE: exact figures for the owner alone")
     assert "the policy is valid" in public
-    for phrase in ("visits: fingerprint of its rows ", "2,850 rows", "units exceed this limit", "made NULL"):
+    for phrase in ("visits: the fingerprint of its rows is ", "2,850 rows", "units exceed this limit", "made NULL"):
         assert phrase in private
         assert phrase not in public + rest
     assert max(len(line) for line in done.output.splitlines()) <= 120

@@ -103,10 +103,10 @@ def test_a_link_is_not_followed(tmp_path: Path, clinic: Path) -> None:
     elsewhere = (clinic.parent / "clinic.copies").rename(tmp_path / "elsewhere")
     (clinic.parent / "clinic.copies").symlink_to(elsewhere)
     clinic.unlink()
-    assert "no such policy" in run("forget", clinic, "--yes").output
+    assert "there is no policy file" in run("forget", clinic, "--yes").output
     assert len(list(elsewhere.iterdir())) == 2
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     done = run("forget", tmp_path / "none.toml", "--yes")
-    assert (done.exit_code, "no such policy" in done.output) == (1, True)
+    assert (done.exit_code, "there is no policy file" in done.output) == (1, True)

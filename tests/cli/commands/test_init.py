@@ -466,11 +466,13 @@ def test_smartnoise_metadata_answer_the_questions(tmp_path: Path) -> None:
     table = read(tmp_path / "policy.toml").tables["PUMS"]
     assert (table.id, table.max_rows) == ("pid", 4)
     assert dict(table.columns) == {"age": Domain("integer", bounds=(0, 100)), "educ": Domain("text")}
-    assert f"Left out of PUMS, because {tmp_path / 'pums.yaml'} does not name them: secret." in done.output
-    assert "but not in PUMS" not in done.output
+    assert f"{tmp_path / 'pums.yaml'} does not name these columns of PUMS, which are left out: secret." in done.output
+    assert "names columns that" not in done.output
     (tmp_path / "pums.yaml").write_text("\n".join([*lines, "      income:", "        type: string"]))
     (tmp_path / "policy.toml").unlink()
-    assert "but not in PUMS: income." in script(tmp_path, *flags, data=tmp_path / "PUMS.csv").output
+    assert (
+        "names columns that PUMS does not have: income." in script(tmp_path, *flags, data=tmp_path / "PUMS.csv").output
+    )
 
 
 def test_an_interview_at_a_terminal(people: Path) -> None:
@@ -540,7 +542,7 @@ def test_a_run_of_values_is_written_short(people: Path) -> None:
         done = script(
             people.parent, "--epsilon", "1", "--column", f"age=integer values {wrong}", "-o", "x", data=people
         )
-        assert "write a run from low to high, such as 1..16, with at most 10,000 values" in done.output
+        assert "write a range from low to high, such as 1..16, with at most 10,000 values" in done.output
 
 
 @pytest.mark.parametrize(

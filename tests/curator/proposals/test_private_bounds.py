@@ -383,7 +383,7 @@ def test_what_has_no_bounds_to_find_is_refused(tmp_path: Path) -> None:
         ("visits", "paid"): "a boolean has no bounds",
         ("visits", "score"): "without listed values",
         ("visits", "narrow"): "too narrow for a search",
-        ("visits", "who"): "other than the unit's id, which has no bounds",
+        ("visits", "who"): "any column except the unit's id, which has no bounds",
         ("visits", "nothing"): "one of the columns declared in visits",
         ("wards", "beds"): "one of the private tables",
         ("nowhere", "cost"): "one of the private tables: visits",

@@ -96,13 +96,13 @@ def test_a_session_that_has_ended_is_not_asked(clinic: sf.Curator) -> None:
     assert session.ask(HIGH)
     before = kinds(clinic)
     for asked in (HIGH, LOW, "not SQL at all"):
-        with pytest.raises(sf.SessionClosed, match="it gave 1 positive answer"):
+        with pytest.raises(sf.SessionClosed, match="after 1 answer above the threshold"):
             session.ask(asked)
     assert kinds(clinic) == before
     closed = clinic.above(4000).release(1)
     closed.close()
     closed.close()
-    with pytest.raises(sf.SessionClosed, match="it gave 0 positive answers"):
+    with pytest.raises(sf.SessionClosed, match="after 0 answers above the threshold"):
         closed.ask(LOW)
 
 
@@ -314,7 +314,7 @@ def test_a_question_stopped_before_it_was_written_down_has_used_up_what_it_said(
         assert session.remaining == 1
         assert session.answers == ()
         assert session.ask(HIGH)
-        with pytest.raises(sf.SessionClosed, match="it gave 2 positive answers"):
+        with pytest.raises(sf.SessionClosed, match="after 2 answers above the threshold"):
             session.ask(HIGH)
 
 

@@ -471,7 +471,7 @@ MORE = {
         ({"weights": {"weight": 2}}, "weight"),
         ({"weights": {"sex": 0}}, "weights"),
         ({"weights": [3]}, "weights"),
-        ({"where": "age < 0"}, "some row"),
+        ({"where": "age < 0"}, "at least one possible row"),
         ({"weights": {("sex", "age", "smokes"): 2}}, "weights"),
         ({"memory": "much"}, "memory"),
         ({"memory": 0}, "memory"),

@@ -385,7 +385,7 @@ def test_a_tab_is_settled_at_once_with_what_was_charged(ledger: sf.Ledger, monke
         SettledAnswer(sf.Entry(NOTHING_LEAKED, f"question {name}", plan=name, data="v1"), f'"{name}"', {"m0": 5})
         for name in ("p1", "p2")
     ]
-    with pytest.raises(sf.InvalidParameter, match="one without its own privacy loss"):
+    with pytest.raises(sf.InvalidParameter, match="without parts"):
         SettledAnswer(pure("0.1"), "{}", {})
     tab = clinic.open_tab(pure("0.5"), whole=True)
     with monkeypatch.context() as broken:

@@ -155,9 +155,7 @@ class SamplingWorkers:
         replies = [pickle.load(process.stdout) for process in self._running[: len(jobs)] if process.stdout is not None]
         for reply in replies:
             if isinstance(reply, str):
-                raise SfumatoError(
-                    reply, place="a worker process of the audit", fix="audit a question that the policy answers"
-                )
+                raise SfumatoError(reply, place="an audit worker", fix="audit a question that the policy answers")
         return replies
 
 

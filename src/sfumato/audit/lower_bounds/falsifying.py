@@ -194,7 +194,10 @@ def falsify(
     if isinstance(mechanism, str):
         fix = "pass a question of a curator: falsify(curator.sql(…), claim)"
         raise InvalidParameter(
-            "mechanism", mechanism, "a mechanism object, a pair of functions, or a curator's question", fix=fix
+            "mechanism",
+            mechanism,
+            "a mechanism object, a pair of functions, or a question such as curator.sql(…)",
+            fix=fix,
         )
     if callable(getattr(mechanism, "release", None)):  # a proposal of a curator
         from sfumato.audit.asked_questions.release_sampling import (

@@ -24,14 +24,21 @@ if TYPE_CHECKING:
 @click.option(
     "--positives", type=int, default=1, show_default=True, help="Stop after this many counts above the threshold."
 )
-@click.option("--epsilon", metavar="NUMBER", required=True, help="The price of the whole session, charged at once.")
+@click.option(
+    "--epsilon",
+    metavar="NUMBER",
+    required=True,
+    help="The price of the whole session: its privacy loss ε, charged at once.",
+)
 @click.option(
     "--values-epsilon",
     metavar="NUMBER",
     help="The part of --epsilon that pays for noisy values of the counts above the threshold.",
 )
 @click.option(
-    "--sensitivity", metavar="NUMBER", help="The most that one unit can change any count.  [default: from the policy]"
+    "--sensitivity",
+    metavar="NUMBER",
+    help="The largest change that one unit can cause in a count.  [default: from the policy]",
 )
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME", help="Allow counts of rows of this table. Repeatable."

@@ -44,11 +44,11 @@ quit         end the match; the remaining rounds count as wrong"""
     help="With --play: how the counts are answered.  [default: exact]",
 )
 @click.option("--rounds", type=int, help="With --play: the number of rounds.  [default: 10]")
-@click.option("--epsilon", metavar="NUMBER", help="With NAME: the price of the private answers.  [default: 1]")
+@click.option("--epsilon", metavar="NUMBER", help="With NAME: the ε of the private answers under attack.  [default: 1]")
 @click.option(
     "--neighbours",
     type=click.Choice(["add-remove", "replace"]),
-    help="With NAME, where supported: the neighbouring relation of the privacy guarantee.  [default: the attack's own]",
+    help="With NAME: the neighbouring relation of the guarantee.  [default: the attack's own]",
 )
 @click.option(
     "--column",
@@ -57,7 +57,7 @@ quit         end the match; the remaining rounds count as wrong"""
     help="With POLICY: the secret column to guess. Repeatable.  [default: every column with bounds or at least two "
     "listed values]",
 )
-@click.option("--runs", type=int, help="With POLICY: the number of guesses of each kind.  [default: 100]")
+@click.option("--runs", type=int, help="With POLICY: how many times each attack guesses.  [default: 100]")
 @click.option(
     "--minutes", metavar="NUMBER", help="With POLICY: start no new attack after this many minutes.  [default: 1]"
 )
@@ -138,8 +138,8 @@ def _refuse_options(beside: str = "", /, **values: object) -> None:
     for name, value in values.items():
         if value is not None:
             flag = "NAME or POLICY" if name == "what" else f"--{name}"
-            rule = f"{flag} is only for {beside}" if beside else f"{flag} cannot be combined with --play"
-            raise click.UsageError(f"{rule}: leave it out")
+            rule = f"it is only for {beside}" if beside else "it cannot be combined with --play"
+            raise click.UsageError(f"leave out {flag}: {rule}")
 
 
 def _attack_by_name(name: str, values: dict[str, Any]) -> Any:
@@ -150,7 +150,7 @@ def _attack_by_name(name: str, values: dict[str, Any]) -> Any:
     parameters = inspect.signature(attack).parameters
     for option, value in values.items():
         if value is not None and option not in parameters:
-            raise click.UsageError(f"the attack {name} has no --{option}: leave it out")
+            raise click.UsageError(f"leave out --{option}: the attack {name} does not have this option")
     return attack(**{option: value for option, value in values.items() if value is not None})
 
 
@@ -187,7 +187,7 @@ def _play_match(against: str, rounds: int) -> None:
 
     match = GuessingMatch(against, rounds)
     click.echo(
-        f"There are {len(NAMES)} people, and each has a secret with probability ½. Answers are {WORDS[against]}."
+        f"There are {len(NAMES)} people, and each has the secret with probability ½. Answers are {WORDS[against]}."
     )
     for ward_name in WARDS:
         click.echo(

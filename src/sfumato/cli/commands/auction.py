@@ -14,7 +14,7 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
 
 @click.command(short_help="Draw one private price for a file of bids.", epilog=EXIT_CODES_HELP)
 @click.argument("bids", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--epsilon", required=True, help="The privacy loss of each bid: 0.1 is strong privacy, 1 is moderate.")
+@click.option("--epsilon", required=True, help="The privacy loss ε of each bid: 0.1 is strong privacy, 1 moderate.")
 @click.option("--column", help="The column with the bids.  [default: the only one]")
 @click.option("--table", help="With a policy: the table with the bids.  [default: the only one]")
 @click.option(
@@ -27,13 +27,13 @@ from sfumato.privacy.numbers import DEFAULT_CONFIDENCE
     "--confidence",
     default=DEFAULT_CONFIDENCE,
     show_default=True,
-    help="The confidence of the guarantee and of the revenue range.",
+    help="The confidence of the revenue that is guaranteed and of the revenue range.",
 )
 @click.option(
     "--count-share",
     default="0.1",
     show_default=True,
-    help="The share of ε for the revenue range; 0 for the price only.",
+    help="The share of ε that pays for the range of the revenue; with 0 only the price is drawn.",
 )
 @click.option(
     "--request-id",

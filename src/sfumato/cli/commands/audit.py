@@ -24,7 +24,7 @@ _PIPE_WIDTH = 100
 
 @click.command(short_help="Test a policy's privacy guarantee on invented tables.", epilog=EXIT_CODES_HELP)
 @options.policy
-@click.option("--minutes", metavar="N", default="5", show_default=True, help="The approximate time limit.")
+@click.option("--minutes", metavar="N", default="5", show_default=True, help="Stop after about N minutes.")
 @click.option(
     "--questions", type=click.Path(path_type=Path), metavar="FILE", help="Audit the questions of this .sql file first."
 )

@@ -60,7 +60,7 @@ def command() -> None:
 @click.option(
     "--details",
     is_flag=True,
-    help="Also print the amounts in every unit that the account counts in: pure (ε), renyi and failure (δ).",
+    help="Also print each amount as the ledger counts it: pure (ε), renyi (Rényi divergence) and failure (δ).",
 )
 @click.option(
     "--plot",

@@ -31,7 +31,7 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 @click.option(
     "--reviewed",
     is_flag=True,
-    help="Show the questions that analysts marked for publication and an owner approved (sfumato requests publish).",
+    help="Show the answers that analysts marked for publication (sfumato requests publish) and an owner approved.",
 )
 @options.title
 @options.passphrase_file

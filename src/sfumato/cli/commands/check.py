@@ -88,7 +88,7 @@ def _print_clamped_and_dropped(checked: CheckedTable, *, periods: bool) -> None:
     if costs is None:
         return
     dropped_reason = "have no id, or are in no period with an account" if periods else "have no id"
-    click.echo(f"{name}: fingerprint of its rows {checked.content}")
+    click.echo(f"{name}: the fingerprint of its rows is {checked.content}")
     if checked.table.every_row and not costs.without_id:
         click.echo(f"{name}: {costs.rows:,} rows, each of them a unit")
     else:

@@ -17,7 +17,7 @@ _DRAFT_AGAIN = (
 
 @click.command(short_help="Remove the copies that init made of private tables.", epilog=EXIT_CODES_HELP)
 @options.policy
-@click.option("--yes", "confirmed", is_flag=True, help="Remove them without asking.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask for confirmation.")
 def command(policy: Path, confirmed: bool) -> None:
     """Remove the copies of the tables of POLICY that sfumato init made: each is listed, then you are asked.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--details",
     is_flag=True,
-    help="Print the cost in every unit that the account counts in: pure (ε), renyi and failure (δ).",
+    help="Print the cost as the ledger counts it: pure (ε), renyi (Rényi divergence) and failure (δ).",
 )
 @options.as_json
 def command(

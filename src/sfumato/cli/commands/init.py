@@ -118,13 +118,13 @@ _COPIES_NOTE = "Copies hold the same private rows as their originals; only you c
 @click.option(
     "--read-rows/--no-read-rows",
     default=None,
-    help="Read rows to detect column types, or do not; the result is exact, and only you see it.",
+    help="Read rows to detect column types, or do not. What is detected is exact, and only you see it.",
 )
 @click.option(
     "--copy/--no-copy",
     default=None,
-    help="If the engine cannot read a file as it is, copy it to Parquet, in a private folder beside the policy; or "
-    "read the originals, and leave out files that it cannot read at all.",
+    help="Copy files that the engine cannot read as they are to Parquet, in a private folder beside the policy; with "
+    "--no-copy, leave out what it cannot read.",
 )
 @click.option("--delimiter", metavar="LETTER", help="The delimiter of text files.  [default: detected]")
 @click.option("--encoding", metavar="NAME", help="The encoding of text files, such as latin-1.  [default: detected]")

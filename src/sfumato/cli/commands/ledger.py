@@ -121,10 +121,13 @@ def init(address: str, schema: str | None, spender: str | None) -> None:
 @click.argument("source", metavar="FROM", type=LedgerAddress(exists=True))
 @click.argument("target", metavar="TO", type=LedgerAddress())
 @click.option(
-    "--anchor", type=click.Path(path_type=Path), metavar="FILE", help="An anchor that proves the newest line."
+    "--anchor",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="For a backup or an export: an anchor of its last line, which shows that no later charge is missing.",
 )
 @click.option(
-    "--accept-loss", is_flag=True, help="Accept that charges recorded only in a lost ledger are not counted any more."
+    "--accept-loss", is_flag=True, help="Accept that charges which only a lost ledger recorded are forgotten."
 )
 def copy(source: Path | str, target: Path | str, anchor: Path | None, accept_loss: bool) -> None:
     """Move a ledger: copy every line of FROM unchanged to TO, a new file or an empty ledger in a database.

@@ -40,7 +40,7 @@ def command(url: str, forget: bool, certificate: str | None) -> None:
     token = _read_token()
     names = visible_policies(address, token, certificate=certificate)
     click.echo(f"token saved in {save_token(address, token, certificate)}")
-    click.echo(f"policies on this server: {', '.join(names) or 'none lists you yet'}")
+    click.echo(f"policies on this server: {', '.join(names) or 'none that lists you yet'}")
 
 
 def _read_token() -> str:

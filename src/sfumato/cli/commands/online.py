@@ -53,11 +53,13 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     type=int,
     default=20,
     show_default=True,
-    help="The maximum number of answers that are measured later in the session.",
+    help="The maximum number of answers that may be measured later, where the marginals are not enough.",
 )
 @click.option("--where", metavar="SQL", help="Count only rows that meet this SQL condition.")
 @click.option("--rows", type=int, metavar="N", help="Count at most N rows per unit, fewer than the policy allows.")
-@click.option("--epsilon", metavar="NUMBER", help="The price of the whole session, charged when it opens.")
+@click.option(
+    "--epsilon", metavar="NUMBER", help="The price of the whole session: its privacy loss ε, charged when it opens."
+)
 @click.option(
     "--delta", metavar="NUMBER", default="0", help="With --epsilon or --within: the δ of the price, such as 1e-9."
 )
@@ -74,7 +76,9 @@ _HELP = r"""Write a question in SQL, on one or several lines, and end it with ";
     show_default=True,
     help="The confidence of each range.",
 )
-@click.option("--strict", is_flag=True, help="Refuse questions whose answer would be unverified.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse questions whose answer could only be guessed, because all rounds are spent."
+)
 @options.analyst
 @options.ledger
 @options.session_id

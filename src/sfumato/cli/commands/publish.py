@@ -48,7 +48,7 @@ _marginal_options = options.combine_decorators(
     ),
 )
 _price_options = options.combine_decorators(
-    click.option("--epsilon", metavar="NUMBER", help="The price of all marginals together."),
+    click.option("--epsilon", metavar="NUMBER", help="The price of all marginals together: their privacy loss ε."),
     click.option(
         "--delta",
         metavar="NUMBER",

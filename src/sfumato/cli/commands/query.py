@@ -184,8 +184,8 @@ _release_options = options.combine_decorators(
     click.option(
         "--sample",
         metavar="SHARE",
-        help="Read a secret random sample of the units, such as 10%: less noise on the sample for the same price, and "
-        "numbers scaled to all units, whose ± covers the sampling, too.",
+        help="Answer from a secret random sample of the units, such as 10%, with less noise on the sample at the same "
+        "price. Numbers are scaled up to all units, and their ± includes the sampling error.",
     ),
     click.option(
         "--clipped",
@@ -369,7 +369,7 @@ def _ask_question(
         _ask_clipped(question, terms, values, progress)
         return
     if question.free and values["output"] is not None and not hasattr(question, "limit"):
-        raise click.UsageError("leave out -o: a list of tables or columns is not an answer")
+        raise click.UsageError("leave out -o: only an answer can be written to a file, not a list of tables or columns")
     terms |= {name: values[name] for name in ("range", "sample") if values[name] is not None}
     if not (values["explain"] or values["free"] or question.free or any(terms[name] for name in _PRICES)):
         if not values["dry_run"] or values["as_json"]:
@@ -410,7 +410,7 @@ def _draw_error(question: Question | Listing, terms: dict[str, Any], path: Path 
     if path is None:
         return
     if question.free:
-        raise click.UsageError("leave out --plot: a list of tables or columns has no error to draw")
+        raise click.UsageError("leave out --plot: a list of tables or columns has no error to plot")
     cast("Question", question).plot(path, delta=terms["delta"], confidence=terms["confidence"])
 
 
@@ -610,7 +610,7 @@ def _plot_answer(answer: Answer | Listing, path: Path) -> None:
     if _is_answer(answer):
         answer.plot(str(path))
     else:
-        raise click.UsageError("a list of tables or columns has no numbers to draw: leave out --plot")
+        raise click.UsageError("leave out --plot: a list of tables or columns has no numbers to plot")
 
 
 def _is_answer(answer: Answer | Listing) -> TypeGuard[Answer]:

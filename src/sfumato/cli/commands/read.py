@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from sfumato.privacy.precedents import Precedents
 
 
-@click.command(short_help="Explain what an ε means for one person, in context.", epilog=EXIT_CODES_HELP)
+@click.command(short_help="Explain what an ε means for one person.", epilog=EXIT_CODES_HELP)
 @click.argument("policy", type=click.Path(path_type=Path), required=False)
 @click.option("--epsilon", metavar="NUMBER", help="The ε to explain, instead of the one in POLICY.")
-@click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ.  [default: 0]")
+@click.option("--delta", metavar="NUMBER", help="With --epsilon: the δ to explain with it.  [default: 0]")
 @click.option(
     "--prior",
     metavar="SHARE",
     default="0.01",
     show_default=True,
-    help="The attacker's belief about a person before any answer.",
+    help="The probability that an attacker gives to a fact about a person, before any answer.",
 )
 @click.option(
     "--neighbours",

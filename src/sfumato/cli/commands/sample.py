@@ -43,7 +43,7 @@ from sfumato.cli.common.output import ProgressPrinter
     "--seed",
     type=int,
     metavar="N",
-    help="The seed of the drawing: the same N draws the same rows. The noise has no seed.",
+    help="A seed: the same N draws the same rows again. It does not affect the model or its noise.",
 )
 def command(
     file: Path,

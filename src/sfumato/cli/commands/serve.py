@@ -25,7 +25,7 @@ from sfumato.extras import install_command
 @click.option(
     "--postgres",
     metavar="ADDRESS",
-    help="The address for PostgreSQL clients, such as 127.0.0.1:5433: psql and BI tools.  [default: none]",
+    help="The address for PostgreSQL clients (psql, BI tools), such as 127.0.0.1:5433.  [default: none]",
 )
 @click.option("--processes", type=click.IntRange(1), metavar="N", help="The number of server processes.  [default: 1]")
 @options.ledger
@@ -46,7 +46,7 @@ def command(
         from sfumato.server.settings import ServerSettings, read_settings
     except ImportError:
         raise SfumatoError(
-            "the packages of the server are not installed", place="sfumato serve", fix=install_command("server")
+            "the server needs packages that are not installed", place="sfumato serve", fix=install_command("server")
         ) from None
     file_settings = ServerSettings() if settings is None else read_settings(settings)
     effective_settings = replace(

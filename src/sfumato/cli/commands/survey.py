@@ -52,7 +52,7 @@ def command() -> None:
 @click.option(
     "--split/--sampled",
     default=None,
-    help="Each respondent answers all questions, or one at random.  [default: the more accurate]",
+    help="Whether each respondent answers all questions, or one at random.  [default: the more accurate]",
 )
 @click.option(
     "--respondents",
@@ -75,7 +75,7 @@ def new(
         name, values = _parse_question(question_text)
         questions[name] = {"bins": [_parse_edge(edge) for edge in values]}
     if len(questions) != len(answers) + len(bins):
-        raise click.UsageError("every question needs a different name")
+        raise click.UsageError("two questions have the same name: give each question its own name")
     survey_form = collect(questions, epsilon, split=split)
     explanation = survey_form.explain(respondents)
     survey_form.save(form)
@@ -152,7 +152,7 @@ def estimate(
 def _parse_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise click.UsageError(f"write NAME=…, not {text}")
+        raise click.UsageError(f"write NAME=VALUE, such as smokes=yes, not {text}")
     return name.strip(), value.strip()
 
 

@@ -42,14 +42,18 @@ _model_options = options.combine_decorators(
         "weights",
         multiple=True,
         metavar="A=N",
-        help="The weight N of column A in the accuracy. Repeatable.",
+        help="How much accuracy on column A matters: its weight N, where other columns have 1. Repeatable.",
     ),
     click.option("--where", metavar="SQL", help="Use only rows that meet this SQL condition."),
     click.option("--rows", type=int, metavar="N", help="Use at most N rows per unit."),
     click.option(
-        "--order", metavar="COLUMN", help='Use one row per unit: the first by this column, or by "COLUMN DESC".'
+        "--order",
+        metavar="COLUMN",
+        help='Use one row per unit: the first in the order of this column; with "COLUMN DESC", the last.',
     ),
-    click.option("--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The memory limit of the model."),
+    click.option(
+        "--memory", metavar="SIZE", default="1 GiB", show_default=True, help="The most memory that the model may take."
+    ),
 )
 _price_options = options.combine_decorators(
     click.option(

@@ -44,7 +44,7 @@ def _parse_span(_ctx: click.Context, _parameter: click.Parameter, text: str | No
     "--expires",
     callback=_parse_span,
     metavar="SPAN",
-    help="How long the token is valid: 12h, 90d, 8w.  [default: it never expires]",
+    help="How long the token is valid, such as 12h, 90d or 8w.  [default: it never expires]",
 )
 @click.option(
     "--most",
@@ -87,7 +87,7 @@ def _require_price(price: str) -> None:
     try:
         parse_token_price(price)
     except Refusal as refusal:
-        raise InvalidParameter("price", price, "written as epsilon=0.1, for example", fix=refusal.hint) from None
+        raise InvalidParameter("price", price, "an amount such as epsilon=0.1", fix=refusal.hint) from None
 
 
 @command.command("list", epilog=EXIT_CODES_HELP)

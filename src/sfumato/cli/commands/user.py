@@ -34,7 +34,7 @@ def command() -> None:
     type=click.Choice(["owner", "analyst", "auditor"]),
     default="analyst",
     show_default=True,
-    help="An owner administers, an analyst asks within a share, an auditor reads everything that was done.",
+    help="An owner administers, an analyst asks questions within a share of the budget, an auditor reads all records.",
 )
 @options.ledger_here
 def add(name: str, role: str, ledger: Path | str | None) -> None:

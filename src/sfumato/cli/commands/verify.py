@@ -13,12 +13,16 @@ from sfumato.cli.common.exit_codes import EXIT_CODES_HELP
 
 @click.command(short_help="Verify a signed bundle, offline.", epilog=EXIT_CODES_HELP)
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--key", metavar="FILE", help="The owner's public key from another source: its file, or the line itself.")
+@click.option(
+    "--key",
+    metavar="FILE",
+    help="The owner's public key, got from the owner and not from the bundle: a .pub file, or the line in it.",
+)
 @click.option(
     "--earlier",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="An earlier bundle of the account, which this one must contain.",
+    help="An earlier bundle of the same account: BUNDLE must contain all of its lines.",
 )
 @click.option(
     "--policy",

@@ -70,7 +70,7 @@ request_id = click.option(
 session_id = click.option(
     "--request-id",
     metavar="ID",
-    help="An id for this session: repeated with the same id, the command opens and charges no second session.",
+    help="An id for this session: the command, repeated with the same id, does not open or charge a second one.",
 )
 analyst = click.option(
     "--analyst",
@@ -100,7 +100,7 @@ details = click.option(
     "--details",
     is_flag=True,
     callback=_keep_details,
-    help="Also print the cost in every unit that the account counts in: pure (ε), renyi and failure (δ).",
+    help="Also print the cost as the ledger counts it: pure (ε), renyi (Rényi divergence) and failure (δ).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 explain = click.option("--explain", is_flag=True, help="Only print the plan, step by step. Spends nothing.")
@@ -112,7 +112,7 @@ questions = click.option(
     is_flag=False,
     flag_value="all",
     metavar="[LINES]",
-    help="Show questions and answers: of all lines, or only of these lines, such as 4,7.",
+    help="Show questions and answers, of all lines of the ledger or only of these, such as 4,7.",
 )
 title = click.option("--title", metavar="TEXT", help="The title of the page.")
 passphrase_file = click.option(

@@ -62,10 +62,10 @@ def parse_rules_text(text: str) -> dict[str, Any]:
         return {}
     pieces = re.split(rf"(?:^|(?<=\s))({'|'.join(RULE_KEYS)})(?=\s|$)", text.strip())
     if pieces[0].strip():
-        raise click.UsageError(f"each rule must begin with one of {', '.join(RULE_KEYS)}")
+        raise click.UsageError(f"a rule on how cells are written must begin with one of {', '.join(RULE_KEYS)}")
     names, values = pieces[1::2], [piece.strip() for piece in pieces[2::2]]
     if len(set(names)) < len(names):
-        raise click.UsageError("write each rule once")
+        raise click.UsageError("a rule appears twice: write each rule once")
     return {name: _parse_value(name, value) for name, value in zip(names, values, strict=True)}
 
 
@@ -81,7 +81,7 @@ def _parse_value(name: str, value: str) -> Any:
     if name == "map":
         pairs = [part.partition(":") for part in value.split(",")]
         if not all(colon for _, colon, _ in pairs):
-            raise click.UsageError("write map as F:female,M:male")
+            raise click.UsageError("write a map of cells to values as map F:female,M:male")
         return {source.strip(): target.strip() for source, _, target in pairs}
     if name == "possible":
         return value.replace(",", " ").split()
@@ -183,7 +183,7 @@ def _expand_integer_range(part: str) -> tuple[str, ...]:
         return (part,)
     low, high = int(run[1]), int(run[2])
     if not low <= high < low + _MAX_RUN:
-        raise click.UsageError(f"write a run from low to high, such as 1..16, with at most {_MAX_RUN:,} values")
+        raise click.UsageError(f"write a range from low to high, such as 1..16, with at most {_MAX_RUN:,} values")
     return tuple(map(str, range(low, high + 1)))
 
 

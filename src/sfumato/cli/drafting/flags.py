@@ -143,10 +143,11 @@ def _print_differences(path: Any, table: str, unnamed: list[str], absent: list[s
     """Print the columns that only the table or only the SmartNoise file has."""
     if unnamed:
         click.echo(
-            f"Left out of {table}, because {path} does not name them: {', '.join(map(escape_unprintable, unnamed))}."
+            f"{path} does not name these columns of {table}, which are left out: "
+            f"{', '.join(map(escape_unprintable, unnamed))}."
         )
     if absent:
-        click.echo(f"Named in {path}, but not in {table}: {', '.join(map(escape_unprintable, absent))}.")
+        click.echo(f"{path} names columns that {table} does not have: {', '.join(map(escape_unprintable, absent))}.")
 
 
 def _column_answers(key: str, domain: Domain) -> dict[str, str]:

@@ -154,7 +154,7 @@ class Interview:
             return read(answer)
         except (SfumatoError, click.UsageError) as refusal:
             raise InvalidPolicy(
-                _rule_text(refusal), place=question.prompt, fix=f"answer it with {question.flag}"
+                _rule_text(refusal), place=question.prompt, fix=f"answer this question with {question.flag}"
             ) from None
 
     def _prompt(self, question: InterviewQuestion, read: Callable[[str], T]) -> T:

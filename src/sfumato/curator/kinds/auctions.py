@@ -37,5 +37,5 @@ KIND = ReleaseKind(
     ("epsilon", "counting", "within", "confidence", "fresh"),
     AuctionSpec((1, 2, 5, 10), "bids", "bid"),
     positional=("counting", "confidence"),
-    skins={"command": SkinRefusal("auctions are run with another command", "sfumato auction")},
+    skins={"command": SkinRefusal("auctions have a command of their own", "run sfumato auction POLICY")},
 )

@@ -29,10 +29,10 @@ def propose(workspace: Workspace, spec: ClippedSpec) -> WorkloadProposal:
     return proposal
 
 
-_QUERY = SkinRefusal("this release is bought with an option of sfumato query", "sfumato query POLICY SQL --clipped")
+_QUERY = SkinRefusal("clipped counts are bought with an option of sfumato query", "sfumato query POLICY SQL --clipped")
 _NO_PAGE = SkinRefusal(
     "the web page can buy answers, but not counts of what limits and bounds remove",
-    "ask from Python: answer.clipped(), or sfumato query --clipped",
+    "buy these counts from Python with curator.sql(…).clipped(), or with sfumato query --clipped",
 )
 KIND = ReleaseKind(
     "clipped",

@@ -28,9 +28,7 @@ def propose(workspace: Workspace, spec: LimitsSpec) -> LimitsProposal:
     return propose_limits(workspace.context, spec.table, spec.by, spec.share)
 
 
-_OWNER = SkinRefusal(
-    "limits cannot be searched for through a server", "ask the owner to run the search with the policy file"
-)
+_OWNER = SkinRefusal("a server cannot search for good limits", "ask the owner to run the search with the policy file")
 KIND = ReleaseKind(
     "limits",
     LimitsSpec,

@@ -48,7 +48,7 @@ def propose(workspace: Workspace, spec: MarginalsSpec) -> MarginalsProposal:
     return propose_marginals(workspace.context, workspace.catalog, **fields)
 
 
-_PUBLISH = SkinRefusal("marginals are published with another command", "sfumato publish")
+_PUBLISH = SkinRefusal("marginals have a command of their own", "run sfumato publish POLICY TABLE")
 _MODEL = SkinRefusal(
     "the web page cannot publish marginals", "publish them from Python: curator.marginals(table, ways)"
 )

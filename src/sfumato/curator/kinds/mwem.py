@@ -50,7 +50,7 @@ def propose(workspace: Workspace, spec: MwemSpec) -> MwemProposal:
     return propose_mwem(workspace.context, workspace.catalog, **fields)
 
 
-_PUBLISH = SkinRefusal("models are published with another command", "sfumato publish --method mwem")
+_PUBLISH = SkinRefusal("MWEM models are fitted with sfumato publish", "run sfumato publish POLICY TABLE --method mwem")
 _MODEL = SkinRefusal("the web page cannot publish models", "publish them from Python: curator.mwem(table, columns)")
 KIND = ReleaseKind(
     "synopses",

@@ -56,7 +56,7 @@ KIND = ReleaseKind(
     skins={
         "rest": _NEEDS_PROCESS,
         "page": _NEEDS_PROCESS,
-        "command": SkinRefusal("online sessions are run with another command", "sfumato online"),
+        "command": SkinRefusal("online sessions have a command of their own", "run sfumato online POLICY TABLE"),
     },
     contains=(QUESTIONS, "marginals"),
 )

@@ -30,7 +30,7 @@ def propose(workspace: Workspace, spec: OpenSessionSpec) -> SessionProposal:
 
 
 _NEEDS_PROCESS = SkinRefusal(
-    "a session cannot stay open over a server", "send all questions at once: above(…, questions=[…])"
+    "a threshold session cannot stay open on a server", "send all questions at once: above(…, questions=[…])"
 )
 KIND = ReleaseKind(
     "open-sessions",
@@ -43,7 +43,7 @@ KIND = ReleaseKind(
     skins={
         "rest": _NEEDS_PROCESS,
         "page": _NEEDS_PROCESS,
-        "command": SkinRefusal("sessions are run with another command", "sfumato above"),
+        "command": SkinRefusal("threshold sessions have a command of their own", "run sfumato above POLICY"),
     },
     contains=(QUESTIONS,),
 )

@@ -36,6 +36,6 @@ KIND = ReleaseKind(
     "release.running_totals:RunningAnswer",
     ("epsilon", "delta", "rho", "within", "confidence", "joint", "mechanism", "fresh"),
     RunningSpec("SELECT day, COUNT(*) AS visits FROM visits GROUP BY day"),
-    skins={"command": SkinRefusal("running totals are asked for with another command", "sfumato running")},
+    skins={"command": SkinRefusal("running totals have a command of their own", "run sfumato running POLICY SQL")},
     contains=(QUESTIONS,),
 )

@@ -34,7 +34,7 @@ def propose(workspace: Workspace, spec: ScoreSpec) -> ScoreProposal:
 
 
 _UPLOAD = SkinRefusal(
-    "a candidate cannot be scored through a server", "ask the owner to score it where the policy file is"
+    "a server cannot score synthetic rows", "ask the owner to score them with the policy file: curator.score(rows)"
 )
 KIND = ReleaseKind(
     "scores",
@@ -47,6 +47,8 @@ KIND = ReleaseKind(
     skins={
         "rest": _UPLOAD,
         "page": _UPLOAD,
-        "command": SkinRefusal("scores are computed with another command", "sfumato quality"),
+        "command": SkinRefusal(
+            "private scores are bought from Python", "call curator.score(rows), or compare exactly: sfumato quality"
+        ),
     },
 )

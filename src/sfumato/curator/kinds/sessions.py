@@ -54,6 +54,6 @@ KIND = ReleaseKind(
     "curator.proposals.session_answers:SessionAnswers",
     ("epsilon", "values_epsilon", "within", "confidence"),
     SessionSpec(100, ("SELECT COUNT(*) AS n FROM visits",)),
-    skins={"command": SkinRefusal("sessions are run with another command", "sfumato above")},
+    skins={"command": SkinRefusal("threshold sessions have a command of their own", "run sfumato above POLICY")},
     contains=(QUESTIONS,),
 )

@@ -49,7 +49,7 @@ def propose(workspace: Workspace, spec: SynthesisSpec) -> SynthesisProposal:
     return propose_synthesis(workspace.context, workspace.catalog, SynthesisOptions(**vars(spec)))
 
 
-_COMMAND = SkinRefusal("synthetic tables are made with another command", "sfumato synthesize")
+_COMMAND = SkinRefusal("synthetic tables have a command of their own", "run sfumato synthesize POLICY TABLE")
 _MODEL = SkinRefusal("the web page cannot make synthetic tables", "make them from Python: curator.synthesize(table)")
 KIND = ReleaseKind(
     "synthesis",

@@ -153,13 +153,13 @@ def require_delta(keys: str, given: bool, budgets: Sequence[Budget], other: str)
     budget = budgets[0]
     if not budget.delta:
         rule = f"the values of {keys} are not declared, and an account without a δ cannot find them in the data"
-        raise Unsupported("unknown-keys", rule, fix=f"{other}: that needs no δ")
+        raise Unsupported("unknown-keys", rule, fix=f"ask in a way that needs no δ: {other}")
     if not given:
         rule = f"the values of {keys} are not declared, and finding them in the data needs an ε and a δ"
         offered = offered_delta(budgets)
-        accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or "
-        first = accept if offered else "no δ is left for undeclared groups: "
-        raise Unsupported("unknown-keys", rule, fix=f"{first}{other}: that needs no δ")
+        accept = f"δ = {format_offered_delta(offered)} is offered: {_ACCEPT_DELTA}; or ask"
+        first = accept if offered else "no δ is left for undeclared groups, so ask"
+        raise Unsupported("unknown-keys", rule, fix=f"{first} in a way that needs no δ: {other}")
 
 
 def threshold_words(threshold: KeyThreshold) -> str:

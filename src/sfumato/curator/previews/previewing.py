@@ -66,7 +66,9 @@ def rebind_proposal(proposal: P, context: Context) -> P:
         raise InvalidParameter("proposal", proposal, rule, fix="pass curator.sql(…) or another method's result")
     if _declarations(policy) != _declarations(context.policy):
         fix = "make the proposal with this curator"
-        raise InvalidParameter("proposal", proposal, "made under a policy with the same declarations", fix=fix)
+        raise InvalidParameter(
+            "proposal", proposal, "made with a policy that declares the same unit, tables and columns", fix=fix
+        )
     return with_context(proposal, context)
 
 

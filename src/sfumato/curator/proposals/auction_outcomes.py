@@ -50,8 +50,8 @@ class AuctionOutcome:
             raise InvalidParameter(
                 "receipt",
                 None,
-                "that of a released sale, since no other receipt has rows",
-                fix="release the sale first",
+                "from a release: only a released sale can be shown as an answer",
+                fix="release the sale first: .release(epsilon=…)",
             )
         price = float(self.price)
         if self.buyers is None or self.counter is None:

@@ -180,14 +180,14 @@ class SynopsisOutline:
             raise Unsupported(
                 "some-rows",
                 f"the bought synopsis covers only the rows where {self.where}",
-                fix="query the synopsis itself",
+                fix="query the synopsis itself: synopsis.sql(…)",
             )
         if self.plan.rows != limits.rows:
             rule = (
                 f"the bought synopsis counts {digits(self.plan.rows)} rows per unit, but the question counts "
                 f"{limits.rows}"
             )
-            raise Unsupported("other-limits", rule, fix="query the synopsis itself")
+            raise Unsupported("other-limits", rule, fix="query the synopsis itself: synopsis.sql(…)")
 
     def expected_widths(self, columns: frozenset[str]) -> tuple[float, float]:
         """Return the half-width of a cell of these columns, and the sum of the single columns' half-widths.
@@ -342,7 +342,9 @@ def free_answer(question: SynopsisQuestion, context: Context, within: Within | N
             for name in missed_columns
         )
         rule = f"the best bought synopsis, on line {closest.answer.receipt.line}, gives {accuracy}"
-        raise Unsupported("too-wide", rule, fix="name a price to buy a new answer, or accept a wider range")
+        raise Unsupported(
+            "too-wide", rule, fix="give a price such as epsilon=0.5 to buy a new answer, or accept a wider range"
+        )
     return closest.answer
 
 

@@ -163,7 +163,11 @@ class TestProposal(PreviewedByOldName, StoredProposal):
     def _equal_groups(self, request: PriceRequest) -> tuple[GroupSums, list[str], Floats | None]:
         if self.test not in _POWERED:
             rule = f"power can be forecast only for {', '.join(_POWERED)}"
-            raise Unsupported("no-power", rule, fix="compare the ± of the counts, .error(epsilon=…), with the effect")
+            raise Unsupported(
+                "no-power",
+                rule,
+                fix="see the ± of the counts with .error(epsilon=…), and compare it with the effect that you expect",
+            )
         sums, names, _, _ = group_sums(self.empty_numbers(request), self.options, self.test)
         return sums, names, trend_contrast(self.options.scores, names) if self.test == "trend" else None
 

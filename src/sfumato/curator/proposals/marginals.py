@@ -465,9 +465,8 @@ class MarginalsProposal(PreviewedByOldName, StoredProposal):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "at this price, marginals with this many cells need noise of more than 1e12 grid steps, the most "
-                "that can be drawn exactly",
-                fix="pay more, ask for fewer columns at once, or use coarser bins",
+                "at this price, marginals with this many cells need more noise than can be drawn exactly",
+                fix="give a higher price, ask for fewer columns at once, or use coarser bins",
             )
         return bits
 
@@ -640,7 +639,7 @@ def _parse_weights(sets: tuple[AttributeSet, ...], names: Sequence[str], weights
             key = frozenset(str(name).lower() for name in ((columns,) if isinstance(columns, str) else columns))
             if key not in index_of_set:
                 fix = f"use as keys: {_list_marginals(sets, names)}"
-                raise InvalidParameter("weights", columns, "a mapping whose keys are requested marginals", fix=fix)
+                raise InvalidParameter("weights", columns, "a mapping from requested marginals to numbers", fix=fix)
             parsed[index_of_set[key]] = exact(weight, "weights", POSITIVE)
         return tuple(parsed)
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Sequence) or len(weights) != len(sets):

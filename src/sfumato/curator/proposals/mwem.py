@@ -354,9 +354,8 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "at this price, this many rounds need noise of more than 1e12 grid steps, the most that can be "
-                "drawn exactly",
-                fix="pay more, run fewer rounds, or lower the rows per unit with rows=",
+                "at this price, this many rounds need more noise than can be drawn exactly",
+                fix="give a higher price, fewer rounds, or count fewer rows per unit with rows=1",
             )
         return bits
 
@@ -369,7 +368,10 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             assert price.epsilon is not None
             if price.epsilon < self.rounds * _MIN_EPSILON_PER_ROUND:
                 raise InvalidParameter(
-                    "epsilon", price.epsilon, "at least 1e-8 for each round", fix="pay more, or run fewer rounds"
+                    "epsilon",
+                    price.epsilon,
+                    "at least 1e-8 for each round",
+                    fix="give a larger epsilon, or fewer rounds",
                 )
             return self._split_epsilon(price, price.epsilon)
         rho = price_in_rho(price)
@@ -378,7 +380,7 @@ class MwemProposal(PreviewedByOldName, StoredProposal):
             if price.kept_by(steps.curve):
                 return steps
         raise InvalidParameter(
-            "price", str(price), "high enough for this many rounds", fix="pay more, or run fewer rounds"
+            "price", str(price), "high enough for this many rounds", fix="give a higher price, or fewer rounds"
         )
 
     def _split_epsilon(self, price: Price, epsilon: Fraction) -> MwemSteps:
@@ -513,7 +515,12 @@ def propose_mwem(
     if type(textbook) is not bool:
         raise InvalidParameter("textbook", textbook, "True or False")
     if (ways is None) == (queries is None):
-        raise InvalidParameter("queries", queries, "a list of counts, unless ways is given instead", fix="write ways=2")
+        raise InvalidParameter(
+            "queries",
+            queries,
+            "given if ways is left out, and left out if ways is given",
+            fix="write ways=2, or list the counts in queries",
+        )
     names = [attribute.name for attribute in coded.attributes]
     sets = () if ways is None else tuple((indices, None) for indices in parse_sets(ways, names))
     workload = sets if queries is None else _parse_queries(queries, coded.attributes)

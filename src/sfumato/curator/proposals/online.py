@@ -306,7 +306,9 @@ class OnlineSession(SecretSession):
         if not self._gates.remaining_answers:
             if strict:
                 rule = "all rounds of this session are used up, so numbers outside its synopsis cannot be verified"
-                raise Unsupported("unverified", rule, fix="ask without strict=True, or open another session")
+                raise Unsupported(
+                    "unverified", rule, fix="ask without strict=True to get an estimate, or open another session"
+                )
             return tuple(
                 ResolvedTotals(self._hypothesis.guess_totals(quantity), _interval_function(quantity), UNVERIFIED)
                 for quantity in quantities

@@ -204,7 +204,7 @@ def _searchable_domain(table: Table, column: Any) -> Domain:
     name = f"{table.name}.{column}"
     if column == table.id:
         fix = f"choose one of {', '.join(other for other in table.columns if other != table.id)}"
-        raise InvalidParameter("column", name, "other than the unit's id, which has no bounds", fix=fix)
+        raise InvalidParameter("column", name, "any column except the unit's id, which has no bounds", fix=fix)
     domain = table.columns.get(column)
     if domain is None:
         column_names = ", ".join(table.columns) or "none"

@@ -219,5 +219,5 @@ def parse_model(formula: str | None, target: str | None, on: Sequence[str] | Non
         return parse_formula(formula)
     if target is None or not on or isinstance(on, str):
         fix = f'write {method}("hours ~ age + sex", "people"), or target="hours", on=["age", "sex"]'
-        raise InvalidParameter("formula", formula, "given, or else a target and a list of columns in on", fix=fix)
+        raise InvalidParameter("formula", formula, "given, unless target and on are given instead", fix=fix)
     return formula_of_columns(target, on)

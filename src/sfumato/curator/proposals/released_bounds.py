@@ -89,8 +89,8 @@ class Bounds:
             raise InvalidParameter(
                 "receipt",
                 None,
-                "that of released bounds: only those can be shown as rows",
-                fix="release the bounds first",
+                "from a release: only released bounds can be shown as an answer",
+                fix="release the bounds first: .release(epsilon=…)",
             )
         half_width = self.steps.rank_error(self.receipt.confidence or DEFAULT_CONFIDENCE)
         counts = {"inside": self.steps.inside, "outside": self.steps.outside}

@@ -283,7 +283,9 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
             draw = self._prepare_strategy(price, rho * (1 - held_back))
             if price.kept_by(draw.batch.curve):
                 return draw
-        raise InvalidParameter("price", str(price), "high enough for noise on two numbers", fix="pay more")
+        raise InvalidParameter(
+            "price", str(price), "high enough for the two numbers of a score", fix="give a larger epsilon or rho"
+        )
 
     def _prepare_strategy(self, price: Price, amount: Fraction) -> ScoreDraw:
         """Prepare the release that spends this ε, or ρ; all on the distance if the number of rows is public.
@@ -317,9 +319,8 @@ class ScoreProposal(PreviewedByOldName, StoredProposal):
         if size > MAX_STEPS / 4:
             raise Unsupported(
                 "too-much-noise",
-                "at this price, scoring this many marginals needs noise of more than 1e12 grid steps, the most "
-                "that can be drawn exactly",
-                fix="pay more, name fewer columns, or lower the rows per unit with rows=",
+                "at this price, scoring this many marginals needs more noise than can be drawn exactly",
+                fix="give a higher price, name fewer columns, or count fewer rows per unit with rows=1",
             )
         return replace(view, grid=grid)
 

@@ -210,7 +210,9 @@ def zeros_with_condition(
     except Unsupported as refusal:
         if refusal.code == "contradictory-zeros":
             fix = "correct the condition: with the values that the policy declares, it never holds"
-            raise InvalidParameter("where", where, "a condition that some row can meet", fix=fix) from None
+            raise InvalidParameter(
+                "where", where, "a condition that at least one possible row meets", fix=fix
+            ) from None
         return zeros
     return all_zeros
 

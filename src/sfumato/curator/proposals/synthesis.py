@@ -505,8 +505,8 @@ class SynthesisProposal(PreviewedByOldName, StoredProposal):
         if bits < _MIN_BITS:
             raise Unsupported(
                 "too-much-noise",
-                "at this price, the noise has more than 1e12 grid steps, the most that can be drawn exactly",
-                fix="pay more, name fewer columns, or lower the rows per unit with rows=",
+                "at this price, a synthetic table needs more noise than can be drawn exactly",
+                fix="give a higher price, name fewer columns, or count fewer rows per unit with rows=1",
             )
         return bits
 

@@ -166,7 +166,7 @@ def _require_private_table(policy: Policy, name: object) -> Table:
         raise Unsupported(
             "public-table",
             rule,
-            fix=f"leave {table.name} out, and join its rows to the synthetic rows",
+            fix=f"leave {table.name} out: its real rows can be joined to the synthetic ones",
             place=_PLACE,
         )
     if table.every_row:
@@ -185,7 +185,9 @@ def _linked_by_key(policy: Policy, parent: Table, child: Table, via: Via) -> Lin
         if column not in table.columns:
             reference = f"{child.name}.{via.on} refers to {parent.name}.{via.key}"
             rule = f"{reference}, but {table.name} does not declare {column}"
-            raise Unsupported("undeclared-key", rule, fix=f"declare {column} in {table.name}", place=_PLACE)
+            raise Unsupported(
+                "undeclared-key", rule, fix=f"declare the column {column} of {table.name} in the policy", place=_PLACE
+            )
     return LinkedPair(parent, child, unit_column(policy, parent), unit_column(policy, child), via)
 
 
@@ -193,11 +195,11 @@ def _linked_by_unit(policy: Policy, parent: Table, child: Table) -> LinkedPair:
     if parent.max_rows != 1:
         rule = (
             f"one {policy.unit.name} may have {parent.max_rows} rows in {parent.name}, and the policy does not "
-            "say which of them "
+            f"say which of them a row of {child.name} belongs to"
         )
         fix = f"name the table with max_rows = 1 first, or give {child.name} a foreign key: "
         fix += f'id = {{ via = "{parent.name}", on = "…" }}'
-        raise Unsupported("several-parents", f"{rule}a row of {child.name} belongs to", fix=fix, place=_PLACE)
+        raise Unsupported("several-parents", rule, fix=fix, place=_PLACE)
     return LinkedPair(parent, child, unit_column(policy, parent), unit_column(policy, child), None)
 
 
@@ -357,7 +359,9 @@ def _given_columns(parent: Table, names: tuple[str, ...], given: Sequence[str] |
     cells = _joint_cells(parent, chosen)
     if cells > room:
         rule = f"children are drawn given at most {room:,} combinations of cells; {', '.join(chosen)} have {cells:,}"
-        raise Unsupported("too-many-cells", rule, fix="name fewer columns in given, or give them coarser bins")
+        raise Unsupported(
+            "too-many-cells", rule, fix="pass fewer columns as given=[…], or declare coarser bins for them"
+        )
     return chosen
 
 

@@ -210,7 +210,9 @@ def propose_logistic(
     draft = logistic_design(parsed, domains, 1 << 12, event)
     if draft.is_wide and not parsed.has_intercept:
         rule = "a formula with so many columns can only be fitted with an intercept"
-        raise Unsupported("wide-without-intercept", rule, fix="leave out 0 + and - 1, or name fewer columns")
+        raise Unsupported(
+            "wide-without-intercept", rule, fix="leave out '0 +' or '- 1' in the formula, or name fewer columns"
+        )
     text = f"LOGISTIC {parsed.text} for {draft.event_label} FROM {', '.join(rows.steps)}"
 
     def ask(selection: RowSelection, sums: Sequence[str]) -> Question:

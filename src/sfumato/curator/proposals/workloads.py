@@ -615,10 +615,10 @@ def _parse_question(context: Context, ask: Callable[[str], Any], source: Any) ->
     question = ask(source) if isinstance(source, str) else source
     if not isinstance(question, Question):
         rule = "a workload takes SELECT questions, not SHOW or DESCRIBE"
-        raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: it is free")
+        raise Unsupported("listing", rule, fix="ask SHOW TABLES or DESCRIBE separately: both are free")
     if question.query.combined is not None:
         rule = "a question that combines several SELECTs cannot be part of a workload: it is already a batch"
-        raise Unsupported("combined", rule, fix="ask it by itself, or put its SELECTs into the workload")
+        raise Unsupported("combined", rule, fix="ask that question by itself, or list its SELECTs one by one")
     if not question.belongs_to(context):
         rule = "made by the curator that answers them"
         raise InvalidParameter("questions", question.text, rule, fix="make every question with this curator's sql(…)")
@@ -643,7 +643,9 @@ def _require_question_count(questions: Mapping[str, Any]) -> None:
     if not 0 < len(questions) <= MAX_QUESTIONS:
         rule = f"a workload needs at least one question and at most {MAX_QUESTIONS:,}"
         raise Unsupported(
-            "no-question" if not questions else "too-many-questions", rule, fix="give a list of questions"
+            "no-question" if not questions else "too-many-questions",
+            rule,
+            fix='pass a list of questions, such as ["SELECT COUNT(*) FROM …"]',
         )
     for name in questions:
         if not isinstance(name, str) or not name.strip():

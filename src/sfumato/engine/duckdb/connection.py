@@ -136,7 +136,11 @@ class Sources:
                 rule = (
                     f"a public table that is joined by comparisons can have at most {MAX_ROWS:,} rows; {table} has more"
                 )
-                raise Unsupported("bands-too-large", rule, fix="join by equality, or by a table with fewer rows")
+                raise Unsupported(
+                    "bands-too-large",
+                    rule,
+                    fix="join with =, such as ON a.code = b.code, or use a public table with fewer rows",
+                )
             compared = [column for _, column in comparisons]
             quoted = [quote_identifier(column) for column in (*columns, *compared)]
             not_null = " AND ".join(f"{column} IS NOT NULL" for column in quoted)
@@ -343,7 +347,7 @@ class Sources:
             raise InvalidPolicy(
                 "no column of this table has a name that SQL queries can use",
                 place=f"tables.{table.name}.source",
-                fix="rename the columns: printable, at most 63 characters, not beginning with sf_",
+                fix="rename the columns: a name has at most 63 printable characters and does not begin with sf_",
             )
         if table.name not in self._files or self._files[table.name].kind != "csv":
             kinds = {column: discovery.type_from_stored_type(cell) for column, cell in cells.items()}

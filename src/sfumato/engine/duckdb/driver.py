@@ -193,7 +193,9 @@ class DuckDB(StatementReader):
             finished.set()
             watcher.join()  # so that it interrupts no later statement
         rule = f"listing all groups takes more than {FREE_SECONDS} seconds, the time limit for free steps"
-        raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression")
+        raise Unsupported(
+            "keys-too-costly", rule, fix="group by a simpler expression, such as a column instead of a function of it"
+        )
 
     def open_snapshot(self) -> DuckDBSnapshot:
         """Begin a snapshot of the data that were opened."""

@@ -162,7 +162,11 @@ class Postgres(ServerEngine):
                 if time.monotonic() - start < FREE_SECONDS:
                     raise
                 rule = f"listing all groups takes more than {FREE_SECONDS} seconds, the time limit for free steps"
-                raise Unsupported("keys-too-costly", rule, fix="group by a simpler expression") from None
+                raise Unsupported(
+                    "keys-too-costly",
+                    rule,
+                    fix="group by a simpler expression, such as a column instead of a function of it",
+                ) from None
         return exact_keys(rows, [expression.domain.type for expression in world.expressions])
 
     def relation_identities(self, table: str) -> tuple[DataIdentity, ...]:

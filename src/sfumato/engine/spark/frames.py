@@ -225,7 +225,7 @@ def require_correct_results(session: SparkConnection, place: str) -> None:
         raise InvalidPolicy(
             f"this server computes {function} differently from Sfumato's SQL",
             place=place,
-            fix="use a Spark whose version and settings are known to work",
+            fix="use a tested version of Spark with default settings: see sfumato docs spark",
         )
     if not session.cloned:
         _PROVED_SERVERS.add(server_version)

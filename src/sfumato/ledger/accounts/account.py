@@ -295,7 +295,7 @@ class Account:
                 raise AlreadyAnswered(
                     "a charge pays for one answer, and this charge was already answered or stopped",
                     place=f"line {charge.number}",
-                    fix="charge again for another answer",
+                    fix="make a new charge with account.charge(…) for another answer",
                 )
             transaction.remove_pending_charge(charge.number)
             shared_columns = {

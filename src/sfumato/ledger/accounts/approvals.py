@@ -229,7 +229,7 @@ class AccountRequests:
             raise Unsupported(
                 "many-requests",
                 rule,
-                fix="withdraw some of them, or wait until they are decided",
+                fix="withdraw some of your requests, or wait until they are decided",
                 place="your requests",
             )
         return None

@@ -35,8 +35,10 @@ class SettledAnswer:
 
     def __post_init__(self) -> None:
         if self.entry.curve.parts:
-            fix = "leave out its parts: the tab has already paid"
-            raise InvalidParameter("entry", self.entry.parts, "one without its own privacy loss", fix=fix)
+            fix = "leave out the parts of the entry"
+            raise InvalidParameter(
+                "entry", self.entry.parts, "without parts, because the tab already pays for its privacy loss", fix=fix
+            )
         checked_text(self.body, "body", MAX_BODY_LENGTH)
 
 

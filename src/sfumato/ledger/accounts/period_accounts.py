@@ -106,7 +106,10 @@ class PeriodAccounts(Account):
         place = f"account {self.name!r}"
         fix = f"correct each period by its account name: ledger.account({f'{self.name} <period>'!r}).correct(…)"
         raise Unsupported(
-            "period-correction", "a correction must be made in the account of a single period", place=place, fix=fix
+            "period-correction",
+            "this policy has one account per period, so a correction needs the account of a single period",
+            place=place,
+            fix=fix,
         )
 
     def open_tab(

@@ -449,5 +449,5 @@ def _checkpoint_seal(text: str) -> str:
     if not path.exists():
         local_files.write_privately(path, f"{bits.random_bits(256):064x}".encode(), replace=False)
     if not local_files.is_private_file(path):
-        raise PermissionError("others can read the key")
+        raise PermissionError("the key file can be read by other users")
     return hmac.digest(bytes.fromhex(path.read_text(encoding="ascii")), text.encode(), "sha256").hex()

@@ -309,7 +309,7 @@ def require_ledger_gone(place: str, key: str) -> None:
     raise LedgerUnavailable(
         "an export can only replace a lost ledger, and the ledger of this export still exists",
         place=place,
-        fix="copy the ledger itself, which then accepts no more charges; if it is destroyed, move its file away first",
+        fix="copy the ledger itself, which then accepts no more charges; if it is unusable, move its file away first",
     )
 
 

@@ -150,7 +150,9 @@ class UnitSum(_ValueAggregate):
         domain = intervals.integer_domain(low, high, nullable=self.nullable)
         if domain is None:
             rule = f"a sum of {self.cap:,} values of this range does not fit into 64 bits"
-            raise Unsupported("unbounded", rule, fix="narrow their range with LEAST(GREATEST(…, low), high)")
+            raise Unsupported(
+                "unbounded", rule, fix="narrow the range of the values with LEAST(GREATEST(x, low), high)"
+            )
         return domain
 
 

@@ -296,7 +296,9 @@ def _names_after_join(source: RowSelection, right: _Side, same: Sequence[str]) -
     for key in sorted(duplicates):
         if _is_derived(source, key):
             rule = f"{left_names[key][0]} is a derived column and also a column of the joined table"
-            raise Unsupported("duplicate-column", rule, fix="give the derived column another name")
+            raise Unsupported(
+                "duplicate-column", rule, fix="give the derived column another name, such as derive(other_name=…)"
+            )
     return {key: definition for key, definition in {**left_names, **right_names}.items() if key not in duplicates}
 
 
@@ -430,7 +432,7 @@ def _key_name(key: OutputColumn) -> str:
         return tree.name
     key_text = f"sf.{key}" if isinstance(key, Histogram) else f'"{quote_text(key)}"'
     fix = f"name it, as in band={key_text}, or use derive(…) first"
-    raise Unsupported("unnamed-column", "a computed key needs a name", fix=fix)
+    raise Unsupported("unnamed-column", "a group key that is computed needs a name", fix=fix)
 
 
 def _lower_key(key: OutputColumn, names: Names, row_source: RowSource) -> tuple[Tree, Tree]:

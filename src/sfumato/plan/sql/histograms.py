@@ -64,7 +64,7 @@ class Histogram:
         domain = lower_expression(column.copy(), rows.resolve).domain
         if domain.type not in (Type.INTEGER, Type.REAL):
             rule = f"a histogram needs a numeric column; {self.of} is {domain.type.value}"
-            raise Unsupported("histogram", rule, fix="group by its values, or use a numeric expression")
+            raise Unsupported("histogram", rule, fix="group by the values of the column, or use a numeric expression")
         if domain.range is None or domain.range[0] == domain.range[1]:
             rule = f"a histogram divides the declared range into equal bins, and {self.of} has no such range"
             raise Unsupported("histogram", rule, fix=f"declare bounds for {self.of} in the policy")

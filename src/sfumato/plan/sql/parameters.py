@@ -98,7 +98,9 @@ def parameter_literals(places: list[ParameterPosition], parameters: Parameters |
     surplus = [name for name in values if name not in positions]
     if surplus:
         rule = f"the question has no parameter {', '.join(f'${escape_unprintable(name[:60])}' for name in surplus[:5])}"
-        raise Unsupported("parameter", rule, fix="leave out this value, or use the parameter in the question")
+        raise Unsupported(
+            "parameter", rule, fix="leave out the value that has no parameter, or use that parameter in the question"
+        )
     return {name: _literal(name, value) for name, value in values.items()}
 
 

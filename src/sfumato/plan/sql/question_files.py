@@ -35,7 +35,7 @@ def split_questions(source: str) -> tuple[WrittenQuestion, ...]:
         tokens = sqlglot.tokenize(source, dialect="duckdb")
     except SqlglotError:
         rule = "a file of questions must be SQL, with semicolons between the questions"
-        raise Unsupported("not-sql", rule, fix="look for a quote or a comment that is not closed") from None
+        raise Unsupported("not-sql", rule, fix="close every quote and every comment in the file") from None
     token_spans, first = [], None
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:

@@ -192,9 +192,7 @@ def _number(digits: str) -> Literal:
     if digits.isdecimal() and len(digits) <= 100:
         if int(digits) > LARGEST_INTEGER:
             rule = "a whole number can be at most 2^62 in absolute value"
-            raise Unsupported(
-                "literal", rule, fix="write it as a real number, with a decimal point or an exponent, such as 1e30"
-            )
+            raise Unsupported("literal", rule, fix="write the number with a decimal point or an exponent, such as 1e30")
         return literal(Type.INTEGER, int(digits))
     if len(digits) > 100 or len(digits.lower().partition("e")[2]) > 5:
         raise Unsupported("literal", "a number can have at most 100 characters", fix="write fewer digits")

@@ -266,7 +266,7 @@ class _SelectBuilder:
             lowered = self.attempt(named_output[0])
             if lowered is None:
                 rule = "an aggregate or window function is not allowed here: this clause is evaluated row by row"
-                raise Unsupported("part", rule, fix="use it in SELECT or HAVING")
+                raise Unsupported("part", rule, fix="use the aggregate or window function in SELECT or HAVING")
             return lowered
 
         return cached_lowering(resolve)

@@ -212,7 +212,7 @@ def require_published_columns(known: Collection[str], named: Collection[str]) ->
     missing = sorted({*named} - {*known})
     if missing:
         rule = f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not published"
-        raise Unsupported("unpublished-column", rule, fix="publish these columns together with the others")
+        raise Unsupported("unpublished-column", rule, fix="ask about published columns, or publish these with them")
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,11 +256,11 @@ def _check_finish(query: Query) -> None:
     if query.combined is not None:
         rule = "a synopsis answers one SELECT at a time, and this question combines several"
         raise Unsupported(
-            "combined", rule, fix="ask each SELECT by itself, and combine the answers in pandas, which is free"
+            "combined", rule, fix="ask each SELECT by itself, which is free, and combine the answers in pandas"
         )
     if extract_key_functions(query)[1]:
         rule = "a synopsis cannot compute functions of group keys"
-        raise Unsupported("key-functions", rule, fix="group by the function's result: GROUP BY UPPER(region)")
+        raise Unsupported("key-functions", rule, fix="write the function in GROUP BY, such as GROUP BY UPPER(region)")
 
 
 def _where_conditions(relation: Relation) -> tuple[Expression, ...]:
@@ -271,7 +271,7 @@ def _where_conditions(relation: Relation) -> tuple[Expression, ...]:
         relation = relation.input
     if not isinstance(relation, Scan):
         rule = "a synopsis holds the number of rows per cell, so it cannot join rows, rank them or group them by person"
-        raise Unsupported("rows-only", rule, fix="use conditions on single rows: WHERE, GROUP BY and FILTER")
+        raise Unsupported("rows-only", rule, fix="ask with WHERE, GROUP BY and FILTER, without joins or windows")
     return tuple(predicates)
 
 
@@ -470,7 +470,7 @@ class _QuestionEvaluator:
         for key_indices, groups in zip(sets, self.groupings, strict=True):
             if len(key_indices) == width and {*groups.keys} != {*wanted}:
                 rule = "the synopsis's cells do not form the groups of the question"
-                raise Unsupported("other-groups", rule, fix="group by columns whose values are listed")
+                raise Unsupported("other-groups", rule, fix="group by columns whose values are listed in the policy")
 
     def _possible_groups(self, groups: CellGroups) -> CellGroups:
         """Drop groups of which the conditions leave no cell, as the curator does."""
@@ -485,7 +485,7 @@ class _QuestionEvaluator:
         shown_index = [index for index, place in enumerate(groups.grid_index.tolist()) if grid[place]]
         if not shown_index:
             rule = "no row can meet these conditions, so there is no group to show"
-            raise Unsupported("no-groups", rule, fix="widen WHERE, or declare more values in the policy")
+            raise Unsupported("no-groups", rule, fix="use a wider WHERE, or declare more values in the policy")
         return replace(
             groups, keys=tuple(groups.keys[index] for index in shown_index), grid_index=groups.grid_index[shown_index]
         )
@@ -536,7 +536,7 @@ class _QuestionEvaluator:
         """Return the totals of a measure: one, or two for a mean."""
         if type(measure) not in (Count, Sum, Mean):
             rule = "a synopsis holds the number of rows per cell, from which only COUNT, SUM and AVG can be computed"
-            raise Unsupported("aggregate", rule, fix="ask for one of these, with FILTER (WHERE …) if needed")
+            raise Unsupported("aggregate", rule, fix="ask for COUNT, SUM or AVG, with FILTER (WHERE …) if needed")
         conditions = [*self.conditions, *key_conditions, *([] if measure.where is None else [measure.where])]
         values = [] if measure.value is None else [measure.value]
         axes = tuple(sorted({*self.attributes_read([*conditions, *values]), *groups.axes, *groups.joined_axes}))

@@ -235,7 +235,7 @@ def evaluate(expression: Expression, columns: Mapping[Reference, CellOutcomes], 
     if expression.function not in _FUNCTIONS:
         supported = ", ".join(sorted(_FUNCTIONS))
         rule = f"{expression.function} cannot be computed from the cells of a synopsis"
-        raise Unsupported("function", rule, fix=f"use one of {supported}")
+        raise Unsupported("function", rule, fix=f"use one of these functions: {supported}")
     return _FUNCTIONS[expression.function](
         expression, [evaluate(argument, columns, axes) for argument in expression.arguments]
     )
@@ -303,7 +303,9 @@ def _parse_texts(texts: CellTexts, kind: Type) -> CellOutcomes:
     """Parse texts by the grammar that rows are parsed by; dates are not supported."""
     if kind.temporal:
         rule = "a synopsis cannot parse texts as dates"
-        raise Unsupported("function", rule, fix="compare the text itself, or publish a column of dates")
+        raise Unsupported(
+            "function", rule, fix="compare the text itself, or publish a column that is declared as a date"
+        )
     if kind is Type.BOOLEAN:
         true, false = (_matches(texts, grammar) for grammar in (TRUE, FALSE))
         return PossibleTruths(true | texts.unknown, false | texts.unknown, ~(true | false) | texts.unknown)

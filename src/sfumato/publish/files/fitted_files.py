@@ -41,7 +41,7 @@ class FitManifest:
             if not isinstance(getattr(self, name), kind):
                 given = ValueWords(f"an object of type {type(getattr(self, name)).__name__}")
                 raise InvalidParameter(
-                    name, given, f"a {kind.__name__} value", fix="load the file that publishing wrote"
+                    name, given, f"a {kind.__name__} value", fix="load the .sfu file with sf.synopsis(path)"
                 )
 
 

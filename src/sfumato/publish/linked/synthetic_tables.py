@@ -295,7 +295,7 @@ class SyntheticTables:
         """Parse the text that ``to_json`` wrote; any other text is refused."""
         written = codec.loads_as(_SyntheticTablesFile, source, longest=_MAX_JSON_CHARACTERS)
         fix = "pass the text that SyntheticTables.to_json() returned"
-        with refuse_malformed(lambda: InvalidParameter("source", source, "synthetic tables as JSON", fix=fix)):
+        with refuse_malformed(lambda: InvalidParameter("source", source, "the JSON text of synthetic tables", fix=fix)):
             links = (written.link, *written.further_links)
             models = map(Synthetic.from_json, (written.parent, written.child, *written.further_children))
             by_name = dict(zip(table_names(links), models, strict=True))

@@ -260,7 +260,7 @@ def _code_column(
         raise Unsupported("not-text", "columns must be given by name, as strings", fix='write ["sex", "age"]')
     if _is_unit(table, name):
         rule = f"{name[:60]} identifies the unit of each row, and ids are never released"
-        raise Unsupported("unit-column", rule, fix="leave this column out of the list")
+        raise Unsupported("unit-column", rule, fix=f"leave {name[:60]} out of the list of columns")
     if name.lower() not in column_names:
         fix = suggest_name(name, coded_names(table))
         raise Unsupported("unknown-column", f"no declared column of {table.name} is called {name[:60]}", fix=fix)

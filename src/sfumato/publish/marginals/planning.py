@@ -144,8 +144,8 @@ class PlannedBlock:
             raise InvalidParameter(
                 "deviation",
                 float(self.deviation),
-                "at most 1e12 grid steps",
-                fix="use fewer cells, a higher price or coarser weights, so that the noise has at most 1e12 grid steps",
+                "at most 1e12 grid steps, the most noise that can be drawn exactly",
+                fix="ask for fewer cells, give a higher price, or use weights with fewer digits",
             )
 
 

@@ -121,7 +121,7 @@ def _load_ledger(path: str | os.PathLike[str]) -> Anchor | dict[int, dict[str, A
             return codec.loads_as(Anchor, source)
         return {line["number"]: line for line in decoded}
     except (OSError, ValueError, TypeError, KeyError, RecursionError, InvalidParameter) as error:
-        raise InvalidParameter("ledger", str(path), "an export of a ledger, or an anchor", fix=fix) from error
+        raise InvalidParameter("ledger", str(path), "a JSON export or an anchor of a ledger", fix=fix) from error
 
 
 def step_cost(step: Charged, *, pure: bool) -> Fraction | None:

@@ -227,8 +227,8 @@ def _check_noise_size(size: Fraction) -> Fraction:
         raise InvalidParameter(
             "price",
             float(size),
-            "higher: at this price the noise has more than 1e12 grid steps",
-            fix="pay more, or name fewer columns",
+            "higher: at this price a synthetic table needs more noise than can be drawn exactly",
+            fix="give a higher price, or name fewer columns",
         )
     return max(size, LEAST_STEPS)
 

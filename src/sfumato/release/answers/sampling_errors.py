@@ -41,7 +41,9 @@ def parse_sampled_fraction(sample_of: Number, size: int | None) -> Fraction:
         return fraction_or_size
     if size is None:
         fix = "give the share that was drawn, as in sample_of=0.1, or declare the unit's size in the policy"
-        raise InvalidParameter("sample_of", sample_of, "a share below 1 if the policy declares no size", fix=fix)
+        raise InvalidParameter(
+            "sample_of", sample_of, "a share below 1, such as 0.1, if the policy declares no number of units", fix=fix
+        )
     if fraction_or_size < size:
         rule = f"at least {size:,}, the number of units that the policy declares"
         raise InvalidParameter("sample_of", sample_of, rule, fix="give the size of the whole population")

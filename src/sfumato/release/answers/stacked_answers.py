@@ -37,7 +37,7 @@ def stack_answers(
         raise InvalidParameter(
             "answers",
             f"{cell_count:,} cells",
-            f"answers with at most {MAX_CELLS:,} cells when they are stacked into one table",
+            f"small enough for one table of at most {MAX_CELLS:,} cells",
             fix=fix,
         )
     question_column = unused_name("question", types)

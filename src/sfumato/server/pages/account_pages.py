@@ -99,7 +99,11 @@ async def change_account(request: Request) -> Response:
         elif action in ("pause", "resume"):
             await run_in_thread(gateway.pause, caller, policy, paused=action == "pause")
         else:
-            raise InvalidRequest("the form was sent without pressing a button", place="the form", fix="reload the page")
+            raise InvalidRequest(
+                "the form does not say which button was pressed",
+                place="the form",
+                fix="reload the page, and press a button",
+            )
     except NotAllowed:
         raise
     except SfumatoError as error:

@@ -106,7 +106,11 @@ def _apply_step(request: Request, caller: Caller, form: SentForm) -> None:
     steps = {"approve": requests.approve, "refuse": requests.refuse, "withdraw": requests.withdraw}
     step = steps.get(form.value("do"))
     if step is None:
-        raise InvalidRequest("the form was sent without pressing a button", place="the form", fix="reload the page")
+        raise InvalidRequest(
+            "the form does not say which button was pressed",
+            place="the form",
+            fix="reload the page, and press a button",
+        )
     step(caller, policy, number, form.value("reason"))
 
 

@@ -193,7 +193,10 @@ def _measure_sql(clicked: BuilderChoices, table: PublicTable) -> str:
     if clicked.measure == UNITS:
         if not table.id:
             raise InvalidParameter(
-                "measure", UNITS, f"rows: {table.name} has no id column", fix="choose the number of rows"
+                "measure",
+                UNITS,
+                f"the number of rows, because {table.name} has no id column to count units by",
+                fix="choose the number of rows",
             )
         return f"COUNT(DISTINCT {quoted(table.id)}) AS n"
     if clicked.measure not in _FUNCTIONS:
@@ -314,7 +317,9 @@ def _handle_ask(request: Request, caller: Caller, policy: str, form: SentForm, c
 def _example_sql(gateway: Gateway, caller: Caller, policy: str, position: str) -> str:
     questions = [each.sql for table in gateway.tables(caller, policy).values() for each in table.questions]
     if not position.isdecimal() or not position.isascii() or int(position) >= len(questions):
-        raise InvalidRequest("there is no such example question", place="the form", fix="reload the page")
+        raise InvalidRequest(
+            "this example question does not exist any more", place="the form", fix="reload the page, and choose another"
+        )
     return questions[int(position)]
 
 

@@ -60,7 +60,11 @@ def _apply_change(request: Request, caller: Caller, form: SentForm) -> tuple[str
     elif action == "revoke":
         gateway.revoke_token(caller, _parse_number(form.value("number"), "number"))
     else:
-        raise InvalidRequest("the form was sent without pressing a button", place="the form", fix="reload the page")
+        raise InvalidRequest(
+            "the form does not say which button was pressed",
+            place="the form",
+            fix="reload the page, and press a button",
+        )
     return _NO_SECRET
 
 

@@ -197,7 +197,9 @@ class PeopleFile:
             user = _require_user(rows, name)
             if disabled and _is_last_owner(rows, user):
                 fix = "add or enable another owner first"
-                raise InvalidParameter("user", name, "another user: this is the last enabled owner", fix=fix)
+                raise InvalidParameter(
+                    "user", name, "somebody else: this is the last enabled owner, who cannot be disabled", fix=fix
+                )
             rows.execute("UPDATE users SET disabled = ? WHERE name = ?", (int(disabled), name))
             if disabled:
                 rows.execute("DELETE FROM sessions WHERE user = ?", (name,))
@@ -434,7 +436,9 @@ def _token_from_row(row: tuple[int, str, str, int, int | None, str | None, str, 
 def _require_token(rows: sqlite3.Connection, number: int) -> Token:
     row = rows.execute(f"SELECT {_TOKEN_COLUMNS} FROM tokens WHERE number = ?", (number,)).fetchone()
     if row is None:
-        raise InvalidParameter("token", number, "an existing token's number", fix="list them: sfumato token list")
+        raise InvalidParameter(
+            "token", number, "the number of an existing token", fix="list the tokens with sfumato token list"
+        )
     return _token_from_row(row)
 
 

@@ -202,4 +202,6 @@ def _parse_limit(tokens: Sequence[SqlToken], name: str) -> int | None:
 
 def _whole_table_refusal(name: str) -> Refusal:
     rule = f"sfumato.{name} can only be read whole: WHERE, ORDER BY and joins are not supported on it"
-    return Refusal("0A000", rule, hint=f"Write SELECT * FROM sfumato.{name}, or name its columns; LIMIT is possible.")
+    return Refusal(
+        "0A000", rule, hint=f"Write SELECT * FROM sfumato.{name}, or name its columns, with or without LIMIT."
+    )

@@ -336,7 +336,7 @@ class Session:
             )
         if len(self._prepared) >= MAX_STATEMENTS:
             rule = f"a connection can have at most {MAX_STATEMENTS:,} prepared statements"
-            raise Refusal("54000", rule, hint="Close some: DEALLOCATE ALL.")
+            raise Refusal("54000", rule, hint="Close one with DEALLOCATE name, or all with DEALLOCATE ALL.")
         if not classified:
             self._prepared[message.name] = PreparedStatement(None, (), False)
             return
@@ -648,7 +648,7 @@ class Session:
     def _declare(self, statement: DeclareCursor, portal: Portal) -> None:
         if self._transaction == _IDLE and not statement.holds:
             rule = "DECLARE CURSOR can only be used in transaction blocks"
-            raise Refusal("25P01", rule, hint="Send BEGIN first, or declare it WITH HOLD.")
+            raise Refusal("25P01", rule, hint="Send BEGIN first, or declare the cursor WITH HOLD.")
         if statement.name in self._portals:
             raise Refusal("42P03", "this cursor exists already", hint="Close it first, or use another name.")
         if len(self._portals) >= MAX_PORTALS:

@@ -40,11 +40,13 @@ def split_text(sql: str) -> list[StatementText]:
         texts = split_statements(sql)
     except UnfinishedText as unfinished:
         rule = UNFINISHED.format(unfinished.what)
-        raise Refusal("42601", rule, hint="Close the quote or comment.", position=unfinished.position + 1) from None
+        raise Refusal(
+            "42601", rule, hint="Close the open quote or comment.", position=unfinished.position + 1
+        ) from None
     except TooManyTokens:
         rule = f"a statement can have at most {MAX_TOKENS:,} words and symbols"
         raise Refusal("54001", rule, hint="Send a shorter statement.") from None
     if len(texts) > MAX_STATEMENTS_PER_TEXT:
         rule = f"a query string can have at most {MAX_STATEMENTS_PER_TEXT} statements"
-        raise Refusal("54000", rule, hint="Send fewer at once.")
+        raise Refusal("54000", rule, hint="Send fewer statements at once.")
     return texts

@@ -291,7 +291,7 @@ class PublishedTables:
         if len(self._purchases_in(sql)) > 1:
             return Unsupported(
                 "join",
-                "tables of separate purchases have no model in common",
+                "synthetic tables that were bought separately cannot be joined, because they have no model in common",
                 fix="ask for the rows of each table, and join them yourself",
             )
         try:

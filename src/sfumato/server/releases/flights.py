@@ -268,4 +268,4 @@ class _FlightWork:
 
 
 def _refuse_second_run(progress: Callable[[str], None]) -> Any:  # noqa: ARG001
-    raise RuntimeError("a flight runs once")
+    raise RuntimeError("this release has already run")

@@ -24,7 +24,7 @@ def require_stored(stored_result: FlightResult | None) -> Any:
     """Return a stored answer; refuse where there is none."""
     if stored_result is None:
         rule = "no answer to this is stored that is at least as accurate"
-        raise Unsupported("not-stored", rule, fix="release it: it is charged")
+        raise Unsupported("not-stored", rule, fix="release the answer instead, which is charged")
     return stored_result.answer
 
 

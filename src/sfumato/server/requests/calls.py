@@ -169,7 +169,7 @@ def query_integer(request: Request, name: str, default: int, maximum: int, minim
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 18) or not minimum <= int(text) <= maximum:
         rule = f"{name} must be a whole number from {minimum} to {maximum:,}"
-        raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave it out, or write {name}={default}")
+        raise InvalidRequest(rule, place=f"the query, {name}", fix=f"leave out {name}, or write {name}={default}")
     return int(text)
 
 

@@ -143,11 +143,11 @@ def _not_offered_refusal(kind: str, method: str) -> Unsupported:
     if method == "error":
         rule = f"the error of {kind} cannot be forecast: it depends on the data"
         return Unsupported(
-            "no-forecast", rule, fix="ask for its price or a preview; the released answer reports its quality"
+            "no-forecast", rule, fix="call price or preview instead; the released answer reports its quality"
         )
     offered = "tests" if method == "power" else "questions"
     rule = f"{method} is available for {offered} only, not for {kind}"
-    return Unsupported(f"no-{method}", rule, fix="use explain or price")
+    return Unsupported(f"no-{method}", rule, fix="call explain or price instead")
 
 
 def _make_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
@@ -167,9 +167,9 @@ def _parse_question(curator: Curator, spec: specs.QuestionSpec) -> Any:
         question = apply_steps(curator, spec.view)
         if not hasattr(question, "release"):
             raise InvalidRequest(
-                "the view has no aggregate, so it asks nothing",
+                "the view has no aggregate, such as a count, so there is nothing to release",
                 place="the body, spec.view.steps",
-                fix='add a step "agg" at the end',
+                fix='add a step "agg" at the end of steps',
             )
         return question
     return curator.sql(spec.sql or "", parse_parameters(spec.parameters))

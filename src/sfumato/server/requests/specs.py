@@ -338,7 +338,9 @@ def _apply_step(curator: Curator, view: Any, step: StepSpec, depth: int) -> Any:
     except (AttributeError, TypeError):  # an unknown step, or wrong arguments
         rule = f"the step {step.step} cannot be used here, or not with these arguments"
         raise InvalidRequest(
-            rule, place="the body, spec.view.steps", fix="see the methods of tables in the Python reference"
+            rule,
+            place="the body, spec.view.steps",
+            fix="use a method of sf.TableView, with its arguments, as the step",
         ) from None
 
 

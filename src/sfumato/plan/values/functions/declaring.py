@@ -84,7 +84,7 @@ def call(name: str, *arguments: Expression) -> Expression:
         raise Unsupported(
             "function",
             f"{name} is not a supported function",
-            fix="use one of the functions listed on the reference page What can be asked",
+            fix="use one of the functions that sfumato docs what-can-be-asked lists",
         )
     try:
         _signature(declared.rule).bind(*arguments)
@@ -106,7 +106,7 @@ def _require_moderate_size(expression: Call) -> Call:
     """
     if expression.size > LARGEST:
         rule = f"an expression can have at most {LARGEST:,} parts once its subqueries are expanded"
-        raise Unsupported("too-large", rule, fix="use fewer computed columns")
+        raise Unsupported("too-large", rule, fix="use fewer computed columns in subqueries")
     if expression.depth > DEEPEST:
         rule = f"an expression can be at most {DEEPEST} levels deep once its subqueries are expanded"
         raise Unsupported("too-deep", rule, fix="use IN instead of many ORs, or fewer computed columns")

@@ -159,7 +159,7 @@ def _written_formats(formats: Sequence[Expression]) -> tuple[str, ...]:
     """Return the formats that the literals of a STRPTIME name; refuse one under which a text has no single reading."""
     texts = tuple(str(require_literal(each, Type.TEXT, "the format")) for each in formats)
     if len(texts) > MAX_FORMATS:
-        raise Unsupported("date-format", f"at most {MAX_FORMATS} formats can be tried", fix="write fewer formats")
+        raise Unsupported("date-format", f"STRPTIME can try at most {MAX_FORMATS} formats", fix="list fewer formats")
     for text in texts:
         try:
             parse_format(text)

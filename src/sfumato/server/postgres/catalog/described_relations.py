@@ -88,6 +88,6 @@ def _count_matches(table: str, columns: tuple[str, ...]) -> int:
     """Refuse to count rows of a public table: a catalog has none."""
     raise Unsupported(
         "catalog-rows",
-        f"{table}({', '.join(columns)}) cannot be counted: the catalog has no rows",
-        fix="ask a question about the table instead",
+        f"the rows of {table} by {', '.join(columns)} are not known here: the catalog describes tables without rows",
+        fix="ask a question about the table instead, such as SELECT COUNT(*) FROM …",
     )
