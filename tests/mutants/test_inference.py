@@ -39,7 +39,7 @@ MUTANTS = (
         Kind.LIMITS,
         "curator.proposals.survival:_require_one_row",
         "max_rows_of_one_unit(question) == 1",
-        "max_rows(question) <= 2",
+        "max_rows_of_one_unit(question) <= 2",
         (f"{_CURVES}::test_several_rows_of_a_unit_are_refused",),
     ),
     Mutant(
